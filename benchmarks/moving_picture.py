@@ -115,7 +115,8 @@ def _members(run: Recorded) -> str:
     lines.append(f'<text class="s m" x="{x}" y="{y + 14}">labels</text>')
     up, down = CARRIED.get(run.protocol, ("messages", "messages"))
     lines.append(f'<circle class="u" cx="24" cy="24" r="5"/><text class="t" x="36" y="28">{up} to the server</text>')
-    lines.append(f'<circle class="d" cx="216" cy="24" r="5"/><text class="t" x="228" y="28">{down} to the parties</text>')
+    lines.append('<circle class="d" cx="216" cy="24" r="5"/>')
+    lines.append(f'<text class="t" x="228" y="28">{down} to the parties</text>')
     return "\n".join(lines)
 
 

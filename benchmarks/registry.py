@@ -99,6 +99,7 @@ APART: Mapping[str, str] = {
     "gpu_loops": "the floors of `gpu`",
     "kept": "the results' file",
     "machine": "names the machine",
+    "moving_picture": "draws docs/figures/run.svg, and times nothing",
     "noise_sets": "noise in the files of MNIST and CIFAR-10",
     "registry": "this list",
     "report": "figures and tables",

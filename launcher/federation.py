@@ -14,6 +14,8 @@ from colonnade.launcher.scratch import scratch
 from colonnade.launcher.watch import Ended, Launch, LaunchOptions
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from colonnade.launcher.configuration import GivenConfig
 
 
@@ -66,7 +68,7 @@ def _launch(
         with (
             locked_folder(out, config.federation.id, resume, ".launcher.lock") as folder,
             scratch() as place,
-            _shown(folder, options.dashboard),
+            _shown(folder, options.dashboard, options.screen),
         ):
             run = Launch(config, base, folder, place, launched, options=options, resumed=resume is not None)
             if read is not None:
@@ -88,7 +90,7 @@ def _refuse_own(file: Path | None, out: Path | None) -> None:
 
 
 @contextlib.contextmanager
-def _shown(folder: Path, dashboard: str) -> Iterator[None]:
+def _shown(folder: Path, dashboard: str, screen: Console) -> Iterator[None]:
     """Serves the run's page meanwhile, and leaves it as a file."""
     if not dashboard:
         yield
@@ -103,7 +105,8 @@ def _shown(folder: Path, dashboard: str) -> Iterator[None]:
     finally:
         served.close()
     if RunFolder(folder).events.exists():
-        write_page([read_run(folder)])
+        page = write_page([read_run(folder)])
+        screen.print(f"page: {page}", markup=False, soft_wrap=True)
 
 
 def _resumed_base(resume: Path) -> Path:

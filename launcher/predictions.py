@@ -37,7 +37,7 @@ class OpenedRun:
         folder: the run's.
         answerers: the parties' processes with their fork server, None where they run elsewhere.
         terms: of the predictions.
-        loop: runs the conversation to its end.
+        loop: runs the conversation to its end; None for a process of its own, which ends with it.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class OpenedRun:
         answerers: tuple[Answerers, Processes] | None,
         terms: PredictionTerms,
         *,
-        loop: RunToEnd = run_to_end,
+        loop: RunToEnd | None = None,
     ) -> None:
-        self._loop = loop
+        self._loop = loop or run_to_end
         self._config, self._base, self._folder = config, base, folder
         self._terms = terms if answerers is None else replace(terms, expected=tuple(answerers[0].names))
         self._answerers = answerers
@@ -160,7 +160,7 @@ class OpenedRun:
 
 @contextmanager
 def opened(
-    folder: Path, file: Path | None, terms: PredictionTerms, *, loop: RunToEnd = run_to_end
+    folder: Path, file: Path | None, terms: PredictionTerms, *, loop: RunToEnd | None = None
 ) -> Iterator[OpenedRun]:
     """A run's folder, held for this process.
 
@@ -168,7 +168,7 @@ def opened(
         folder: the run's.
         file: the server's own, where its parties are processes elsewhere.
         terms: of the predictions.
-        loop: runs the conversation to its end.
+        loop: runs the conversation to its end; None for a process of its own, which ends with it.
 
     Raises:
         InputError: there is no run, or its parties are unknown.

@@ -19,7 +19,8 @@ from colonnade.common.errors import ColonnadeError, ContractError, EnvironmentFa
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import parse
 from colonnade.search.folds import read_aligned
-from colonnade.simulation.federation import Outcome, Simulation
+from colonnade.simulation.federation import Simulation
+from colonnade.simulation.outcome import Outcome
 
 _FINITE = "finite numbers"  # as a contract expects them
 
@@ -28,7 +29,7 @@ Listen = Callable[[int, Mapping[str, float], bool], bool]
 ends the simulation."""
 
 
-class Ended(Exception):  # private: raised and caught here alone
+class TrialEnded(Exception):  # private: raised and caught here alone
     """A listener has ended the simulation."""
 
 
@@ -95,7 +96,7 @@ class _Evaluations:
         self.found: dict[int, dict[str, float]] = {}
 
     def __call__(self, event: Event) -> None:
-        """Takes an event in. Raises Ended, Diverged."""
+        """Takes an event in. Raises TrialEnded, Diverged."""
         if event["kind"] == "round":
             self._rounds = event["rounds"]
         if event["kind"] != "evaluation" or event["part"] != self._part:
@@ -108,7 +109,7 @@ class _Evaluations:
             )
         self.found[event["round"]] = values
         if not self._listen(len(self.found), values, event["round"] == self._rounds):
-            raise Ended
+            raise TrialEnded
 
     def _own(self, key: str) -> bool:
         return key.startswith(self._prefix)
@@ -135,7 +136,7 @@ def perform(task: Task, listen: Listen) -> Result:
     torch.set_num_threads(task.threads)
     try:
         outcome = simulation.run()
-    except Ended:
+    except TrialEnded:
         return _result(course, None, time.perf_counter() - begun)
     finally:
         torch.set_num_threads(before)

@@ -30,7 +30,6 @@ from colonnade.common.conversation.compression import Compressor, form_of
 from colonnade.common.conversation.control import Item, Save
 from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Link
 from colonnade.common.conversation.inprocess import Delay
-from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.errors import ConfigError, EnvironmentFault, declared
 from colonnade.common.messaging.message import Message, snapshot
 from colonnade.common.observability.capture import Capture
@@ -45,57 +44,9 @@ from colonnade.server.training.context import ServerContext
 from colonnade.simulation.alignment import find_rows
 from colonnade.simulation.contexts import Timetable, client_context, refuse_other_rows, server_context
 from colonnade.simulation.files import RunFiles
+from colonnade.simulation.outcome import Outcome, both_ways
 
 Snapshots = Mapping[str, Snapshot]
-
-
-@dataclass(repr=False)  # asyncio.Runner spells out what it returns, when it gives its signal handler back
-class Outcome:
-    """Result of a run: contexts of both sides, every event, and every message in order of sending.
-
-    Attributes:
-        privacy: every party's policy, budget and count of releases.
-        saved: every member's state after each round, if requested.
-        status: completed, interrupted or failed.
-        error: reason of a failure.
-        seconds: of the virtual clock, from the first round to the last.
-        counts: bytes of tensors by party and direction, and late messages, all starts of the run included.
-        best_saved: the best round whose checkpoint all members hold, 0 if none.
-        captures: of the parties that capture their links.
-        left: number and bytes of the messages that passed each party's egress, by party and kind.
-    """
-
-    server: ServerContext
-    clients: dict[str, ClientContext] = field(default_factory=dict)
-    privacy: dict[str, Privacy] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
-    messages: list[tuple[str, str, Message]] = field(default_factory=list)
-    mailbox: Mailbox = field(default_factory=Mailbox)
-    saved: dict[int, dict[str, Snapshot]] = field(default_factory=dict)
-    status: str = "failed"
-    error: str | None = None
-    seconds: float = 0.0
-    counts: dict[str, int] = field(default_factory=dict)
-    best_saved: int = 0
-    captures: dict[str, Capture] = field(default_factory=dict)
-    left: dict[str, dict[str, list[int]]] = field(default_factory=dict)
-
-    @property
-    def payload(self) -> tuple[int, int]:
-        """Bytes of tensors that the server received and sent."""
-        up, down = (
-            sum(n for key, n in self.counts.items() if key.endswith(f" {way} payload")) for way in ("up", "down")
-        )
-        return up, down
-
-    @property
-    def late(self) -> dict[str, int]:
-        """Messages of a party that came after their round."""
-        return {name: self.counts.get(f"{name} late", 0) for name in self.clients}
-
-    def of_kind(self, event: str) -> list[Event]:
-        """The events of a kind."""
-        return [e for e in self.events if e["kind"] == event]
 
 
 @dataclass
@@ -165,7 +116,7 @@ class Simulation:
             compress=partial(Compressor, form_of(federation.compress.down), federation.seed),
         )  # fmt: skip
         self._cohort = cohort
-        outcome.server.traffic = lambda: _both_ways(self._traffic(outcome))
+        outcome.server.traffic = lambda: both_ways(self._traffic(outcome))
         self.on_cohort(cohort)
         sides: list[asyncio.Future[None]] = []
         for name in self.only or federation.names:
@@ -392,12 +343,6 @@ class _VirtualIncidents:
         raise ConfigError(
             f"chaos.crash = {round}: nothing can crash on the virtual clock", hint="run it with `up`, or pause instead"
         )
-
-
-def _both_ways(counts: Mapping[str, int]) -> tuple[int, int]:
-    """Bytes of tensors of all parties, up and down."""
-    up, down = (sum(size for key, size in counts.items() if key.endswith(f" {way} payload")) for way in ("up", "down"))
-    return up, down
 
 
 async def _at_once(write: Callable[..., None], *given: object) -> None:

@@ -15,8 +15,9 @@ from colonnade.common.runtime.environment import describe_environment
 from colonnade.common.runtime.run_folder import SUMMARY_SCHEMA, RunFolder
 from colonnade.server.reporting.summary import describe_source, findings, protection, write_whole
 from colonnade.server.reporting.timeline import timeline
-from colonnade.simulation.federation import Outcome, Simulation
+from colonnade.simulation.federation import Simulation
 from colonnade.simulation.files import RunFiles
+from colonnade.simulation.outcome import Outcome
 from colonnade.simulation.trackers import tracked
 
 

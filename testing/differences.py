@@ -10,7 +10,7 @@ from torch import Tensor
 
 from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.messaging.message import Message, schema
-from colonnade.simulation.federation import Outcome
+from colonnade.simulation.outcome import Outcome
 
 
 def of_runs(one: Outcome, two: Outcome, fresh: Collection[str] = ()) -> str:

@@ -6,7 +6,7 @@ import torch
 
 from colonnade.client.protocols import LOCAL
 from colonnade.server.protocols import ACTIVE, JOINT
-from colonnade.simulation.federation import Outcome
+from colonnade.simulation.outcome import Outcome
 
 
 def accuracy_of_parts(run: Outcome) -> float:

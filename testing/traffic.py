@@ -22,7 +22,7 @@ from colonnade.common.messaging.message import (
 )
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import WireError
-from colonnade.simulation.federation import Outcome
+from colonnade.simulation.outcome import Outcome
 from colonnade.testing.differences import differing_field, message_name
 from colonnade.testing.terms import Expected
 

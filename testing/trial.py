@@ -20,8 +20,9 @@ from colonnade.common.contracts.registry import CONTRACTS, NAMES, OUTSIDE
 from colonnade.common.conversation import inprocess
 from colonnade.common.errors import ColonnadeError, ConfigError
 from colonnade.common.parsing.file import parse
-from colonnade.simulation.federation import Outcome, Simulation
+from colonnade.simulation.federation import Simulation
 from colonnade.simulation.files import RunFiles
+from colonnade.simulation.outcome import Outcome
 from colonnade.testing.digits import digits
 from colonnade.testing.terms import Expected
 

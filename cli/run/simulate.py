@@ -15,8 +15,8 @@ from colonnade.reports.console.screen import out as console
 from colonnade.reports.console.summary import metric_rows, own_models, what_else
 from colonnade.reports.guarantee import describe_privacy, details
 from colonnade.server.reporting.summary import findings
-from colonnade.simulation.federation import Outcome
 from colonnade.simulation.folder import summarise
+from colonnade.simulation.outcome import Outcome
 
 
 def simulate(file: Path | None, sets: tuple[str, ...], out: Path | None, resume: Path | None = None) -> None:

@@ -63,7 +63,7 @@ class EventLog:
 def write_to_stderr(word: str) -> None:
     """Writes records of a level and above to standard error. Raises ConfigError for an unknown level."""
     if word.lower() not in _WORDS:
-        said = f"{VARIABLE} = {escaped(word, 80)!r}: unknown level{nearest(word.lower(), _WORDS)}"
+        said = f"{VARIABLE} = {escaped(word, 80)!r}: expected a level of logging{nearest(word.lower(), _WORDS)}"
         raise ConfigError(said, hint=f"one of {', '.join(_WORDS)}; or leave it out")
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(_FORM))

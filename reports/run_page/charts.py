@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from colonnade.common.runtime.numbers import plain
 from colonnade.reports.html.curves import Curve, curves, ticks
@@ -54,7 +54,9 @@ def charts(runs: Mapping[str, RecordedRun]) -> Html:
     drawn = [(title, say, _lines(runs, title.lower())) for title, say in said.items()]
     if not (lines := [line for _, _, of_picture in drawn for line in of_picture]):
         return section("Accuracy and loss", tag("p", "Nothing was measured yet."))
-    axes = [axis for axis in _AXES if any(axis.take(at) > 0 for line in lines for at in line.measured)]
+    named = [replace(axis, name="bytes of tensors") if axis.key == "bytes" else axis for axis in _AXES]
+    all_axes = named if all(run.virtual for run in runs.values()) else _AXES
+    axes = [axis for axis in all_axes if any(axis.take(at) > 0 for line in lines for at in line.measured)]
     figures = [_figure(title, say, of_picture, axes or _AXES[:1]) for title, say, of_picture in drawn if of_picture]
     return section(
         "Accuracy and loss", _switch(axes), tag("div", *figures, class_="charts"), _legend(lines), _notes(runs),
@@ -137,7 +139,9 @@ def _notes(runs: Mapping[str, RecordedRun]) -> Html:
             away = seconds(run.clock.paused)
             said.append(f"{name} was started {run.clock.starts} times; the {away} between are not in its seconds.")
         if run.virtual:
-            said.append(f"{name} was simulated: its seconds are those of the delays alone, and nothing was on a wire.")
+            said.append(
+                f"{name} was simulated: its seconds are those of the delays alone, its bytes those of the tensors."
+            )
     said.append("Seconds are counted from the server's first event. A dot or a ring is a curve of one point.")
     return tag("p", " ".join(said), class_="faint")
 
@@ -161,7 +165,14 @@ def _numbers(name: str, run: RecordedRun, *, alone: bool) -> Html:
     if not rows:
         return Html()
     title = "These numbers as a table" if alone else f"{name} as a table"
-    return folded(title, table(["round", "time", "on the wire", *shown.values()], rows, caption=f"{name}, by round"))
+    return folded(
+        title,
+        table(
+            ["round", "time", "tensors" if run.virtual else "on the wire", *shown.values()],
+            rows,
+            caption=f"{name}, by round",
+        ),
+    )
 
 
 def _value(key: str, value: float | None) -> str:

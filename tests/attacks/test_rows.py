@@ -15,8 +15,8 @@ from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import InputError
 from colonnade.common.observability.capture import Captured, read_capture
 from colonnade.common.protocols.split import Embedding
-from colonnade.simulation.federation import Outcome
 from colonnade.simulation.files import RunFiles
+from colonnade.simulation.outcome import Outcome
 from tests.support.federation import config, federate
 
 TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"

@@ -44,7 +44,7 @@ def test_show_prints_the_one_module_once(signs: Path) -> None:
 def test_a_run_on_a_machine_without_the_package_names_the_remedy() -> None:
     with pytest.raises(ConfigError, match="'signs': unknown protocol") as refused:
         config({"name": "split"}, "federation.protocol.name=signs")
-    assert refused.value.hint.endswith("or install the package that registers it")
+    assert "or install the package that registers it" in refused.value.hint
 
 
 def test_a_simulated_run_is_attacked_reported_and_resumed(signs: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tests.support.packages import Packages
 from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-SIGNS = (ROOT / "docs" / "examples" / "signs.py").read_text()
+SIGNS = (ROOT / "examples" / "plugin" / "colonnade_signs.py").read_text()
 LOSS = "def mine(scores, targets):\n    return scores.square().sum(dim=1)\n"
 
 

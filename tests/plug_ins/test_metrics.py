@@ -14,7 +14,7 @@ from colonnade.common.parsing.file import parse
 from colonnade.reports.card import markdown
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.page import html
-from colonnade.simulation.federation import Outcome
+from colonnade.simulation.outcome import Outcome
 from tests.support.federation import federate, tree
 from tests.support.packages import Packages
 

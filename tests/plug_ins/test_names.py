@@ -24,7 +24,7 @@ from colonnade.reports.console import screen
 from tests.support.federation import federate, tree
 from tests.support.packages import Packages
 
-SIGNS = (Path(__file__).parents[2] / "docs" / "examples" / "signs.py").read_text()
+SIGNS = (Path(__file__).parents[2] / "examples" / "plugin" / "colonnade_signs.py").read_text()
 
 
 @pytest.fixture(autouse=True)

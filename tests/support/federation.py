@@ -14,7 +14,8 @@ from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import Delay
 from colonnade.common.parsing.file import parse
-from colonnade.simulation.federation import Outcome, Simulation
+from colonnade.simulation.federation import Simulation
+from colonnade.simulation.outcome import Outcome
 from colonnade.testing.digits import digits
 
 # Required settings of a protocol's parties.

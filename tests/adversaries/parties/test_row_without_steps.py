@@ -23,8 +23,9 @@ from colonnade.reports.guarantee import describe_privacy
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.privacy import headline
 from colonnade.server.reporting.summary import protection
-from colonnade.simulation.federation import Outcome, Simulation
+from colonnade.simulation.federation import Simulation
 from colonnade.simulation.folder import simulate_captured
+from colonnade.simulation.outcome import Outcome
 from tests.support.federation import config, federate, tree
 
 AFE = {"name": "vfl_afe", "embedding": 16}

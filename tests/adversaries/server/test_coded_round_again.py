@@ -33,8 +33,8 @@ def disks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Path]:
     folders = {name: tmp_path / name for name in (SERVER, "party1", "party2", "party3", "party4")}
 
     def lasting(make: Callable[..., Any]) -> Callable[..., Any]:
-        def made(*args: Any) -> ServerContext | ClientContext:
-            ctx = make(*args)
+        def made(*args: Any, **more: Any) -> ServerContext | ClientContext:
+            ctx = make(*args, **more)
             ctx.run_cache = RunCache(folders[getattr(ctx, "name", SERVER)])
             ctx.session = Session("test", "run1", 1)
             return ctx

@@ -34,7 +34,7 @@ from colonnade.reports.explanation.picture import bars
 from colonnade.reports.explanation.trained import open_run
 from colonnade.reports.html.curves import HEIGHT, WIDTH, coloured, curves
 from colonnade.server.protocols import ACTIVE, JOINT
-from colonnade.simulation.federation import Outcome
+from colonnade.simulation.outcome import Outcome
 from tests.cli.data.test_wrong_input import run
 from tests.cli.run.test_up import summary_of
 from tests.cli.run.test_up import write as write_file

@@ -314,7 +314,8 @@ def test_a_simulated_run(tmp_path: Path, monkeypatch, capfd) -> None:
     made, totals = page(monkeypatch, capfd, out), json.loads((out / "summary.json").read_text())
     assert f"test accuracy {totals['metrics']['test_accuracy']:.2%} " in made.words and "simulated delays" in made.words
     assert made.cells("party2")[0][2] == str(totals["missing"]["party2"]) != "0" == made.cells("party1")[0][2]
-    assert {attrs.get("value") for name, attrs in made.tags if name == "input"} == {"round", "seconds"}
+    assert {attrs.get("value") for name, attrs in made.tags if name == "input"} == {"round", "seconds", "bytes"}
+    assert "bytes of tensors" in made.words and "on the wire" not in made.words
 
 
 @pytest.mark.processes

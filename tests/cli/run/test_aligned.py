@@ -19,7 +19,8 @@ from colonnade.common.parsing.file import parse
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.reports.explanation.trained import open_run
 from colonnade.simulation.contexts import server_context
-from colonnade.simulation.federation import Outcome, Simulation
+from colonnade.simulation.federation import Simulation
+from colonnade.simulation.outcome import Outcome
 from tests.cli.run.test_up import events, finish, processes_of, start, wait_for_round
 from tests.support.household import colonnade
 from tests.support.tables import table_tree, write_tables

@@ -28,8 +28,8 @@ from colonnade.common.observability.capture import (
     read_capture,
 )
 from colonnade.common.protocols.split import Embedding, Evaluation, Gradient
-from colonnade.simulation.federation import Outcome
 from colonnade.simulation.files import RunFiles
+from colonnade.simulation.outcome import Outcome
 from tests.support.federation import config, federate
 
 TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"
