@@ -95,17 +95,25 @@ class GivenConfig:
             DataError: a table cannot be read.
         """
         config = self._parsed(folder)
-        for name, table in self.tables.items():
-            table.write(_place(folder, name))
+        self.write_tables(folder)
         return config
 
-    def _parsed(self, folder: Path) -> Config:
+    def placed(self, folder: Path) -> dict[str, Any]:
+        """Its content, with the sources of tables that lie in a folder. Raises ConfigError."""
         tree = copy.deepcopy(dict(self.tree))
         for name in self.tables:
             _set_source(tree, name, _place(folder, name))
         if self.tables:
             _refuse_missing(tree)
-        config = parse(tree)
+        return tree
+
+    def write_tables(self, folder: Path) -> None:
+        """Writes the tables into a folder. Raises EnvironmentFault, DataError."""
+        for name, table in self.tables.items():
+            table.write(_place(folder, name))
+
+    def _parsed(self, folder: Path) -> Config:
+        config = parse(self.placed(folder))
         check_members(config, self.where)
         return config
 

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,33 +21,25 @@ import yaml
 
 from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
-from colonnade.common.parsing.yaml_tree import read_tree
 from colonnade.common.runtime.durable import write_kept
 from colonnade.common.runtime.run_folder import MemberFolder, read_record
+from colonnade.launcher.configuration import GivenConfig, naming_tables
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable
-from colonnade.search.space import Tree, applied
+from colonnade.search.space import Tree
 
-Given = str | Path | Mapping[str, Any] | tuple[Mapping[str, Any] | Config, Path]
-"""A file; keys and values as in one; or these with the folder that their paths are relative to."""
+Tables = Mapping[str, Any]
+"""Tables by member, as for `colonnade.simulate`."""
 
 _LOCK = ".lock"
 _PATHS = ("path", "folder", "identity", "revoked", "file")  # keys whose values are paths of the configuration
 _CODE = re.compile(r"(.+\.py)(:\w+)")
 
 
-def opened(given: Given, sets: tuple[str, ...] = ()) -> tuple[Tree, Path]:
-    """The tree of a configuration with overrides, and the folder that paths in it are relative to.
-
-    Raises:
-        ConfigError: the file cannot be read, or an override is wrong.
-    """
-    if isinstance(given, str | Path):
-        path = Path(given)
-        return applied(read_tree(path), sets), path.parent.resolve()
-    content, base = given if isinstance(given, tuple) else (given, Path())
-    if isinstance(content, Config):
-        content = content.model_dump(mode="json", exclude_none=True)
-    return applied(content, sets), base.resolve()
+def place_of(given: GivenConfig, out: str | Path | None, kind: str) -> Path:
+    """The folder that was asked for, or runs/ID-KIND."""
+    federation = given.tree.get("federation")
+    id = federation.get("id", kind) if isinstance(federation, Mapping) else kind
+    return Path(out or Path("runs") / f"{id}-{kind}").resolve()
 
 
 def digest(content: Any) -> str:
@@ -90,6 +83,23 @@ class SearchFolder:
     def best(self) -> Path:
         """The best trial's configuration."""
         return self.path / "best.yaml"
+
+    @property
+    def tables(self) -> Path:
+        """The folder of tables that were given in memory."""
+        return self.path / "tables"
+
+    @contextmanager
+    def with_tables(self, given: GivenConfig) -> Iterator[None]:
+        """Writes the tables that were given in memory; removes them after an error, unless there is a record."""
+        try:
+            given.write_tables(self.tables)
+            with naming_tables(given):
+                yield
+        except BaseException:
+            if not self.record.exists():
+                shutil.rmtree(self.tables, ignore_errors=True)
+            raise
 
     @property
     def aligned(self) -> Path:

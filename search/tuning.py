@@ -15,9 +15,11 @@ from colonnade.common.config.members import Config
 from colonnade.common.errors import ColonnadeError, InputError
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.parsing.file import parse
+from colonnade.common.runtime.permissions import private_files
+from colonnade.launcher.configuration import ConfigLike, GivenConfig
 from colonnade.reports.console.outputs import write_text
 from colonnade.search.defaults import default_space
-from colonnade.search.folder import Given, SearchFolder, digest, opened, refuse_incomplete, relocated, write_config
+from colonnade.search.folder import SearchFolder, Tables, digest, place_of, refuse_incomplete, relocated, write_config
 from colonnade.search.found import Search, as_csv, looked
 from colonnade.search.metrics import SearchMetric, search_metric
 from colonnade.search.pages.lines import Lines
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
 
 
 def tune(
-    config: Given,
+    config: ConfigLike,
+    tables: Tables | None = None,
     *,
     trials: int = 50,
     metric: str = "",
@@ -54,7 +57,7 @@ def tune(
     The same call goes on with a search that has ended early. No trial looks at the test rows.
 
     Args:
-        config: a file, or keys and values as in one.
+        config, tables: as for `colonnade.simulate`.
         trials: in all, those of earlier calls among them.
         metric: of the validation rows, such as `val_auc`; "" for the accuracy, or in a regression the RMSE.
         direction: `maximize` or `minimize`, for a metric of a plug-in.
@@ -78,11 +81,12 @@ def tune(
         EnvironmentFault: Optuna is missing, or the folder or storage cannot be written.
     """
     load_optuna()
-    plan = _Plan.read(config, sets, space, search_metric_of=(metric, direction))
+    given = GivenConfig.of(config, tables, sets)
+    folder = SearchFolder(place_of(given, out, "tune"), "tune")
+    plan = _Plan.read(given.placed(folder.tables), given.base, space, search_metric_of=(metric, direction))
     _check_options(trials, jobs, pruner)
-    folder = SearchFolder(Path(out or Path("runs") / f"{plan.config.federation.id}-tune").resolve(), "tune")
     identity = {**plan.identity, "seed": str(seed), "pruner": pruner}
-    with folder.locked():
+    with private_files(), folder.locked(), folder.with_tables(given):
         record = folder.settle(identity)
         aligned = _read_data(plan, folder)
         url = storage or f"sqlite:///{folder.database}"
@@ -110,10 +114,7 @@ class _Plan:
     usual: bool  # the space is that of defaults.py
 
     @classmethod
-    def read(
-        cls, given: Given, sets: tuple[str, ...], space: Mapping[str, Any] | None, search_metric_of: tuple[str, str]
-    ) -> _Plan:
-        whole, base = opened(given, sets)
+    def read(cls, whole: Tree, base: Path, space: Mapping[str, Any] | None, search_metric_of: tuple[str, str]) -> _Plan:
         config = parse(whole)
         refuse_incomplete(config)
         goal = search_metric(*search_metric_of, config.federation.task)

@@ -16,10 +16,12 @@ from rich.table import Table
 from colonnade.common.config.members import Config
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import parse
+from colonnade.common.runtime.permissions import private_files
+from colonnade.launcher.configuration import ConfigLike, GivenConfig
 from colonnade.reports.console.outputs import write_text
 from colonnade.reports.console.screen import counted
 from colonnade.reports.console.screen import out as console
-from colonnade.search.folder import Given, SearchFolder, digest, opened, refuse_incomplete
+from colonnade.search.folder import SearchFolder, Tables, digest, place_of, refuse_incomplete
 from colonnade.search.metrics import SearchMetric, fold_metric
 from colonnade.search.pages.cv_page import CvPage, FoldRecord, say_folds
 from colonnade.search.pages.privacy import FOLDS_PRIVACY, is_private
@@ -87,7 +89,8 @@ class Validation:
 
 
 def cv(
-    config: Given,
+    config: ConfigLike,
+    tables: Tables | None = None,
     *,
     folds: int = 5,
     repeats: int = 1,
@@ -104,7 +107,7 @@ def cv(
     The same call goes on with a cross-validation that has ended early. A data set's own test rows take no part.
 
     Args:
-        config: a file, or keys and values as in one.
+        config, tables: as for `colonnade.simulate`.
         folds: parts of the rows, each held out once.
         repeats: times that all rows are drawn into folds.
         stratified: whether every fold has about the same share of every class; None for yes where there are classes.
@@ -122,16 +125,17 @@ def cv(
     """
     from colonnade.search.folds import align_once, folds_of, pool_labels  # noqa: PLC0415
 
-    whole, base = opened(config, sets)
+    given = GivenConfig.of(config, tables, sets)
+    folder = SearchFolder(place_of(given, out, "cv"), "cv")
+    whole, base = given.placed(folder.tables), given.base
     parsed = parse(whole)
     refuse_incomplete(parsed)
     goal = fold_metric(metric, parsed.federation.task)
     evenly = _stratified(parsed, stratified)
     _check_options(folds, repeats, jobs)
     tree = without_space(whole)
-    folder = SearchFolder(Path(out or Path("runs") / f"{parsed.federation.id}-cv").resolve(), "cv")
     splits = {"folds": folds, "repeats": repeats, "seed": seed, "stratified": evenly}
-    with folder.locked():
+    with private_files(), folder.locked(), folder.with_tables(given):
         record = folder.settle({"configuration": digest(tree), "division": digest(splits)})
         aligned = align_once(parsed, base, folder.aligned)
         labels = pool_labels(parsed, base, aligned)
