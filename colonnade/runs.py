@@ -34,7 +34,7 @@ class Run:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(folder).resolve()
         self._read()
 
     @property

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from colonnade.common.errors import InputError
 from colonnade.common.runtime.permissions import private_files
 from colonnade.runs import OnEvent, Run
 
@@ -76,7 +77,7 @@ def up(
         ColonnadeError: the run could not be started.
         KeyboardInterrupt: it was interrupted; all processes have ended.
     """
-    from colonnade.launcher.configuration import GivenConfig, naming_tables  # noqa: PLC0415
+    from colonnade.launcher.configuration import GivenConfig  # noqa: PLC0415
     from colonnade.launcher.federation import launch  # noqa: PLC0415
     from colonnade.launcher.watch import LaunchOptions  # noqa: PLC0415
 
@@ -84,8 +85,7 @@ def up(
         address = _ANY if dashboard is True else dashboard or ""
         options = LaunchOptions(secure, address, screen, _listeners(on_event))
         given = GivenConfig.of(config, tables, sets)
-        with naming_tables(given):
-            return _finished(launch(lambda: given, _path(out), options))
+        return _finished(launch(lambda: given, _path(out), options))
 
 
 def go_on(
@@ -118,10 +118,12 @@ def _finished(ended: Ended) -> Run:
 
 
 def _path(out: str | Path | None) -> Path | None:
-    return None if out is None else Path(out)
+    return Path(out) if out else None
 
 
 def _listeners(on_event: OnEvent | None) -> tuple[OnEvent, ...]:
+    if on_event is not None and not callable(on_event):
+        raise InputError(f"on_event is a {type(on_event).__name__}", hint="give a function of one event, a dict")
     return () if on_event is None else (on_event,)
 
 

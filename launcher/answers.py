@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -50,10 +52,10 @@ def predict_ids(folder: Path, ids: Iterable[object], file: Path | None, terms: P
 
 def id_words(ids: Iterable[object]) -> tuple[str, ...]:
     """Ids as words: whole numbers in decimal digits. Raises DataError."""
-    if isinstance(ids, str | bytes):
-        raise DataError(f"ids = {ids!r:.40}: expected several ids", hint="give a list, a column or an array of them")
     if hasattr(ids, "columns"):
         raise DataError(f"ids is a {type(ids).__name__}, a whole table", hint="give its column of ids")
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) or getattr(ids, "ndim", 1) != 1:
+        raise DataError(f"ids = {ids!r:.40}: expected several ids", hint="give a list, a column or an array of them")
     found = tuple(_word(place, id) for place, id in enumerate(_scalars(ids)))
     if not found:
         raise DataError("there are no ids to predict", hint="give at least one")
@@ -70,10 +72,13 @@ def _scalars(ids: Iterable[object]) -> Iterable[object]:
 
 
 def _word(place: int, id: object) -> str:
-    if isinstance(id, int) and not isinstance(id, bool):
-        return str(id)
-    if isinstance(id, str) and id.strip():
-        return id
+    value = id.as_py() if hasattr(id, "as_py") else id
+    with contextlib.suppress(UnicodeEncodeError):
+        if isinstance(value, str) and value.strip() and value.encode():
+            return str(value)
+    if hasattr(value, "__index__") and not isinstance(value, bool) and not type(value).__name__.startswith("bool"):
+        with contextlib.suppress(TypeError, ValueError):
+            return str(operator.index(value))
     raise DataError(
         f"ids[{place}] is {id!r:.40}, of type {type(id).__name__}", hint="ids are words or whole numbers, none missing"
     )

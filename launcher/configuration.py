@@ -7,7 +7,6 @@ such a run is one of files: it can be resumed, asked for predictions and reporte
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from pydantic import BaseModel
 
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.errors import ColonnadeError, ConfigError, InputError
+from colonnade.common.errors import ColonnadeError, ConfigError, DataError, InputError
 from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import override, read_tree
@@ -71,13 +70,36 @@ class GivenConfig:
                 )
         for setting in sets:
             override(tree, setting)
-        found = {name: InMemoryTable(name, table) for name, table in (tables or {}).items()}
+        if tables is not None and not isinstance(tables, Mapping):
+            raise DataError(
+                f"tables is a {type(tables).__name__}", hint='give a dict: {"server": labels, "bank": columns, ...}'
+            )
+        found = {str(name): InMemoryTable(str(name), table) for name, table in (tables or {}).items()}
         return cls(_with_roster(tree, found), base, file, found)
 
     @property
     def where(self) -> str:
         """Its name in messages."""
         return "config" if self.file is None else str(self.file)
+
+    def refuse_own(self, out: Path | None) -> None:
+        """Refuses a folder in which a run would overwrite its own configuration, or a file as a table. InputError."""
+        if out is None:
+            return
+        run = RunFolder(out.resolve())
+        if self.file is not None and self.file.resolve() in (run.config, run.server_config):
+            raise InputError(
+                f"--out {out}: the run would overwrite {self.file}", hint="choose another folder for the run"
+            )
+        for name in self.tables:
+            if (place := _place(run.path, name)).exists():
+                raise InputError(f"{place} is there already", hint="choose another folder for the run")
+
+    def named(self, text: str, folder: Path) -> str:
+        """A text in which the tables in a folder have the names that the caller gave them."""
+        for name in sorted(self.tables, key=lambda name: name == SERVER):  # its path may be within another's
+            text = text.replace(str(_place(folder, name)), f"tables[{name!r}]")
+        return text
 
     def check(self) -> Config:
         """The configuration, checked, with every member's section. Nothing is written; tables have no place yet.
@@ -141,32 +163,52 @@ def _with_roster(tree: dict[str, Any], tables: Mapping[str, InMemoryTable]) -> d
 
 
 def _set_source(tree: dict[str, Any], member: str, path: Path) -> None:
-    """Points a member's section to its table. Raises ConfigError if it names another source."""
-    own = tree if member == SERVER else tree.setdefault("parties", {})
+    """Points a member's section to its table. Raises ConfigError if it names another source.
+
+    Malformed sections are left to be refused.
+    """
+    own = tree if member == SERVER else tree.get("parties")
+    own = {} if own is None else own
     if not isinstance(own, dict):
-        return  # refused later
-    section = dict(own.get(member) or {})
-    key = "labels" if member == SERVER else "data"
-    data = dict(section.get(key) or {})
-    template = ((tree.get(TEMPLATE) or {}).get("data") or {}) if member != SERVER else {}
-    if named := data.get("source") or template.get("source"):
+        return
+    section, key = _section(own, member), "labels" if member == SERVER else "data"
+    data = _section(section, key) if isinstance(section, dict) else None
+    if not isinstance(section, dict) or not isinstance(data, dict):
+        return
+    if named := data.get("source") or (_template(tree).get("source") if member != SERVER else None):
         raise ConfigError(
             f"tables[{member!r}]: the configuration names a source too, {named!r}",
             hint=f"leave `source` and its path out of {member}'s `{key}`, or leave the table out",
         )
-    own[member] = {**section, key: {**data, "source": "arrow", "path": str(path)}}
+    changed = {**own, member: {**section, key: {**data, "source": "arrow", "path": str(path)}}}
+    if member == SERVER:
+        tree.update(changed)
+    else:
+        tree["parties"] = changed
+
+
+def _section(tree: Mapping[str, Any], key: str) -> Any:
+    """What stands under a key; nothing is an empty section."""
+    return {} if tree.get(key) is None else tree[key]
+
+
+def _template(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`every_party.data`, as far as it is a section."""
+    shared = _section(tree, TEMPLATE)
+    data = _section(shared, "data") if isinstance(shared, dict) else {}
+    return data if isinstance(data, dict) else {}
 
 
 def _refuse_missing(tree: Mapping[str, Any]) -> None:
     """Raises ConfigError for a member that has neither a table nor a source. Malformed sections are refused later."""
-    roster = (tree.get("federation") or {}).get("parties") or ()
-    template = (tree.get(TEMPLATE) or {}).get("data") or {}
-    parties = tree.get("parties") or {}
+    federation, parties = _section(tree, "federation"), _section(tree, "parties")
+    roster = _section(federation, "parties") if isinstance(federation, dict) else ()
     for name in (SERVER, *(roster if isinstance(roster, list | dict) else ())):
-        own = (tree.get(SERVER) if name == SERVER else parties.get(name)) or {}
+        where = tree if name == SERVER else parties
+        section = _section(where, name) if isinstance(where, dict) and isinstance(name, str) else None
         key = "labels" if name == SERVER else "data"
-        data = (own.get(key) or {}) if isinstance(own, dict) else {}
-        if isinstance(data, dict) and not ({"source"} & {*data, *(template if name != SERVER else ())}):
+        data = _section(section, key) if isinstance(section, dict) else None
+        if isinstance(data, dict) and "source" not in data and (name == SERVER or "source" not in _template(tree)):
             raise ConfigError(
                 f"{name} has no table, and its `{key}` names no source",
                 hint=f"give tables[{name!r}], or `source` and its path",
@@ -174,16 +216,14 @@ def _refuse_missing(tree: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def naming_tables(given: GivenConfig) -> Iterator[None]:
+def naming_tables(given: GivenConfig | None, folder: Path) -> Iterator[None]:
     """Names a table in errors as its caller does: its file is removed with a run that never began."""
     try:
         yield
     except ColonnadeError as error:
-        text = str(error)
-        for name in sorted(given.tables, key=lambda name: name == SERVER):  # its path is the end of any other
-            place = _place(Path("/"), name).as_posix()
-            text = re.sub(rf"/\S*{re.escape(place)}", f"tables[{name!r}]", text)
-        error.args = (text, *error.args[1:])
+        if given is not None:
+            error.args = (given.named(str(error), folder), *error.args[1:])
+            error.hint = given.named(error.hint, folder)
         raise
 
 
@@ -195,4 +235,6 @@ def _plain(value: Any) -> Any:
         return {key: _plain(below) for key, below in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(below) for below in value]
-    return str(value) if isinstance(value, Path) else value
+    if isinstance(value, Path):
+        return str(value)
+    return value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value

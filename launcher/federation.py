@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,7 @@ def _launch(
     processes = Processes()  # it imports torch while we read the configuration
     try:
         from colonnade.common.parsing.earlier_defaults import load_begun  # noqa: PLC0415  # these import torch
+        from colonnade.launcher.configuration import naming_tables  # noqa: PLC0415
         from colonnade.launcher.folder_lock import locked_folder  # noqa: PLC0415
         from colonnade.launcher.readiness import check_members, refuse_others  # noqa: PLC0415
 
@@ -64,29 +66,29 @@ def _launch(
         else:
             assert read is not None  # one of both is given
             base, config = read.base, read.check()
-            _refuse_own(read.file, out)
+            read.refuse_own(out)
         with (
             locked_folder(out, config.federation.id, resume, ".launcher.lock") as folder,
+            naming_tables(read, folder),
             scratch() as place,
             _shown(folder, options.dashboard, options.screen),
         ):
             run = Launch(config, base, folder, place, launched, options=options, resumed=resume is not None)
             if read is not None:
                 run.take(read)
-            return run.go(processes)
+            return _with_names(run.go(processes), read)
     finally:
         processes.close()
 
 
-def _refuse_own(file: Path | None, out: Path | None) -> None:
-    """Sees that a run leaves its configuration beside the one that it was started with. Raises InputError."""
-    from colonnade.common.errors import InputError  # noqa: PLC0415
+def _with_names(ended: Ended, given: GivenConfig | None) -> Ended:
+    """The same, with tables named as the caller does."""
+    if given is None or (failure := ended.failure) is None:
+        return ended
+    from colonnade.common.errors import MemberFailed  # noqa: PLC0415
 
-    if out is None or file is None:
-        return
-    run = RunFolder(out.resolve())
-    if file.resolve() in (run.config, run.server_config):
-        raise InputError(f"--out {out}: the run would overwrite {file}", hint="choose another folder for the run")
+    reason, hint = (given.named(text, ended.folder) for text in (failure.reason, failure.hint))
+    return replace(ended, failure=MemberFailed(failure.member, reason, failure.exit_code, hint=hint))
 
 
 @contextlib.contextmanager

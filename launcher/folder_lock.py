@@ -9,7 +9,7 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -47,9 +47,11 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
             raise InputError(f"{folder} holds no run", hint="give --resume the folder that the run was begun in")
         held.refuse_newer()
     else:
-        folder = (wanted or _new(f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")).resolve()
+        folder = (wanted or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}").resolve()
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
+        if resume is None and wanted is None:
+            made[:1] = [folder := _make_new(folder)]
         folder.mkdir(parents=True, exist_ok=True)
         used = MemberFolder(folder).begun
         lock = (folder / lock_name).open("a+")
@@ -71,18 +73,33 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
             yield folder
         finally:
             with contextlib.suppress(OSError):  # it is not empty: there was a run
-                if len(list(folder.iterdir())) == 1:
+                if not MemberFolder(folder).begun:
                     (folder / lock_name).unlink()
                 for path in made:
                     path.rmdir()
 
 
-def _new(name: str) -> Path:
-    """A folder under runs/ that is not there yet: a second run within one second is called NAME-2."""
-    runs = Path("runs")
-    return next(
-        path for number in count(1) if not (path := runs / (name if number == 1 else f"{name}-{number}")).exists()
-    )
+def remove_new(folder: Path, there: Collection[Path]) -> None:
+    """Removes all that was not in a folder before.
+
+    Args:
+        folder: a run's that never began.
+        there: its content before, as `folder.rglob` gives it.
+    """
+    for path in sorted(folder.rglob("*"), reverse=True):  # files before their folders
+        if path not in there:
+            with contextlib.suppress(OSError):
+                path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def _make_new(folder: Path) -> Path:
+    """Makes a folder that was not there: a second run within one second gets FOLDER-2. Raises OSError."""
+    for number in count(1):
+        path = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(parents=True)
+            return path
+    raise AssertionError  # numbers do not end
 
 
 def _narrow(folder: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.errors import ConfigError
+from colonnade.common.data.sources import load_features, load_labels
+from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.common.tracking.tracker import refuse_missing
@@ -32,6 +33,34 @@ def check_members(config: Config, where: str) -> None:
             f"{where}: no section for {', '.join(missing)}",
             hint="add parties.NAME for each, or `every_party` for all",
         )
+
+
+def refuse_other_keys(config: Config, base: Path) -> None:
+    """Refuses tables with keys in another order than the labels', where rows are matched by their order.
+
+    Only where every source names its keys: else there is nothing to compare.
+
+    Args:
+        base: the folder that paths in the config are relative to.
+
+    Raises:
+        DataError: a party's keys differ from the labels'.
+    """
+    federation, server = config.federation, config.server
+    if federation.align != "none" or server is None or not getattr(server.labels, "key", None):
+        return
+    keyed = {name: party.data for name, party in config.parties.items() if getattr(party.data, "key", None)}
+    with whose(SERVER):
+        labels = load_labels(server.labels, base, federation.task).ids if keyed else None
+    same = federation.keys.normal
+    for name, data in keyed.items():
+        with whose(name):
+            ids = load_features(data, federation.party_index(name), base).ids
+        if ids is not None and labels is not None and [*map(same, ids)] != [*map(same, labels)]:
+            raise DataError(
+                f"{name}: the keys of its table are others than those of server.labels, or in another order",
+                hint="federation.align: psi finds the rows that all have; or bring the tables into one order",
+            )
 
 
 def check_trackers(config: Config) -> None:

@@ -29,7 +29,7 @@ class InMemoryTable:
     """
 
     def __init__(self, member: str, table: Any) -> None:
-        self._member, self._table = member, _with_index(table)
+        self._member, self._table = member, table
         if not hasattr(table, "__arrow_c_stream__"):
             raise DataError(
                 f"tables[{member!r}] is a {type(table).__name__}, which has no Arrow C stream",
@@ -61,11 +61,11 @@ class InMemoryTable:
         import pyarrow as pa  # noqa: PLC0415
 
         try:
-            found = pa.table(self._table)
+            found = pa.table(_with_index(self._table))
         except Exception as failed:  # the library's own, of any type
             raise DataError(
                 f"tables[{self._member!r}] cannot be read: {_one_line(failed)}",
-                hint="give every column values of one type: convert it, or leave it out",
+                hint="give every column values of one type and a name of its own, also beside the index",
             ) from failed
         return found.select(
             [name for name in found.column_names if not _INDEX.fullmatch(name)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +14,8 @@ from colonnade.common.observability.telemetry import Event, Listener
 from colonnade.common.parsing.earlier_defaults import load_begun
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.launcher.configuration import GivenConfig, naming_tables
-from colonnade.launcher.folder_lock import locked_folder
-from colonnade.launcher.readiness import check_members, refuse_others
+from colonnade.launcher.folder_lock import locked_folder, remove_new
+from colonnade.launcher.readiness import check_members, refuse_other_keys, refuse_others
 from colonnade.simulation.folder import simulate_in
 from colonnade.simulation.outcome import Outcome
 
@@ -35,12 +34,16 @@ def run_virtually(
         The run's folder, and the outcome.
 
     Raises:
-        ColonnadeError: as in a real run; before the first round nothing is left of it.
+        ColonnadeError: as in a real run; before it begins nothing is left of it.
+        KeyboardInterrupt: it was interrupted; its argument is the run's folder.
     """
     config = given.check()
+    given.refuse_own(out)
     place = locked_folder(out, f"{config.federation.id}-virtual")
-    with naming_tables(given), place as folder, _cleared(folder) as begun:
-        return folder, _simulate(given.put(folder), given.base, folder, (begun, *listeners))
+    with place as folder, naming_tables(given, folder), _cleared(folder) as begun:
+        config = given.put(folder)
+        refuse_other_keys(config, given.base)
+        return folder, _simulate(config, given.base, folder, (begun, *listeners))
 
 
 def resume_virtually(
@@ -68,6 +71,9 @@ def _simulate(config: Config, base: Path, folder: Path, listeners: Sequence[List
     torch.set_num_threads(max(1, config.server.threads if config.server else 1))
     try:
         return simulate_in(config, base, folder, listeners)
+    except KeyboardInterrupt as interrupted:
+        interrupted.args = (folder,)
+        raise
     finally:
         torch.set_num_threads(threads)
 
@@ -75,7 +81,7 @@ def _simulate(config: Config, base: Path, folder: Path, listeners: Sequence[List
 @contextmanager
 def _cleared(folder: Path) -> Iterator[Callable[[Event], None]]:
     """Removes what a run that never began has left. Yields a listener that notes its beginning."""
-    there, begun = {path.name for path in folder.iterdir()}, []
+    there, begun = set(folder.rglob("*")), []
 
     def note(event: Event) -> None:
         if event["kind"] == "begin":
@@ -85,7 +91,5 @@ def _cleared(folder: Path) -> Iterator[Callable[[Event], None]]:
         yield note
     except BaseException:
         if not begun:
-            for path in folder.iterdir():
-                if path.name not in there:
-                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+            remove_new(folder, there)
         raise

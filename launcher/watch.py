@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from colonnade.common.runtime.own_loop import interrupts_raised
 from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.launcher.folder_lock import remove_new
 from colonnade.launcher.processes import Processes, last_words
 from colonnade.reports.console.screen import INTERRUPTED, debugging
 from colonnade.reports.console.screen import out as console
@@ -108,14 +109,17 @@ class Launch:
         self._begun = self._went_on = False
         self._resumed = resumed
         self._files: dict[Path, str] = {}
-        self._there = {path.name for path in folder.iterdir()}
+        self._there = set(folder.rglob("*"))
         self._restarts = Restarts(config.launch)
         self._sent_away: set[str] = set()  # members that this process ended
 
     def take(self, given: GivenConfig) -> None:
         """Writes tables that are no files yet into the run's folder. Raises DataError, EnvironmentFault."""
+        from colonnade.launcher.readiness import refuse_other_keys  # noqa: PLC0415
+
         try:
             self._config = given.put(self._folder.path)
+            refuse_other_keys(self._config, given.base)
         except BaseException:
             self._clear()
             raise
@@ -126,13 +130,21 @@ class Launch:
         self._files = self._make_files()
         if not self._resumed:
             self._keep()
-        self._start(processes)
         try:
-            self._watch(processes)
+            with interrupts_raised():
+                self._start(processes)
+                self._watch(processes)
         except KeyboardInterrupt:
             interrupted = True
             self._screen.print("stopping ...", style="yellow")
             self._stop(processes)
+        except BaseException:  # of a listener
+            self._listeners = ()
+            self._stop(processes)
+            self._progress.close()
+            if not self._begun and not self._resumed:
+                self._clear()
+            raise
         self._take_events()
         self._progress.close()
         ended = self._end(processes.codes, interrupted=interrupted)
@@ -142,13 +154,7 @@ class Launch:
 
     def _clear(self) -> None:
         """Removes everything that was not in the folder before the run."""
-        for path in self._folder.path.iterdir():
-            if path.name in self._there:
-                continue
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+        remove_new(self._folder.path, self._there)
 
     def _make_files(self) -> dict[Path, str]:
         """Files to store with the run. Every member's file holds the federation and its own section, and nothing else.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -47,7 +45,7 @@ def align_once(config: Config, base: Path, kept: Path) -> Path | None:
     if config.federation.align == "none":
         return None
     if not kept.exists():
-        rows = undisturbed(lambda: run_virtual(find_rows(config, base)))
+        rows = run_virtual(find_rows(config, base))
         order = rows[SERVER].argsort()
         write_kept(kept, save({name: own[order].contiguous() for name, own in rows.items()}))
     return kept
@@ -59,16 +57,6 @@ def read_aligned(path: Path) -> Mapping[str, Tensor]:
         return load(path.read_bytes())
     except (OSError, SafetensorError) as torn:
         raise InputError(f"{path} cannot be read: {torn}", hint="remove it: the rows are aligned again") from None
-
-
-def undisturbed(call: Callable[[], _T]) -> _T:
-    """Runs something that has an event loop of its own, in a thread if the caller's has one, as in a notebook."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return call()
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(call).result()
 
 
 @dataclass(frozen=True)

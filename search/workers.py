@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
-from colonnade.search.folds import undisturbed
 from colonnade.search.simulated import Diverged, Listen, Result, Task, perform
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -31,7 +30,7 @@ class Here:
 
     def perform(self, task: Task, listen: Listen) -> Result:
         """Simulates it to its end. Raises ColonnadeError as the run, `Diverged`."""
-        return undisturbed(lambda: perform(task, listen))
+        return perform(task, listen)
 
     def close(self) -> None:
         """Nothing is left to end."""

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Coroutine, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from colonnade.client.alignment.matching import Matching
+from colonnade.client.privacy.egress import Egress
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
 from colonnade.common.config.members import Config
 from colonnade.common.conversation import inprocess
-from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.error_attribution import whose
+from colonnade.common.privacy.release import release_clear
 from colonnade.server.alignment.relay import Aligning
 from colonnade.simulation.files import RunFiles
 
@@ -47,12 +51,11 @@ async def find_rows(config: Config, base: Path, files: RunFiles | None = None) -
             keys[name] = RowKeys.of(ids, federation.keys, name)
     if files is not None and (before := files.aligned(keys)) is not None:
         return before
-    keep = {member: _kept_nowhere if files is None else files.alignment(member, keys[member]).keep for member in keys}
-    aligning = Aligning(federation, keys[SERVER], session, cohort, keep=keep[SERVER])
+    keep = _kept_nowhere if files is None else files.alignment(SERVER, keys[SERVER]).keep
+    aligning = Aligning(federation, keys[SERVER], session, cohort, keep=keep)
     sides: dict[str, Coroutine[Any, Any, Tensor]] = {SERVER: aligning()}
     for name in names:
-        policy = config.parties[name].policy
-        sides[name] = Matching(name, federation, policy, keys[name], session, links[name], keep=keep[name])()
+        sides[name] = _party_side(name, config, keys[name], session, links[name], files)
     tasks = [asyncio.ensure_future(side) for side in sides.values()]
     try:
         return dict(zip(sides, await asyncio.gather(*tasks), strict=True))
@@ -60,6 +63,23 @@ async def find_rows(config: Config, base: Path, files: RunFiles | None = None) -
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _party_side(
+    name: str, config: Config, keys: RowKeys, session: Session, link: Link, files: RunFiles | None
+) -> Tensor:
+    """A party's side, with its ledger and its count of others' keys where the run has files."""
+    federation, policy = config.federation, config.parties[name].policy
+    if files is None:
+        return await Matching(name, federation, policy, keys, session, link)()
+    with closing(files.ledger(name, sys.maxsize)) as ledger:
+        egress = Egress(link._carry, SERVER, release_clear, ledger)
+        link._carry = egress
+        return await Matching(
+            name, federation, policy, keys,
+            session=session, server=link, admit_masked=egress.admit_masked,
+            keep=files.alignment(name, keys).keep, foreign=files.foreign_keys(name),
+        )()  # fmt: skip
 
 
 def _kept_nowhere(_number: str, _rows: Tensor) -> None: ...

@@ -15,6 +15,8 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import sampled
 from colonnade.common.data.sources import load_features, load_labels, prepare
@@ -62,6 +64,8 @@ def server_context(
     check_labels(labels, config.federation)
     known = sampled(labels, sample)
     schedule = timetable(config.federation, len(known.values), known.official_test)
+    if labels.without and sample is None:
+        telemetry.event("warning", party=SERVER, reason=labels.without)
     device = _device(config.server.device)
     ctx = ServerContext(
         config.federation,
@@ -73,7 +77,7 @@ def server_context(
         device=device,
     )
     if files is not None:
-        ctx.run_cache = files.run_cache(SERVER)
+        ctx.run_cache, ctx.session = files.run_cache(SERVER), files.session
         if sample is None:
             _hold(ctx.run_cache, labels, begun=files.begun)
     columns = load_columns(
@@ -108,6 +112,7 @@ def client_context(
     sample: Tensor | None = None,
     files: RunFiles | None = None,
     timetable: Timetable = Schedule,
+    warn: Callable[[str], None] | None = None,
 ) -> ClientContext:
     """A party's context, with its columns read, scaled and, if configured, noised.
 
@@ -118,13 +123,18 @@ def client_context(
         sample: rows of the sources to use, int64; None for all.
         files: of the run; None keeps none.
         timetable: makes the schedule.
+        warn: called with every doubt about a column; None looks for none.
 
     Raises:
         DataError: its data are missing or unusable.
     """
     federation, party = config.federation, config.parties[name]
     with whose(name):
-        features = sampled(load_features(party.data, federation.party_index(name), base), sample)
+        read = load_features(party.data, federation.party_index(name), base)
+        if warn is not None:
+            for doubt in doubts(read):
+                warn(str(doubt))
+        features = sampled(read, sample)
         schedule = timetable(federation, len(features.values), features.official_test)
         kept = None if files is None else files.encoder(name)
         columns = prepare(party.data, features, schedule.partition.train, federation.seed, name, kept)
@@ -141,6 +151,7 @@ def client_context(
         base=base,
         device=device,
         run_cache=RunCache() if files is None else files.run_cache(name),
+        session=Session() if files is None else files.session,
     )
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+import torch
 from torch import Tensor
 
 from colonnade.client.privacy.egress import Egress
@@ -32,6 +33,7 @@ from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, 
 from colonnade.common.conversation.inprocess import Delay
 from colonnade.common.errors import ConfigError, EnvironmentFault, declared
 from colonnade.common.messaging.message import Message, snapshot
+from colonnade.common.models.randomness import keep_generators
 from colonnade.common.observability.capture import Capture
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
@@ -89,6 +91,7 @@ class Simulation:
     aligned: Mapping[str, Tensor] | None = None
     outcome: Outcome | None = field(default=None, init=False)
     _rows: Mapping[str, Tensor] = field(default_factory=dict, init=False)
+    _ahead: float = field(default=0.0, init=False)  # of the clock, in seconds, are times of events
     _saving: Saving | None = field(default=None, init=False)
     _ledgers: list[Ledger] = field(default_factory=list, init=False)
     _earlier: Mapping[str, int] = field(default_factory=dict, init=False)
@@ -99,11 +102,18 @@ class Simulation:
         Raises:
             ColonnadeError: as in a real run.
         """
-        begin = 0.0
-        if self.files is not None and (round := self.files.begin()):
-            self.start = (round, self.files.states(round))
-            begin = State(self.start[1][SERVER]).keep("clock", dict[str, float]).get("seconds", 0.0)
-        return inprocess.run_virtual(self._main(), begin, loop)
+        begin = 0.0 if self.files is None else self._resume(self.files)
+        with torch.random.fork_rng(devices=[]):  # members' models may draw from torch's own generator
+            return inprocess.run_virtual(self._main(), begin, loop)
+
+    def _resume(self, files: RunFiles) -> float:
+        """Takes up a run where its members' checkpoints left it. Returns the first reading of the clock."""
+        begin, earlier = files.seconds_before(), 0.0  # events of a start with processes are in seconds since 1970
+        if round := files.begin():
+            self.start = (round, files.states(round))
+            earlier = State(self.start[1][SERVER]).keep("clock", dict[str, float]).get("seconds", 0.0)
+        self._ahead = max(begin - earlier, 0.0)
+        return earlier
 
     async def _main(self) -> Outcome:
         await self._align()
@@ -124,13 +134,20 @@ class Simulation:
             state = State(states.get(name))
             egress = self._open_egress(outcome, name, links[name], state)
             cohort[name]._carry = self._recorded(outcome, SERVER, name, cohort[name]._carry)
-            ctx = outcome.clients[name] = self._context(name, len(outcome.server.labels), egress, state, round)
+            ctx = outcome.clients[name] = self._context(outcome.server, name, egress, state, round)
             ctx.steps = outcome.privacy[name].steps
             ctx.warn = partial(_warn, outcome.server.telemetry, name)
             links[name].on_save = partial(self._save, outcome, name, ctx.state)
             side = PARTICIPATE[contract.name](ctx, links[name], federation.protocol)
             sides.append(asyncio.ensure_future(side))
         rounds, parties = outcome.server.schedule.rounds, list(federation.names)
+        if self.start[0] > rounds:
+            raise ConfigError(
+                f"{self.start[0]} rounds are done, and the configuration ends after {rounds}",
+                hint="resume it with more federation.epochs or federation.rounds",
+            )
+        if self.files is not None:
+            self.files.keep_config()
         outcome.server.telemetry.event("begin", rounds=rounds, parties=parties, round=self.start[0])
         self.outcome = outcome
         try:
@@ -161,6 +178,17 @@ class Simulation:
             self._rows = self.aligned
         elif self.config.federation.align != "none":
             self._rows = await find_rows(self.config, self.base, self.files)
+            self._note_aligned()
+
+    def _time(self) -> float:
+        """Seconds of the virtual clock for events, which go on after those of earlier starts."""
+        return asyncio.get_running_loop().time() + self._ahead
+
+    def _note_aligned(self) -> None:
+        """Tells how many rows are common, as the server's process does."""
+        if self.telemetry is not None:
+            now, common = self._time(), len(self._rows[SERVER])
+            self.telemetry.pass_on({"kind": "aligned", "time": now, "party": SERVER, "common": common, "seconds": 0.0})
 
     async def _serve(self, outcome: Outcome, cohort: Cohort, sides: list[asyncio.Future[None]]) -> None:
         """Runs the server side concurrently with the parties: an error of a party ends it."""
@@ -196,7 +224,7 @@ class Simulation:
     def _outcome(self) -> Outcome:
         events: list[Event] = []
         listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
-        telemetry = Telemetry(None, *listeners, clock=asyncio.get_running_loop().time, log="simulation")
+        telemetry = Telemetry(None, *listeners, clock=self._time, log="simulation")
         rows = self._rows.get(SERVER, self.sample)
         server = server_context(self.config, self.base, telemetry, rows, files=self.files, timetable=self.timetable)
         server.thorough = self.thorough
@@ -204,6 +232,7 @@ class Simulation:
         server.clock = asyncio.get_running_loop().time
         round, states = self.start
         server.restore(round, states.get(SERVER))
+        keep_generators(server.state, server.device, self.config.federation.seed, SERVER)  # one process, one generator
         server.confirm()
         outcome = Outcome(server, events=events)
         if (files := self.files) is not None:
@@ -212,6 +241,8 @@ class Simulation:
             self._saving = Saving(store, folder, owner, checkpoint, telemetry, server.clock, aside=_at_once)
             if round:
                 self._saving.restored(round)
+                if self._saving.best != server.best.round:
+                    self._saving.best = 0  # we are back before it
             self._earlier = dict(server.state.keep("traffic", dict[str, int]))
         return outcome
 
@@ -263,13 +294,14 @@ class Simulation:
         outcome.captures[name] = made
         return made
 
-    def _context(self, name: str, rows: int, egress: Egress, state: State, round: int) -> ClientContext:
+    def _context(self, server: ServerContext, name: str, egress: Egress, state: State, round: int) -> ClientContext:
         sample = self._rows.get(name, self.sample)
         ctx = client_context(
             self.config, name, self.base, egress.release, egress.admit_masked,
             sample=sample, files=self.files, timetable=self.timetable,
+            warn=partial(_warn, server.telemetry, name),
         )  # fmt: skip
-        refuse_other_rows(name, ctx.features.shape[0], rows)
+        refuse_other_rows(name, ctx.features.shape[0], len(server.labels))
         ctx.state, ctx.round = state, round
         return ctx
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from torch import Tensor
 
+from colonnade.client.alignment.foreign_keys import NAME as FOREIGN_KEYS
+from colonnade.client.alignment.foreign_keys import ForeignKeys
 from colonnade.client.membership.pin import Pin
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.record import AlignmentRecord
@@ -18,11 +20,13 @@ from colonnade.common.config.members import Config
 from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.membership import Begin
+from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.errors import CheckpointError
 from colonnade.common.parsing.member_files import config_files
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.runtime.durable import write_durably
+from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.run_folder import STAMP, RunFolder
 from colonnade.server.membership.saving import common_round
 from colonnade.server.membership.session_numbers import SessionNumbers
@@ -41,6 +45,7 @@ class RunFiles:
     Attributes:
         begun: True if the folder holds a run to go on with.
         number: of the run.
+        session: of this start, once it has begun.
 
     Raises:
         CheckpointError: the run's number is torn.
@@ -54,10 +59,11 @@ class RunFiles:
             raise CheckpointError(f"{self.folder.run} is torn or was altered", hint="begin a new run")
         self.number = number
         self._members = (SERVER, *config.federation.names)
+        self.session = Session()
         self._pins: dict[str, Pin] = {}
 
     def begin(self) -> int:
-        """Writes the configuration, the run's number and a new session. Returns the round to go on after.
+        """Writes the run's number and a new session. Returns the round to go on after.
 
         Raises:
             CheckpointError: checkpoints are of another run or configuration, or no round is whole at all members.
@@ -65,9 +71,10 @@ class RunFiles:
         """
         held = {member: self.checkpoints(member).usable(self.owner(member)) for member in self._members}
         round = common_round(held, self._committed())
-        self._keep_config()
         self.folder.record(self.number, self._config.federation.id)
         session = SessionNumbers(self.folder.path).after(0)
+        agreed = self._config.federation
+        self.session = Session(agreed.id, self.number, session, agreed.hashes())
         for name in self._config.federation.names:
             home = self.home(name)
             pin = self._pins[name] = Pin(name, home, self.checkpoints(name))
@@ -111,6 +118,15 @@ class RunFiles:
         """A member's run cache."""
         return RunCache(self.folder.member(member).run_cache)
 
+    def foreign_keys(self, party: str) -> ForeignKeys:
+        """A party's count of other members' keys."""
+        policy = self._config.parties[party].policy
+        return ForeignKeys(party, policy.max_other_rows, path=self.folder.party(party).run_cache / FOREIGN_KEYS)
+
+    def seconds_before(self) -> float:
+        """Time of the newest event of earlier starts, 0 if there is none."""
+        return max((float(event.get("time", 0)) for event in read_lines(self.folder.events)), default=0.0)
+
     def alignment(self, member: str, keys: RowKeys) -> AlignmentRecord:
         """A member's alignment."""
         return AlignmentRecord(self.run_cache(member), keys, member)
@@ -121,12 +137,13 @@ class RunFiles:
         number = records[SERVER].number
         return {member: record.rows(number) for member, record in records.items()} if number else None
 
-    def _keep_config(self) -> None:
+    def keep_config(self) -> None:
+        """Writes the configuration: everybody's, and each member's. Raises OSError."""
         tree = self._config.model_dump(mode="json", exclude_none=True)
         place = self.folder.launch if self._whole else self.folder.simulated
         for path, text in {
             **config_files(tree, self.folder),
-            place: json.dumps({"base": str(self._base), **({} if self._whole else STAMP)}),
+            place: json.dumps({"base": str(self._base), "clock": "virtual", **({} if self._whole else STAMP)}),
         }.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_durably(path, text.encode())

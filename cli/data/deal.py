@@ -34,7 +34,7 @@ from colonnade.common.data.sources import DataConfig, load_features, load_labels
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.parsing.file import load
 from colonnade.common.runtime.durable import write_durably
-from colonnade.launcher.readiness import check_members
+from colonnade.launcher.readiness import check_members, refuse_other_keys
 from colonnade.launcher.scratch import scratch
 from colonnade.reports.console.screen import out as console
 from colonnade.server.reporting.summary import describe_source
@@ -102,6 +102,7 @@ def deal(file: Path, sets: tuple[str, ...], out: Path, terms: DealTerms) -> None
     """
     config = load(file, sets)
     check_members(config, str(file))
+    refuse_other_keys(config, file.parent.resolve())
     refuse_aligned(config.federation.align, "dealing one configuration out")
     tree = config.model_dump(mode="json", exclude_none=True)
     stamp = hashlib.sha256(json.dumps([tree, terms.connect]).encode()).hexdigest()

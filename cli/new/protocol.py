@@ -36,7 +36,7 @@ def new_protocol(name: str, out: Path | None) -> None:
         "README.md": "readme_protocol.txt",
     }
     write_folder(folder, {path: fill(template, **words) for path, template in files.items()})
-    console.print(f"next: cd {folder} && pip install -e . && pytest", markup=False, soft_wrap=True)
+    console.print(f"next: cd {folder} && pip install -e '.[test]' && pytest", markup=False, soft_wrap=True)
 
 
 def _check(name: str) -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 from rich.table import Table
 
 from colonnade.common.errors import InputError
+from colonnade.common.observability.telemetry import Event
 from colonnade.launcher.configuration import GivenConfig
 from colonnade.launcher.virtual import resume_virtually, run_virtually
-from colonnade.reports.console.progress import megabytes
+from colonnade.reports.console.progress import Progress, megabytes
+from colonnade.reports.console.screen import INTERRUPTED
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.console.summary import metric_rows, own_models, what_else
 from colonnade.reports.guarantee import describe_privacy, details
@@ -22,13 +24,28 @@ from colonnade.simulation.outcome import Outcome
 def simulate(file: Path | None, sets: tuple[str, ...], out: Path | None, resume: Path | None = None) -> None:
     """Runs a federation to its end and prints its results and its duration on the virtual clock."""
     begin = time.perf_counter()
-    if file is not None and resume is None:
-        folder, outcome = run_virtually(GivenConfig.of(file, sets=sets), out)
-    elif resume is not None and file is None and out is None:
-        folder, outcome = resume_virtually(resume, sets)
-    else:
-        raise InputError("expected a configuration, or --resume and the folder of a run", hint="give one of the two")
+    shown = Progress(console) if console.is_terminal else None
+    listeners = (shown or _warn,)
+    try:
+        if file is not None and resume is None:
+            folder, outcome = run_virtually(GivenConfig.of(file, sets=sets), out, listeners)
+        elif resume is not None and file is None and out is None:
+            folder, outcome = resume_virtually(resume, sets, listeners)
+        else:
+            raise InputError("expected a configuration, or --resume and the folder of a run", hint="give one of them")
+    except KeyboardInterrupt as interrupted:
+        for run in interrupted.args:
+            console.print(f"go on with it: colonnade simulate --resume {run}", markup=False, soft_wrap=True)
+        raise SystemExit(INTERRUPTED) from None
+    finally:
+        if shown is not None:
+            shown.close()
     _show(outcome, folder, time.perf_counter() - begin)
+
+
+def _warn(event: Event) -> None:
+    if event["kind"] == "warning":
+        console.print(f"{event['party']}: {event['reason']}", style="yellow", markup=False, soft_wrap=True)
 
 
 def _show(outcome: Outcome, folder: Path, seconds: float) -> None:

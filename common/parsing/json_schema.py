@@ -15,6 +15,7 @@ from colonnade.common.compression.quantise import WIDTHS
 from colonnade.common.config.members import Config
 from colonnade.common.config.roster import LARGEST
 from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.errors import ConfigError
 from colonnade.common.models.outside import MODELS, OutsideModel
 from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.version import VERSION
@@ -210,8 +211,11 @@ def _roster(_value: Schema, _definitions: Schema) -> Schema:
 def _protocols(_value: Schema, definitions: Schema) -> Schema:
     """One section for every protocol; those of installed packages are among them."""
     union = []
-    for name, contract in CONTRACTS.items():
-        schema = section_schema(contract.config)
+    for name in CONTRACTS:
+        try:
+            schema = section_schema(CONTRACTS[name].config)
+        except ConfigError:
+            continue  # a package's, which is broken: whoever names it is told
         below = schema.pop("$defs")
         names = {section: f"{name}-{section}" for section in below}  # of a package, one may be called as one of ours
         definitions.update({names[section]: _renamed(found, names) for section, found in below.items()})

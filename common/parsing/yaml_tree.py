@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,7 +20,7 @@ def read_tree(path: Path) -> dict[str, Any]:
     try:
         tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  # a SafeLoader
     except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such file", hint="try experiments/demo.yaml") from None
+        raise ConfigError(f"{path}: there is no such file", hint=_near(path)) from None
     except (OSError, UnicodeDecodeError) as unreadable:
         raise ConfigError(f"{path} cannot be read: {unreadable}") from None
     except yaml.YAMLError as malformed:
@@ -30,6 +31,16 @@ def read_tree(path: Path) -> dict[str, Any]:
             f"{path}: expected keys and values, the file {found}", hint="start from experiments/demo.yaml"
         )
     return tree
+
+
+def _near(path: Path) -> str:
+    """A file of nearly this name, or the place of the examples."""
+    folder = path.parent
+    names = [each.name for each in folder.glob("*.y*ml")] if folder.is_dir() else []
+    if found := difflib.get_close_matches(path.name, names, n=1):
+        return f"there is {folder / found[0]}"
+    examples = Path(__file__).parents[2] / "experiments"
+    return f"examples are in {examples}; `colonnade up` without a file runs a demo"
 
 
 class _Loader(yaml.SafeLoader):

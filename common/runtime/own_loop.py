@@ -35,6 +35,19 @@ def run_on_own_loop(main: Coroutine[Any, Any, T], loop_factory: LoopFactory) -> 
     return found
 
 
+@contextmanager
+def interrupts_raised() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt in the block, also under `asyncio.run`, whose loop would cancel its own task."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class _Apart:
     """The same in a thread of its own."""
 
@@ -75,9 +88,7 @@ class _Apart:
             signal.signal(signal.SIGINT, before)
 
     def _note(self, _number: int, _frame: object) -> None:
-        self._interrupts += 1
-        if self._interrupts > 1:  # it does not end: the caller insists
-            raise KeyboardInterrupt
+        self._interrupts += 1  # nothing is raised before the thread has ended: it works in a locked folder
 
     def _run(self) -> None:
         async def noted() -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ VARIABLE = "COLONNADE_UMASK"
 
 _PRIVATE = 0o077
 _outside: int | None = None  # the process's umask at start
+_before: list[int | None] = []  # umask and `_outside` before the first call that lasts, and an entry a call
+_lock = threading.Lock()
 
 
 def keep_private() -> None:
@@ -31,15 +34,25 @@ def keep_private() -> None:
 
 @contextlib.contextmanager
 def private_files() -> Iterator[None]:
-    """The same for as long as a call lasts: a library leaves the umask of its process as it was."""
+    """The same for as long as a call lasts: a library leaves the umask of its process as it was.
+
+    The umask is the process's: of calls that overlap, in threads, the first sets it and the last restores it.
+    """
     global _outside  # noqa: PLW0603
-    before, outside = os.umask(_wanted()), _outside
-    _outside = before if outside is None else outside
+    with _lock:
+        if not _before:
+            _before.extend((os.umask(_wanted()), _outside))
+            _outside = _before[0] if _outside is None else _outside
+        _before.append(None)
     try:
         yield
     finally:
-        os.umask(before)
-        _outside = outside
+        with _lock:
+            _before.pop()
+            if len(_before) == 2:
+                mask, _outside = _before
+                _before.clear()
+                os.umask(mask or 0)
 
 
 def publish(file: int, mode: int) -> None:

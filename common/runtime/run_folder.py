@@ -180,6 +180,11 @@ class RunFolder(MemberFolder):
         """The folder that paths in the configuration are relative to; None where `up` has begun no run."""
         return _base(self.launch)
 
+    @property
+    def virtual(self) -> bool:
+        """True if the newest start was on the virtual clock."""
+        return (read_record(self.launch) or read_record(self.simulated) or {}).get("clock") == "virtual"
+
     def simulated_base(self) -> Path | None:
         """The same of a simulated run."""
         return _base(self.simulated)

@@ -92,13 +92,16 @@ def read_run(folder: Path) -> RecordedRun:
     run.refuse_newer()
     events = [event for event in read_lines(run.events) if _is_whole(event)]
     summary = _summary(run)
-    if summary is None and not any(event["kind"] in _OF_A_SERVER for event in events):
-        if PartyFolder(folder).ledger.exists():
+    of_a_party = PartyFolder(folder).ledger.exists() and not run.run.exists()
+    if summary is None and (of_a_party or not any(event["kind"] in _OF_A_SERVER for event in events)):
+        if of_a_party:
             raise InputError(f"{folder} is a party's own folder: a report is made from the server's", hint=_HINT)
         raise InputError(f"{folder} holds no run", hint=_HINT)
     config = _text(run.config) or _text(run.server_config)
     ended = summary is not None and _is_newest(events)
     said = summary if summary is not None and ended else _so_far(events, config)
+    if run.virtual:
+        said = {**said, "clock": "virtual"}
     clock = Clock(events, virtual=said.get("clock") == "virtual")
     return RecordedRun(
         folder, folder.resolve().name, said, events, incidents=_incidents(run, said["parties"]),

@@ -6,12 +6,15 @@ import _thread
 import asyncio
 import json
 import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -20,7 +23,9 @@ import torch
 import yaml
 
 import colonnade
+from colonnade import training as launch
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError, EnvironmentFault, InputError
+from colonnade.launcher.answers import id_words
 from tests.python.tables import make_config, make_tables
 from tests.support.federation import tree
 from tests.support.warm import COLONNADE
@@ -227,6 +232,177 @@ def test_an_interrupt_ends_every_process(capfd: pytest.CaptureFixture[str]) -> N
     assert colonnade.load("run").status == "interrupted"
     left = subprocess.run(["pgrep", "-f", str(Path("run").resolve())], capture_output=True, text=True, check=False)
     assert left.stdout == "" and capfd.readouterr().out == ""
+
+
+@pytest.mark.processes
+def test_ctrl_c_ends_processes_also_under_asyncio_run() -> None:
+    async def cell() -> None:
+        def stop(event: dict[str, Any]) -> None:
+            if (event["kind"], event.get("round")) == ("round", 2):
+                _thread.interrupt_main()
+
+        with pytest.raises(KeyboardInterrupt):
+            colonnade.up(DEMO, out="run", sets=("federation.epochs=500",), on_event=stop)
+
+    asyncio.run(cell())
+    assert colonnade.load("run").status == "interrupted"
+
+
+@pytest.mark.processes
+def test_a_listener_that_fails_ends_every_process() -> None:
+    def fail(event: dict[str, Any]) -> None:
+        if event["kind"] == "listening":
+            raise LookupError("of the caller")
+
+    with pytest.raises(LookupError, match="of the caller"):
+        colonnade.up(DEMO, out="run", sets=SHORT, on_event=fail)
+    assert not Path("run").exists()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("protocol", ["vfedmh", "fedvs"])
+def test_rounds_with_keys_of_their_session_go_on_in_either_way(protocol: str) -> None:
+    config = tree({"name": protocol, **({"embedding": 8} if protocol == "fedvs" else {})}, epochs=1, parties=4)
+    run = colonnade.simulate(config, out="run")
+    rounds = run.summary["rounds"]
+    ended = launch.go_on(run.folder, ("federation.epochs=2",), virtual=False)
+    assert ended.summary.get("clock") is None and ended.summary["rounds"] == 2 * rounds
+    again = launch.go_on(run.folder, ("federation.epochs=3",), virtual=True)
+    assert again.status == "completed" and again.summary["clock"] == "virtual"
+
+
+def test_a_ledger_has_the_alignment_too(simulated: colonnade.Run) -> None:
+    kinds = set(simulated.ledger("bank")["kind"].to_pylist())
+    assert {"Points", "Positions", "Embedding"} <= kinds
+    assert (simulated.folder / "parties" / "bank" / "once" / "foreign-keys.json").exists()
+    assert "aligned" in simulated.events["kind"].to_pylist()
+
+
+def test_a_killed_simulation_goes_on_as_one(simulated: colonnade.Run, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(simulated.folder, tmp_path / "killed"))
+    (folder / "summary.json").unlink()
+    lines = (folder / "events.jsonl").read_text().splitlines()
+    (folder / "events.jsonl").write_text("\n".join(line for line in lines if '"kind": "end"' not in line) + "\n")
+    run = colonnade.load(folder)
+    assert (run.status, run.summary["clock"]) == ("unfinished", "virtual")
+    config = folder / "config.yaml"
+    config.write_text(config.read_text().replace(str(simulated.folder), str(folder)))
+    assert run.resume(epochs=3).status == "completed" and not list(folder.rglob("log.txt"))
+
+
+def test_a_run_overwrites_neither_its_configuration_nor_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(tree({"name": "split"}, epochs=1)))
+    before = file.read_bytes()
+    with pytest.raises(InputError, match="would overwrite"):
+        colonnade.simulate(file, out=tmp_path)
+    (tmp_path / "table.arrow").write_text("mine")
+    with pytest.raises(InputError, match="is there already"):
+        colonnade.simulate(make_config(), make_tables(), tmp_path)
+    assert file.read_bytes() == before and sorted(path.name for path in tmp_path.iterdir()) == [
+        "config.yaml",
+        "table.arrow",
+    ]
+
+
+def test_a_refusal_leaves_a_folder_as_it_was() -> None:
+    (Path("run") / "parties").mkdir(parents=True)
+    (Path("run") / "parties" / "notes.txt").write_text("mine")
+    tables = make_tables() | {"clinic": make_tables()["clinic"].drop(columns="id").reset_index(drop=True)}
+    with pytest.raises(DataError, match="tables\\['clinic'\\] has no column 'id'"):
+        colonnade.simulate(make_config(), tables, "run")
+    assert [path.as_posix() for path in sorted(Path("run").rglob("*")) if path.is_file()] == ["run/parties/notes.txt"]
+
+
+def test_overlapping_calls_leave_the_umask_and_private_files() -> None:
+    before = os.umask(0o022)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            config = tree({"name": "split"}, epochs=2)
+            runs = list(pool.map(lambda _: colonnade.simulate(config), range(3)))
+        assert len({run.folder for run in runs}) == 3
+        modes = {path.stat().st_mode & 0o077 for run in runs for path in run.folder.rglob("*")}
+        assert modes == {0}
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+
+
+def test_a_models_own_dropout_is_seeded_and_leaves_the_callers_generator(tmp_path: Path) -> None:
+    (tmp_path / "tower.py").write_text(
+        "from torch import nn\n\ndef Tower(shape, width=6):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.LazyLinear(width))\n"
+    )
+    config = tree({"name": "split", "embedding": 6}, epochs=2)
+    config["every_party"]["model"] = {"file": "./tower.py:Tower"}
+    found = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        expected = torch.rand(3, generator=torch.Generator().manual_seed(seed))
+        found.append(colonnade.simulate(config, sets=("federation.checkpoint.rounds=2",)))
+        assert torch.equal(torch.rand(3), expected)
+    assert found[0].metrics == found[1].metrics
+
+
+def test_keys_in_another_order_are_refused_where_rows_go_by_their_order() -> None:
+    tables, config = make_tables(), make_config(align="none")
+    tables = {
+        **tables,
+        **{name: tables["server"][["id"]].assign(x=1.0 * tables["server"].id) for name in ("bank", "clinic")},
+    }
+    assert colonnade.simulate(config, tables).status == "completed"
+    tables["clinic"] = tables["clinic"].sample(frac=1, random_state=0)
+    for start in (colonnade.simulate, colonnade.up):
+        with pytest.raises(DataError, match=r"^clinic: the keys of its table are others .* or in another order"):
+            start(config, tables, "run")
+    assert not Path("run").exists()
+
+
+def test_fewer_rounds_than_are_done_are_refused(simulated: colonnade.Run, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(simulated.folder, tmp_path / "copy"))
+    before = (folder / "config.yaml").read_bytes()
+    with pytest.raises(ConfigError, match="rounds are done, and the configuration ends after"):
+        colonnade.load(folder).resume(epochs=1)
+    assert (folder / "config.yaml").read_bytes() == before
+
+
+def test_search_and_validation_take_tables() -> None:
+    config = make_config(rows={"test": 0.2, "validation": 0.2})
+    found = colonnade.tune(
+        config, make_tables(), trials=2, space={"federation.batch": {"choices": [32, 64]}}, out="tune", progress=False
+    )
+    assert found.trials.num_rows == 2 and colonnade.simulate(Path("tune/best.yaml")).status == "completed"
+    folds = colonnade.cv(config, make_tables(), folds=2, out="cv", progress=False)
+    assert folds.folds.num_rows == 2
+    assert {path.stat().st_mode & 0o077 for path in Path().rglob("*")} == {0}
+    with pytest.raises(DataError, match=r"tables\['bank'\]"):
+        colonnade.tune(config, make_tables() | {"bank": without(make_tables()["bank"], 3)}, trials=1, out="wrong")
+    assert not Path("wrong").exists()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"server": {"labels": "x"}}, {"server": ["x"]}, {"parties": {"bank": "x"}}, {"every_party": ["x"]},
+        {"every_party": {"data": "x"}}, {"parties": ["bank"]}, {"federation": "x"},
+    ],
+)  # fmt: skip
+def test_malformed_sections_beside_tables_are_refused_as_without(part: dict[str, Any]) -> None:
+    with pytest.raises(ColonnadeError):
+        colonnade.simulate({**make_config(), **part}, make_tables())
+    assert not list(Path().rglob("*"))
+
+
+def test_objects_that_are_no_tables_no_ids_and_no_listeners_are_refused(simulated: colonnade.Run) -> None:
+    for tables in (make_tables()["bank"], [1], {"server": 1}):
+        with pytest.raises(DataError):
+            colonnade.simulate(make_config(), tables)
+    with pytest.raises(InputError, match="on_event is a int"):
+        colonnade.simulate(make_config(), make_tables(), on_event=5)
+    for ids in (5, None, ["\ud800"], [None], [1.0]):
+        with pytest.raises(DataError):
+            simulated.predict(ids)
+    assert id_words([np.int64(3), pa.scalar(4), "x", 5]) == ("3", "4", "x", "5")
 
 
 def test_threads_of_the_caller_are_left_as_they_are(simulated: colonnade.Run) -> None:
