@@ -69,6 +69,7 @@ class RunFiles:
             CheckpointError: checkpoints are of another run or configuration, or no round is whole at all members.
             EnvironmentFault: the disk refuses it.
         """
+        self.folder.make()
         held = {member: self.checkpoints(member).usable(self.owner(member)) for member in self._members}
         round = common_round(held, self._committed())
         self.folder.record(self.number, self._config.federation.id)

@@ -48,9 +48,8 @@ def refused(test: str, *arguments: object, expected: Expected | None = None) -> 
     [
         "import numpy as np\n        h = h + 1e-3 * float(np.random.standard_normal())",
         "import random\n        h = h + 1e-3 * random.random()",
-        "import torch\n        h = h + 1e-3 * torch.randn(1)",
     ],
-    ids=["numpy", "python", "torch"],
+    ids=["numpy", "python"],
 )
 def test_draws_of_the_processs_own_generators(install: Install, draw: str) -> None:
     install("signs", "colonnade_signs", changed((SEND, f"{draw}\n        {SEND}")))

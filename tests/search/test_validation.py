@@ -157,12 +157,13 @@ def test_tables_are_aligned_once_and_folds_are_of_the_common_rows(
 ) -> None:
     ids = write_tables(tmp_path, persons=120)
     common = set.intersection(*map(set, ids.values()))
-    times = []
+    times: list[int] = []
+    monkeypatch.chdir(tmp_path)
     plain = folds.find_rows
     monkeypatch.setattr(folds, "find_rows", lambda *args: (times.append(1), plain(*args))[1])
-    found = validate(tmp_path / "out", config=(table_tree(epochs=2), tmp_path))
+    found = validate(tmp_path / "out", config=table_tree(epochs=2))
     assert sum(found.folds["rows"].to_pylist()) == len(common) and len(times) == 1
-    again = validate(tmp_path / "again", config=(table_tree(epochs=2), tmp_path))
+    again = validate(tmp_path / "again", config=table_tree(epochs=2))
     drop = ["seconds"]
     assert again.folds.drop_columns(drop).equals(found.folds.drop_columns(drop))  # whatever order an alignment draws
 

@@ -23,6 +23,7 @@ from colonnade.reports.guarantee import describe_privacy
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.privacy import headline
 from colonnade.server.reporting.summary import protection
+from colonnade.server.training.context import ServerContext
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.folder import simulate_captured
 from colonnade.simulation.outcome import Outcome
@@ -106,8 +107,8 @@ class _Other(Simulation):
 
     row = -1
 
-    def _context(self, name: str, *rest: Any) -> ClientContext:
-        ctx = super()._context(name, *rest)
+    def _context(self, server: ServerContext, name: str, *rest: Any) -> ClientContext:
+        ctx = super()._context(server, name, *rest)
         if name == "party1":
             ctx.features._values = ctx.features._values.clone()
             ctx.features._values[self.row] += 3.0

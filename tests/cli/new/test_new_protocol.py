@@ -19,7 +19,7 @@ def test_it_registers_itself_and_conforms(tmp_path: Path, install: Install) -> N
     """pip and the package's own test file are in tests/test_distribution.py; this is the module alone."""
     folder = tmp_path / "new"
     code, said = colonnade("new", "protocol", "my_way2", "--out", folder)
-    assert code == 0 and f"next: cd {folder} && pip install -e . && pytest" in said, said
+    assert code == 0 and f"next: cd {folder} && pip install -e '.[test]' && pytest" in said, said
     project = tomllib.loads((folder / "pyproject.toml").read_text())
     assert project["project"]["name"] == "colonnade-my-way2"
     assert project["project"]["entry-points"]["colonnade.protocols"] == {"my_way2": "colonnade_my_way2"}
