@@ -16,24 +16,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.rooms import CODE
+
 ROOT = Path(__file__).parents[1]
 COVERED, REFUSALS = ROOT / "tests/covered.txt", ROOT / "tests/refusals.txt"
-FOLDERS = (
-    "attacks",
-    "cli",
-    "client",
-    "common",
-    "launcher",
-    "reports",
-    "reproduction",
-    "search",
-    "server",
-    "simulation",
-    "testing",
-)
 SETTINGS = f"""
 [run]
-source = {",".join(FOLDERS)}
+source = {",".join(CODE)}
 omit = common/wire/_generated/*
 branch = true
 parallel = true

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tempfile
 import tomllib
 import zipfile
 from email import message_from_bytes
@@ -20,10 +22,10 @@ import yaml
 
 from colonnade.common.version import VERSION
 from tests.support.outside import PLUGIN
+from tests.support.rooms import ROOMS
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-ROOMS = sorted(path.name for path in (ROOT / "colonnade").iterdir() if path.is_symlink())
 
 
 def files_of_the_tree() -> set[str]:
@@ -39,11 +41,21 @@ def files_of_the_tree() -> set[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel, made of the sdist, and the sdist, made of the tree."""
-    folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    """A folder with the wheel, made of the sdist, and the sdist, made of the tree; built once for all workers.
+
+    Builds share files of the tree: two at a time disturb each other.
+    """
+    place = tmp_path_factory.getbasetemp()
+    place = place.parent if "PYTEST_XDIST_WORKER" in os.environ else place  # of all workers of this session
+    folder = place / "dist"
+    with (place / "dist.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            partial = Path(tempfile.mkdtemp(dir=place))
+            command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(partial), str(ROOT)]
+            done = subprocess.run(command, check=False, capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
+            partial.rename(folder)
     return folder
 
 

@@ -11,20 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.rooms import CODE
+
 ROOT = Path(__file__).parents[1]
-FOLDERS = (
-    "attacks",
-    "cli",
-    "client",
-    "common",
-    "launcher",
-    "reports",
-    "reproduction",
-    "search",
-    "server",
-    "simulation",
-    "testing",
-)
 MOST_FILES, MOST_LINES, MOST_ARGUMENTS = 16, 400, 6
 EXEMPT = {"protocols", "contracts", "_generated"}  # a protocol is a file there, and its messages have names of its own
 
@@ -32,7 +21,7 @@ EXEMPT = {"protocols", "contracts", "_generated"}  # a protocol is a file there,
 @cache
 def sources() -> Mapping[str, ast.Module]:
     """The product's files by their path, without generated ones."""
-    paths = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+    paths = (path for folder in CODE for path in (ROOT / folder).rglob("*.py"))
     return {
         path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
         for path in paths

@@ -6,7 +6,8 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -35,13 +36,18 @@ def run_on_own_loop(main: Coroutine[Any, Any, T], loop_factory: LoopFactory) -> 
     return found
 
 
-@contextmanager
-def interrupts_raised() -> Iterator[None]:
+def interrupts_raised() -> AbstractContextManager[None]:
     """Ctrl-C raises KeyboardInterrupt in the block, also under `asyncio.run`, whose loop would cancel its own task."""
+    return _handled_by(signal.default_int_handler)
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Handles Ctrl-C in the block; in another thread than the main one there is nothing to handle."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:
@@ -61,7 +67,7 @@ class _Apart:
 
     def result(self) -> Any:
         """Waits for the end. Raises as `run_on_own_loop`."""
-        with self._handled():
+        with _handled_by(self._note):
             self._thread.start()
             cancelled = False
             while self._thread.is_alive():
@@ -74,18 +80,6 @@ class _Apart:
         if self._error is not None:
             raise self._error
         return self._value[0]
-
-    @contextmanager
-    def _handled(self) -> Iterator[None]:
-        """Counts Ctrl-C instead of raising it anywhere; the caller's loop would only cancel its own task."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = signal.signal(signal.SIGINT, self._note)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
 
     def _note(self, _number: int, _frame: object) -> None:
         self._interrupts += 1  # nothing is raised before the thread has ended: it works in a locked folder

@@ -17,6 +17,7 @@ from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
 from colonnade.common.protocols.fedvs import Shares
 from colonnade.common.protocols.split import Embedding
+from tests.support.rooms import CODE
 
 ROOT = Path(__file__).parents[3]
 TYPES = {"Released", "MaskedTensor", "Outgoing"}
@@ -30,23 +31,7 @@ MAKERS = {
     "common/alignment/psi_member.py": {"MaskedTensor"},
     "server/alignment/relay.py": {"MaskedTensor"},  # of lists on their way to parties: the server has no egress
 }
-SOURCES = [
-    path
-    for folder in (
-        "attacks",
-        "cli",
-        "client",
-        "common",
-        "launcher",
-        "reports",
-        "reproduction",
-        "search",
-        "server",
-        "simulation",
-        "testing",
-    )
-    for path in (ROOT / folder).rglob("*.py")
-]
+SOURCES = [path for folder in CODE for path in (ROOT / folder).rglob("*.py")]
 
 
 def made(source: str) -> set[str]:
