@@ -22,7 +22,8 @@ class OwnHead(nn.Module):
         make = lambda: nn.Parameter(xavier(width, ctx.federation.outputs, ctx.seed).to(ctx.device))  # noqa: E731
         self.weight = ctx.state.keep("head", make)
         config = ctx.config.head_optimiser
-        self.step = stepper(ctx.state.keep("head optimiser", lambda: build_optimiser(config, [self.weight])))
+        self.optimiser = ctx.state.keep("head optimiser", lambda: build_optimiser(config, [self.weight]))
+        self.step = stepper(self.optimiser)
 
     def forward(self, h: Tensor) -> Tensor:
         """h W_k."""

@@ -19,6 +19,8 @@ from colonnade.common.protocols.linear_admm import Config, Evaluation, Logits, U
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends the logits of a linear model and solves for the model that fits the response."""
     classes, sigma = ctx.federation.outputs, len(ctx.federation.names) * cfg.rho
+    if cfg.damping == "batches":
+        sigma *= ctx.schedule.batches
     weights = _weights(ctx)  # W_k
     model = _Linear(weights)
     rows, part = torch.empty(0, dtype=torch.int64), None

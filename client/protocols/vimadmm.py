@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
+from colonnade.common.config.protocol import damping_factor
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.data.rows import generator
@@ -18,6 +19,7 @@ from colonnade.common.models.build import build_agreed_head
 from colonnade.common.models.heads import MlpHeadConfig
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.backprop import Backprop
+from colonnade.common.numerics.descent import Descent
 from colonnade.common.numerics.local_steps import headed_local_steps, local_steps
 from colonnade.common.protocols.vimadmm import Config, Embedding, Update
 
@@ -28,6 +30,8 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends embeddings and makes tau local steps towards the residuals that come back."""
     model, optimiser, classes = ctx.model(cfg.embedding), ctx.optimiser(), ctx.federation.outputs
     bottom, step = ctx.backprop(model), stepper(optimiser)
+    rho = cfg.rho * damping_factor(cfg.damping, len(ctx.federation.names))
+    descent = Descent(optimiser) if cfg.damping == "parties" and ctx.steps is None else None
     descend, parameters = _descent(ctx, cfg, bottom, step), cfg.head.size(cfg.embedding, classes)
     async for t in server.rounds(after=ctx.round):
         if ctx.sits_out(t):
@@ -41,7 +45,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         if update is None:  # the server went on without us: follow it
             continue
         dual, residual, head = (part.to(ctx.device) for part in (update.dual, update.residual, update.head))
-        descend(x, head, dual=dual, residual=residual, rho=cfg.rho, steps=cfg.tau)  # 6
+        descend(x, head, dual=dual, residual=residual, rho=rho, steps=cfg.tau, descent=descent)  # 6
         await evaluate(ctx, server, t, model, partial(Evaluation, t))
 
 

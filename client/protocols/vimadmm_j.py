@@ -11,9 +11,11 @@ from colonnade.client.aggregation.masked_sums import terms
 from colonnade.client.models.local import Local, headed
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
+from colonnade.common.config.protocol import damping_factor
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.backprop import backprop
+from colonnade.common.numerics.descent import Descent
 from colonnade.common.numerics.local_steps import joint_local_steps
 from colonnade.common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
 
@@ -27,6 +29,8 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends logits and makes tau local steps, head and bottom model in turn, towards the residuals that come back."""
     (whole, head), classes = headed(ctx, cfg), ctx.federation.outputs
     bottom, step = backprop(whole.model), stepper(ctx.optimiser())
+    rho = cfg.rho * damping_factor(cfg.damping, len(ctx.federation.names))
+    descent = Descent(ctx.optimiser(), head.optimiser) if cfg.damping == "parties" else None
     own = await terms(ctx, server, cfg.aggregate, Logits, Evaluation)
     async for t in server.rounds(after=ctx.round):
         if ctx.sits_out(t):
@@ -44,8 +48,9 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
             continue
         dual, residual = (part.to(ctx.device) for part in received)
         joint_local_steps(
-            bottom, step, head.weight, head.step, x, dual=dual, residual=residual, rho=cfg.rho, steps=cfg.tau
-        )  # 5
+            bottom, step, head.weight, head.step, x,
+            dual=dual, residual=residual, rho=rho, steps=cfg.tau, descent=descent,
+        )  # fmt: skip  # 5
         await evaluate(ctx, server, t, whole, partial(own.evaluation, t))
 
 

@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from colonnade.common.models.optimiser import AdamConfig, OptimiserConfig
 from colonnade.common.section import Section
+
+ADAM = AdamConfig(lr=1e-3)
+"""The optimiser of most protocols."""
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """Local settings where a member's section leaves them out. docs/defaults.md says how they were chosen.
+
+    Args:
+        optimiser: of bottom models, the server's own among them.
+        head: of the server's head or heads.
+        own_head: of a party's head, in protocols where it has one.
+        model: a party's bottom model, as in YAML.
+    """
+
+    optimiser: OptimiserConfig = ADAM
+    head: OptimiserConfig = ADAM
+    own_head: OptimiserConfig = ADAM
+    model: Mapping[str, Any] = field(default_factory=lambda: {"name": "mlp"})
 
 
 class ProtocolConfig(Section):
     """Base of every protocol's config: its name, which selects the protocol.
 
     Attributes:
+        defaults: of the members' sections with this protocol.
         active: True if the server holds columns of its own (`server.active`), as the active party.
     """
 
+    defaults: ClassVar[Defaults] = Defaults()
     active: ClassVar[bool] = False
 
     name: str = Field(description="the protocol, which decides the other keys of this section")
@@ -23,6 +48,15 @@ class ProtocolConfig(Section):
     def model_post_init(self, _context: Any) -> None:
         """Counts the name as set, so that a dump of the set keys says which protocol it is."""
         self.model_fields_set.add("name")
+
+
+Damping = Literal["parties", "none"]
+"""Damping of steps that all parties take at once: by their number, or none."""
+
+
+def damping_factor(damping: Damping, parties: int) -> float:
+    """D, which local penalties are multiplied by and remainders divided by."""
+    return float(parties) if damping == "parties" else 1.0
 
 
 def local_steps(config: ProtocolConfig) -> int:

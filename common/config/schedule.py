@@ -54,6 +54,11 @@ class Schedule:
             self.privacy = plan(federation.privacy, rows, self.rounds, count, benchmark=federation.benchmark)
             self.rounds = self.privacy.rounds
 
+    @property
+    def batches(self) -> int:
+        """Number of batches in an epoch."""
+        return self._batches.per_epoch
+
     def batch(self, round: int) -> Tensor:
         """Row numbers of B(t), int64 (rows,)."""
         return self.partition.train[self._batches.of(round)]

@@ -56,18 +56,26 @@ def update_dual(dual: Tensor, total: Tensor, auxiliary: Tensor, rho: float, step
     return dual + step * rho * (total - auxiliary)
 
 
-def residual(auxiliary: Tensor, total: Tensor, own: Tensor) -> Tensor:
+def residual(auxiliary: Tensor, total: Tensor, own: Tensor, damping: float = 1.0) -> Tensor:
     """Eq. 8: s^k = z − Σ_{i≠k} h^i W_i, as z − (total − own).
+
+    All parties step at once, so together they cover z − total up to M times. With the damping D = M each party is
+    asked for its share alone, s^k = h^k W_k + (z − total) / D, and steps with the penalty D ρ: the sharing problem
+    of Boyd et al., "Distributed Optimization and Statistical Learning via ADMM", 2011, Section 7.3. Eq. 9's gradient
+    at the old logits is the same for every D.
 
     Args:
         auxiliary: z, shape (b, c).
         total: Σ_i h^i W_i, shape (b, c).
         own: h^k W_k, the share of `total` that is party k's: (b, c), or (M, b, c) for all parties.
+        damping: D ≥ 1; 1 in the paper.
 
     Returns:
         s^k in the shape of `own`.
     """
-    return auxiliary - (total - own)
+    if damping == 1:
+        return auxiliary - (total - own)
+    return own + (auxiliary - total) / damping
 
 
 def local_gradient(logits: Tensor, dual: Tensor, residual: Tensor, rho: float) -> Tensor:

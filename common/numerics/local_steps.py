@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from colonnade.common.numerics.admm import head_gradients, local_gradient
 from colonnade.common.numerics.backprop import Backprop
+from colonnade.common.numerics.descent import Descent
 
 
 def local_steps(
@@ -21,6 +22,7 @@ def local_steps(
     residual: Tensor,
     rho: float,
     steps: int,
+    descent: Descent | None = None,
 ) -> None:
     """Steps the bottom model τ times down Eq. 9, in place: Algorithm 1, lines 15 and 16.
 
@@ -37,7 +39,15 @@ def local_steps(
         residual: s^k(t), shape (b, c).
         rho: ρ.
         steps: τ.
+        descent: shortens steps that would raise the objective; None for the optimiser's own.
     """
+    if descent is not None:
+        head_t = head.t().contiguous()
+        _descend(
+            descent, step, dual=dual, residual=residual, rho=rho, steps=steps,
+            logits=lambda: bottom.forward(inputs) @ head, backward=lambda signal: bottom.backward(signal @ head_t),
+        )  # fmt: skip
+        return
     # Eq. 9's gradient is affine in the logits, and only the logits change from step to step.
     constant = local_gradient(torch.zeros_like(dual), dual, residual, rho)
     slope, head_t = rho / dual.shape[0], head.t().contiguous()
@@ -92,6 +102,7 @@ def joint_local_steps(
     residual: Tensor,
     rho: float,
     steps: int,
+    descent: Descent | None = None,
 ) -> None:
     """Steps head and bottom model τ times in turn, in place: Algorithm 3, lines 15 and 16.
 
@@ -108,14 +119,64 @@ def joint_local_steps(
         residual: s^k(t), shape (b, c).
         rho: ρ.
         steps: τ.
+        descent: as in `local_steps`, of both optimisers; both then step at once.
     """
     weight = head.detach()
+    if descent is not None:
+        h = torch.empty(0)
+
+        def logits() -> Tensor:
+            nonlocal h
+            h = bottom.forward(inputs)
+            return h @ weight
+
+        def backward(signal: Tensor) -> None:
+            head.grad = head_gradients(h, weight, signal)
+            bottom.backward(signal @ weight.t())
+
+        def both() -> None:
+            head_step()
+            step()
+
+        _descend(
+            descent, both, dual=dual, residual=residual, rho=rho, steps=steps, logits=logits, backward=backward
+        )  # fmt: skip
+        return
     for _ in range(steps):
         h = bottom.forward(inputs)
         head.grad = head_gradients(h, weight, local_gradient(h @ weight, dual, residual, rho))
         head_step()
         bottom.backward(local_gradient(h @ weight, dual, residual, rho) @ weight.t())
         step()
+
+
+def _descend(
+    descent: Descent,
+    step: Callable[[], None],
+    *,
+    dual: Tensor,
+    residual: Tensor,
+    rho: float,
+    steps: int,
+    logits: Callable[[], Tensor],
+    backward: Callable[[Tensor], None],
+) -> None:
+    """τ steps of Eq. 9 that do not raise it."""
+
+    def objective(o: Tensor) -> Tensor:
+        return ((dual * o).sum() + rho / 2 * (o - residual).square().sum()) / len(o)
+
+    o = logits()
+    backward(local_gradient(o, dual, residual, rho))
+    descent.begin(o, logits, rho)
+    for _ in range(steps):
+        o = logits()
+        if not descent.descended(objective(o)):
+            o = logits()
+        backward(local_gradient(o, dual, residual, rho) * descent.share)
+        descent.keep()
+        step()
+    descent.descended(objective(logits()))
 
 
 def stale_steps(bottom: Backprop, step: Callable[[], None], inputs: Tensor, gradient: Tensor, *, steps: int) -> None:

@@ -101,7 +101,11 @@ class _Place:
 
     def unknown_key(self, key: str, above: Path) -> ConfigError:
         known = self._keys(above)
-        return ConfigError(f"{self.name}: unknown key{nearest(key, known)}", hint=f"allowed here: {', '.join(known)}")
+        hint = f"allowed here: {', '.join(known)}"
+        if above and str(above[-1]).endswith("optimiser"):
+            kind = _at(self._tree, above).get("name")
+            hint += f"; these are keys of {kind}, write `name: ...` beside them for another optimiser"
+        return ConfigError(f"{self.name}: unknown key{nearest(key, known)}", hint=hint)
 
     def missing(self, key: str) -> ConfigError:
         wanted = self._description((*self._path, key))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -17,6 +17,7 @@ from colonnade.common.errors import ConfigError, shown
 from colonnade.common.models.own import UserModule
 from colonnade.common.parsing.consistency import check
 from colonnade.common.parsing.error_messages import in_words
+from colonnade.common.parsing.protocol_defaults import with_defaults
 from colonnade.common.parsing.yaml_tree import override, read_tree, share_template
 from colonnade.common.tracking.sections import read_trackers
 
@@ -45,18 +46,16 @@ def parse(tree: dict[str, Any], overrides: tuple[str, ...] = ()) -> Config:
         override(tree, setting)
     merged = share_template(tree)
 
-    def refusal(errors: list[ErrorDetails]) -> ConfigError:
-        return in_words(errors, Config, merged, tree)
-
     try:
-        resolved = _with_trackers(_with_protocol(merged))
+        resolved = with_defaults(_with_trackers(_with_protocol(merged)))
     except ValidationError as invalid:
-        found = invalid.errors(include_url=False)
-        raise refusal([{**error, "loc": (*_PROTOCOL, *error["loc"])} for error in found]) from None
+        found = [{**error, "loc": (*_PROTOCOL, *error["loc"])} for error in invalid.errors(include_url=False)]
+        raise in_words(cast(list[ErrorDetails], found), Config, merged, tree) from None
     try:
         config = Config.model_validate(resolved)
     except ValidationError as invalid:
-        raise refusal(invalid.errors(include_url=False)) from None
+        filled = {**resolved, "federation": merged["federation"]} if "federation" in merged else resolved
+        raise in_words(invalid.errors(include_url=False), Config, filled, tree) from None
     check(config)
     return _with_widths(config)
 

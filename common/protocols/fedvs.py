@@ -54,7 +54,11 @@ class Config(ProtocolConfig):
     segments: int | Literal["auto"] = Field(
         default="auto", description="K, segments that the rows are divided into; auto: as many as `stragglers` allows"
     )
-    stragglers: int = Field(default=1, ge=0, description="parties that a round need not wait for, where K is auto")
+    stragglers: int | None = Field(
+        default=None,
+        ge=0,
+        description="parties that a round need not wait for, where K is auto; left out, 1 if there are parties enough",
+    )
     masks: int = Field(default=1, ge=1, description="T, parties that may collude and learn nothing")
     prime: int = Field(default=2147483647, ge=3, description="p, elements of the field")
     data_bits: int = Field(default=8, ge=0, le=24, description="l_x: data are rounded to multiples of 2^-l_x")
@@ -84,8 +88,8 @@ class Config(ProtocolConfig):
     def _segments(self, parties: int) -> int:
         if self.segments != "auto":
             return self.segments
-        most = self.most_segments(parties, self.stragglers)
         least = 2 * self.masks + 1  # R where K = 1
+        most = self.most_segments(parties, int(parties > least) if self.stragglers is None else self.stragglers)
         if most < 1 and least <= parties:
             raise ConfigError(
                 f"federation.protocol.stragglers = {self.stragglers}: with masks = {self.masks} at least {least} of "

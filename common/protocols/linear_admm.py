@@ -18,6 +18,9 @@ over one matrix W_k per party, from its columns to the logits, without a bias. D
 All M parties step at once, so step 5 has the penalty M rho of the sharing problem (Boyd et al.,
 "Distributed Optimization and Statistical Learning via ADMM", 2011, Section 7.3), with which the
 iteration converges for any rho > 0 when the batch is all rows: docs/protocols/linear_admm.md.
+
+Where an epoch has B > 1 batches, step 5 has the penalty B M rho with `damping: batches`, the default: a batch moves
+W_k by its share of an epoch's step, and does not fit W_k to its own rows alone. `none` is the paper's.
 """
 
 from __future__ import annotations
@@ -40,6 +43,9 @@ class Config(ProtocolConfig):
     name: Literal["linear_admm"] = Field(default="linear_admm", description="the protocol")
     rho: float = Field(default=0.03, gt=0, description="penalty of the constraint: the smaller, the longer the steps")
     beta: float = Field(default=0.001, gt=0, description="weight of the regulariser beta/2 |W|^2, beside the mean loss")
+    damping: Literal["batches", "none"] = Field(
+        default="batches", description="penalty of a party's step: multiplied by the batches of an epoch, or not"
+    )
     missing: Literal["zero", "last", "skip"] = Field(
         default="zero",
         description="replacement for a party that did not answer: zeros, its last value, or skip the round",

@@ -20,6 +20,10 @@ heads feed that overshoot back into every party and the iteration diverges at th
 sum from *before* step 4, as the authors' code does: docs/protocols/vimadmm.md.
 
 gamma, `dual_step`, is 1 in the paper. Use a smaller value with many parties, which overshoot together.
+
+With `damping: parties`, the default, step 5 sends s_k = h_k W_k + (z - sum_i h_i W_i) / M, and step 6 has M rho for
+rho: every party covers its share of the remainder instead of all of it (Boyd et al. 2011, Section 7.3). `none` is the
+paper's.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from pydantic import Field
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.config.protocol import Damping, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
@@ -47,6 +51,9 @@ class Config(ProtocolConfig):
     tau: int = Field(default=20, ge=1, description="local steps per exchange")
     dual_step: float = Field(
         default=1.0, gt=0, lt=2, description="gamma, how much of its step lambda takes; less for many parties"
+    )
+    damping: Damping = Field(
+        default="parties", description="penalty of local steps: rho times the number of parties, or rho as in the paper"
     )
     residual: Literal["old", "new"] = Field(
         default="old", description="heads in Eq. 8: before step 4, or after it as printed (which diverges)"

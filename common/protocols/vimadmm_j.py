@@ -16,6 +16,9 @@ lambda + rho (o - s_k) = g + rho (o - o_k) with g = lambda + rho (sum_i o_i - z)
 `update: signal` sends g alone, half of the bytes, with the same result.
 
 gamma, `dual_step`, is 1 in the paper.
+
+With `damping: parties`, the default, step 4 sends s_k = o_k + (z - sum_i o_i) / M, and step 5 has M rho for rho, as in
+vimadmm. `none` is the paper's.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from pydantic import Field
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.config.protocol import Damping, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
@@ -43,6 +46,9 @@ class Config(ProtocolConfig):
     tau: int = Field(default=20, ge=1, description="local steps per exchange")
     dual_step: float = Field(
         default=1.0, gt=0, lt=2, description="gamma, how much of its step lambda takes; less for many parties"
+    )
+    damping: Damping = Field(
+        default="parties", description="penalty of local steps: rho times the number of parties, or rho as in the paper"
     )
     update: Literal["variables", "signal"] = Field(
         default="variables", description="content of step 4: lambda and s_k, or the one tensor that steps depend on"

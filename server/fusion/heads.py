@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -10,6 +12,7 @@ from colonnade.common.models.build import build_agreed_head, build_head
 from colonnade.common.models.heads import JointHeadConfig, MlpHeadConfig, PartyHeadConfig, xavier
 from colonnade.common.models.optimiser import build_optimiser
 from colonnade.common.numerics.admm import head_gradients
+from colonnade.common.numerics.descent import Descent
 from colonnade.server.training.context import ServerContext
 
 _SEED_STRIDE = 1009  # parties draw from the same seed with offsets of their own: client/training/context.py
@@ -59,9 +62,11 @@ class LinearHeads:
         """W_1 .. W_M, (width, classes) each."""
         return list(self._heads.detach())
 
-    def step(self, h: Tensor, signal: Tensor) -> None:
-        """Steps every W_k, given the gradient (rows, classes) at the sum of the logits."""
+    def step(self, h: Tensor, signal: Tensor, rho: float | None = None) -> None:
+        """Steps every W_k, given the gradient (rows, classes) at the sum of the logits; bounded where rho is given."""
         self._heads.grad = head_gradients(h, self._heads.detach(), signal)
+        if rho is not None:
+            _bound(self._optimiser, lambda: self.logits(h).sum(0), rho)
         self._optimiser.step()
 
     def flat(self, index: int) -> Tensor:
@@ -99,12 +104,14 @@ class MlpHeads:
         firsts = (next(layer for layer in head.modules() if isinstance(layer, nn.Linear)) for head in self._heads)
         return [layer.weight.detach().T for layer in firsts]
 
-    def step(self, h: Tensor, signal: Tensor) -> None:
+    def step(self, h: Tensor, signal: Tensor, rho: float | None = None) -> None:
         """Steps every W_k under dropout, given the gradient (rows, classes) at the sum of the logits."""
         self._heads.train()
         self._optimiser.zero_grad()
         with torch.enable_grad():
             torch.autograd.backward(self._all(h).sum(0), signal)
+        if rho is not None:
+            _bound(self._optimiser, lambda: self.logits(h).sum(0), rho)
         self._optimiser.step()
 
     def flat(self, index: int) -> Tensor:
@@ -113,6 +120,13 @@ class MlpHeads:
 
     def _all(self, h: Tensor) -> Tensor:
         return torch.stack([head(part) for head, part in zip(self._heads, h, strict=True)])
+
+
+def _bound(optimiser: torch.optim.Optimizer, total: Callable[[], Tensor], rho: float) -> None:
+    """Shortens the gradients of a step of SGD that would overshoot the batch's minimum."""
+    descent = Descent(optimiser)
+    descent.begin(total(), total, rho)
+    descent.shorten()
 
 
 PartyHeads = LinearHeads | MlpHeads

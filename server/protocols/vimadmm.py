@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from colonnade.common.config.protocol import damping_factor
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
@@ -26,7 +27,7 @@ def joint(ctx: ServerContext, cfg: Config) -> HeadSum:
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Keeps z, lambda and the heads W_k; sends every party the remainder for it to explain."""
     width, classes, parties = cfg.embedding, ctx.federation.outputs, tuple(clients)
-    loss = ctx.loss
+    loss, damping = ctx.loss, damping_factor(cfg.damping, len(parties))
     whole = joint(ctx, cfg)
     heads = whole.each
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
@@ -52,10 +53,10 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             y = ctx.targets(batch, total)
             z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
             dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho, cfg.dual_step)  # 3
-            heads.step(h, admm.local_gradient(total, dual, z, cfg.rho))  # 4
+            heads.step(h, admm.local_gradient(total, dual, z, cfg.rho), cfg.rho if damping != 1 else None)  # 4
             if cfg.residual == "new":
                 own = heads.logits(h)
-            residual = admm.residual(z, own.sum(0), own)
+            residual = admm.residual(z, own.sum(0), own, damping)
         indices = [(index, party) for index, party in enumerate(parties) if party in responses]
         await clients.broadcast(
             {party: Update(t, dual, residual[index], heads.flat(index)) for index, party in indices}

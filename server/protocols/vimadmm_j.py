@@ -6,6 +6,7 @@ from operator import attrgetter
 
 import torch
 
+from colonnade.common.config.protocol import damping_factor
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.numerics import admm
 from colonnade.common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
@@ -24,7 +25,7 @@ def joint(ctx: ServerContext, _cfg: Config) -> LogitSum:
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Keeps z and lambda; sends every party the remainder for it to explain."""
     classes, parties = ctx.federation.outputs, tuple(clients)
-    loss = ctx.loss
+    loss, damping = ctx.loss, damping_factor(cfg.damping, len(parties))
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
     present = StandIn(ctx, parties, classes, cfg.missing)
     clear = Clear(ctx, clients, Logits, Evaluation, attrgetter("o"), present, classes=classes)
@@ -44,7 +45,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             await clients.broadcast(dict.fromkeys(responses, Signal(t, dual + cfg.rho * (total - z))))  # 4
         else:
             assert found.parts is not None  # blinded sums need no residuals: checked by the contract
-            residual = admm.residual(z, total, torch.stack(found.parts).to(ctx.device))
+            residual = admm.residual(z, total, torch.stack(found.parts).to(ctx.device), damping)
             indices = [(index, party) for index, party in enumerate(parties) if party in responses]
             await clients.broadcast({party: Update(t, dual, residual[index]) for index, party in indices})  # 4
         ctx.record(t, loss.value(total, y).mean().item(), responses)

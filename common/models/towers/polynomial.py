@@ -31,9 +31,13 @@ class PolynomialConfig(BaseModel):
         default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
     )
 
+    clip: float = Field(
+        default=0, ge=0, allow_inf_nan=False, description="bound of the values that powers are taken of; 0: none"
+    )
+
     def module(self, input_shape: Shape) -> nn.Module:
         """The tower for rows of a shape: (batch, *input_shape) -> (batch, embedding)."""
-        return Polynomial(math.prod(input_shape), self.layers, self.embedding)
+        return Polynomial(math.prod(input_shape), self.layers, self.embedding, self.clip)
 
 
 class Polynomial(nn.Module):
@@ -45,11 +49,12 @@ class Polynomial(nn.Module):
         inputs: d, values of a row.
         layers: D.
         width: of the embedding.
+        clip: values of x are clipped to its size first; 0: they are not.
     """
 
-    def __init__(self, inputs: int, layers: int, width: int) -> None:
+    def __init__(self, inputs: int, layers: int, width: int, clip: float = 0) -> None:
         super().__init__()
-        self.layers = layers
+        self.layers, self.clip = layers, clip
         self.weight = nn.Parameter(torch.zeros(layers * inputs + 1, width))
         with torch.no_grad():
             for power in range(1, layers + 1):
@@ -58,7 +63,7 @@ class Polynomial(nn.Module):
 
     def powers(self, x: Tensor) -> Tensor:
         """[x, x^2, .., x^D, 1]: (batch, ...) -> (batch, D d + 1)."""
-        x = x.flatten(1)
+        x = x.flatten(1).clamp(-self.clip, self.clip) if self.clip else x.flatten(1)
         powers = [x]
         for _ in range(1, self.layers):
             powers.append(powers[-1] * x)

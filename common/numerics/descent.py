@@ -1,0 +1,140 @@
+"""Local steps that descend: SGD whose steps are shortened where they would raise the objective.
+
+Eq. 9 of VIMADMM is a quadratic in the party's logits o, (λ'o + ρ/2 ‖o − s‖²) / b. A step −u that moves the logits by Δ,
+and lowers the objective by ⟨∇, u⟩ to first order, is longest without overshooting at the share
+
+    ⟨∇, u⟩ / (ρ/b ‖Δ‖²)
+
+of u: an exact line search where logits are linear in the parameters. A batch's first step is half as long at most.
+A later step that raises the objective all the same is taken back, and the next ones are a quarter as long. A learning
+rate that is too large for a batch is thus reduced for it, by the data's own scale; a small one is left as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_FIRST, _NEXT, _TINY = 0.5, 0.25, 1e-12
+
+
+class Descent:
+    """Bounds the steps of optimisers over one batch after the other.
+
+    Args:
+        optimisers: of the parameters that step together. Only `torch.optim.SGD` is bounded: the others scale gradients
+            by themselves.
+
+    Attributes:
+        share: to multiply this batch's gradients with, in (0, 1].
+    """
+
+    def __init__(self, *optimisers: torch.optim.Optimizer) -> None:
+        self._applies = all(isinstance(optimiser, torch.optim.SGD) for optimiser in optimisers)
+        self._optimisers = optimisers
+        self._kept: Sequence[tuple[_Moving, Tensor]] = ()
+        self.share, self._value = 1.0, math.inf
+
+    @torch.no_grad()
+    def begin(self, before: Tensor, logits: Callable[[], Tensor], rho: float) -> None:
+        """Sets the share for a batch. Momentum that points uphill is removed.
+
+        Args:
+            before: o at the current parameters, whose gradients are in `grad`, (b, c).
+            logits: recomputes o; called once, at the parameters after a whole step. Parameters are restored.
+            rho: ρ.
+        """
+        self.share, self._value, self._kept = 1.0, math.inf, ()
+        if not self._applies:
+            return
+        moving = self._moving()
+        if sum(one.towards() for one in moving) < 0:
+            self._forget(moving)
+        kept = [one.parameter.clone() for one in moving]
+        gain = sum(one.advance() for one in moving)
+        change = float((logits() - before).square().sum()) * rho / len(before)
+        for one, value in zip(moving, kept, strict=True):
+            one.parameter.copy_(value)
+        if not math.isfinite(change):
+            self.share = _TINY
+        elif change > _FIRST * gain:
+            self.share = max(_FIRST * gain / change, _TINY)
+        if self.share < 1:
+            for one in moving:
+                one.scale_past(self.share)
+
+    @torch.no_grad()
+    def shorten(self) -> None:
+        """Multiplies the gradients in `grad` by the share."""
+        if self.share < 1:
+            for one in self._moving():
+                one.gradient.mul_(self.share)
+
+    @torch.no_grad()
+    def keep(self) -> None:
+        """Remembers the parameters before a step."""
+        if self._applies:
+            moving = self._moving()
+            self._kept = [(one, one.parameter.clone()) for one in moving]
+
+    @torch.no_grad()
+    def descended(self, value: Tensor) -> bool:
+        """Returns True if the last step lowered the objective; if not, takes it back and shortens the next ones.
+
+        Args:
+            value: the objective at the current parameters, a scalar.
+        """
+        if not self._applies:
+            return True
+        now = float(value)
+        if now <= self._value:  # False for a NaN
+            self._value = now
+            return True
+        if not self._kept:  # before the first step
+            return True
+        for one, parameter in self._kept:
+            one.parameter.copy_(parameter)
+        self._forget(self._moving())
+        self.share *= _NEXT
+        return False
+
+    def _moving(self) -> list[_Moving]:
+        return [
+            _Moving(parameter, group, optimiser.state.get(parameter, {}).get("momentum_buffer"))
+            for optimiser in self._optimisers
+            for group in optimiser.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None
+        ]
+
+    def _forget(self, moving: Sequence[_Moving]) -> None:
+        for one in moving:
+            one.scale_past(0.0)
+
+
+class _Moving:
+    """A parameter and its next step, lr (∇ + μ past)."""
+
+    def __init__(self, parameter: Tensor, group: Mapping[str, Any], past: Tensor | None) -> None:
+        assert parameter.grad is not None  # as it is chosen
+        self.parameter, self.gradient, self._past = parameter, parameter.grad, past
+        self._rate, self._momentum = float(group["lr"]), float(group["momentum"])
+
+    def towards(self) -> float:
+        """First-order gain of the momentum's part of the step."""
+        return 0.0 if self._past is None else self._rate * self._momentum * float((self.gradient * self._past).sum())
+
+    def advance(self) -> float:
+        """Takes the step; returns its first-order gain."""
+        step = self.gradient if self._past is None else self.gradient.add(self._past, alpha=self._momentum)
+        self.parameter.sub_(step, alpha=self._rate)
+        return self._rate * float((self.gradient * step).sum())
+
+    def scale_past(self, share: float) -> None:
+        """Shortens the momentum."""
+        if self._past is not None:
+            self._past.mul_(share) if share else self._past.zero_()

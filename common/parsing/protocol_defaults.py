@@ -1,0 +1,57 @@
+"""Settings that depend on the protocol, filled into the members' sections where these leave them out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from colonnade.common.config.protocol import Defaults, ProtocolConfig
+from colonnade.common.models.optimiser import OptimiserConfig
+
+Tree = Mapping[str, Any]
+
+
+def with_defaults(tree: Tree) -> dict[str, Any]:
+    """The same with the optimisers and bottom models of its protocol's defaults.
+
+    An optimiser without a `name` is the protocol's, with the given keys changed.
+
+    Args:
+        tree: a configuration's, its protocol section validated and `every_party` merged.
+    """
+    federation = tree.get("federation")
+    protocol = federation.get("protocol") if isinstance(federation, Mapping) else None
+    if not isinstance(protocol, ProtocolConfig):
+        return dict(tree)  # refused later
+    found = {**tree}
+    if isinstance(parties := tree.get("parties"), Mapping):
+        found["parties"] = {name: _party(section, protocol.defaults) for name, section in parties.items()}
+    if isinstance(server := tree.get("server"), Mapping):
+        found["server"] = _server(server, protocol.defaults)
+    return found
+
+
+def _party(section: Any, defaults: Defaults) -> Any:
+    if not isinstance(section, Mapping):
+        return section
+    return {
+        "model": dict(defaults.model),
+        **section,
+        "optimiser": _optimiser(section, "optimiser", defaults.optimiser),
+        "head_optimiser": _optimiser(section, "head_optimiser", defaults.own_head),
+    }
+
+
+def _server(section: Tree, defaults: Defaults) -> Any:
+    found = {**section, "optimiser": _optimiser(section, "optimiser", defaults.head)}
+    if isinstance(active := section.get("active"), Mapping):
+        own = _optimiser(active, "optimiser", defaults.optimiser)
+        found["active"] = {"model": dict(defaults.model), **active, "optimiser": own}
+    return found
+
+
+def _optimiser(section: Tree, key: str, default: OptimiserConfig) -> Any:
+    given = section.get(key, {})
+    if not isinstance(given, Mapping) or "name" in given:
+        return given  # named: its own defaults, not the protocol's
+    return {**default.model_dump(), **given}
