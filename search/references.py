@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -139,13 +140,15 @@ class _Joined:
         return cls(torch.cat(flat, dim=1).numpy(), column.values, len(column.classes), parts, scale, images)
 
     def part(self, name: str) -> Matrix:
-        return self.values[getattr(self.parts, name).numpy()]
+        found: Matrix = self.values[getattr(self.parts, name).numpy()]
+        return found
 
     @property
     def targets(self) -> NDArray[Any]:
         """Of the training rows: classes, or standardised numbers (rows, targets)."""
         found = self.labels[self.parts.train]
-        return found.numpy() if self.scale is None else self.scale.apply(found).double().numpy()
+        numbers: NDArray[Any] = (found if self.scale is None else self.scale.apply(found).double()).numpy()
+        return numbers
 
     def measured(self, predicted: Matrix, part: str) -> dict[str, float]:
         """All metrics of a part, as a run has them."""
@@ -217,10 +220,7 @@ def _predicting(data: _Joined, models: list[Any], count: int) -> Predict:
 
 
 def _at(staged: Iterator[Matrix], count: int) -> Matrix:
-    found = next(staged)
-    for _ in range(count - 1):
-        found = next(staged)
-    return found
+    return next(islice(staged, count - 1, None))
 
 
 def _network(data: _Joined, seed: int) -> Iterator[Predict]:
@@ -241,7 +241,7 @@ def _frozen(data: _Joined, model: Any) -> Predict:
         if data.scale is None:
             found: Matrix = model.predict_proba(rows)
             return found
-        numbers = model.predict(rows)
+        numbers: Matrix = model.predict(rows)
         return numbers if numbers.ndim == 2 else numbers[:, None]
 
     return predict

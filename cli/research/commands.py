@@ -28,8 +28,9 @@ def compare(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="folder of results and pages; default: results, with --on runs/ID-compare",
-                     show_default=False),
+        typer.Option(
+            "--out", help="folder of results and pages; default: results, with --on runs/ID-compare", show_default=False
+        ),
     ] = None,
     processes: Annotated[
         int, typer.Option("--processes", "--jobs", help="concurrent runs; 0: one a processor", min=0)

@@ -1,4 +1,4 @@
-"""`compare` on one's own configuration: every protocol with its defaults and tuned, beside models of the joined columns.
+"""`compare` on one's own configuration: protocols with their defaults and tuned, beside models of all columns.
 
 compared.py   `compare`               subject.py    the rows, read and encoded once
 pair.py       runs of one protocol    adapting.py   its configuration, made of the given one

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import NAMES, OUTSIDE
-from colonnade.common.errors import ColonnadeError, InputError, nearest
+from colonnade.common.errors import InputError, nearest
 from colonnade.common.parsing.file import parse
 from colonnade.common.runtime.permissions import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
 from colonnade.search.comparison.adapting import EPSILON, GivenSetup
 from colonnade.search.comparison.outcomes import ProtocolOutcome, ReferenceOutcome
 from colonnade.search.comparison.outputs import ComparisonOutput
-from colonnade.search.comparison.pair import ComparisonStopped, PairRuns
+from colonnade.search.comparison.pair import PairRuns
 from colonnade.search.comparison.waiting import WaitingLine
 from colonnade.search.folder import SearchFolder, Tables, place_of, refuse_incomplete
 from colonnade.search.metrics import SearchMetric, search_metric
@@ -26,10 +26,9 @@ from colonnade.search.space import without_space
 from colonnade.search.study import load_optuna
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
 
+    from colonnade.search.comparison.kept_runs import RunShelf
     from colonnade.search.comparison.subject import Subject
     from colonnade.search.workers import Performer
 
@@ -51,7 +50,7 @@ class Comparison:
 
     @property
     def table(self) -> pa.Table:
-        """The protocols, a row each: status, values with defaults and tuned, gaps, settings, seconds, bytes, reasons."""
+        """The protocols, a row each: status, values with defaults and tuned, gaps, settings, costs, reasons."""
         return self._output.arrow()
 
     @property
@@ -129,13 +128,14 @@ def compare(
         )
     wanted = _metric(metric, parsed)
     with private_files(), folder.locked(), folder.with_tables(given):
-        work = _Work.begin(tree, given.base, parsed, folder.path, wanted, rows)
+        work = _Work.begin(given.base, parsed, folder.path, wanted, rows)
         line = WaitingLine(dict.fromkeys(names, _runs(trials, seeds)), show=progress)
         setup = GivenSetup.of(tree, given.base, work.subject, keep_models=keep_models, epsilon=epsilon)
         runs = PairRuns(setup, work.shelf, work.goal, trials, seeds, ran=line.ran)
         output = ComparisonOutput(
             folder.path, parsed.federation.id, work.goal, work.reason, work.subject.plain(), setup.dropped,
-            options={"trials": trials, "seeds": seeds, "rows": rows}, outcomes=[ProtocolOutcome(name) for name in names],
+            options={"trials": trials, "seeds": seeds, "rows": rows},
+            outcomes=[ProtocolOutcome(name) for name in names],
         )  # fmt: skip
         output.write()
         line.begin(f"{output.heading}; at most {len(names) * _runs(trials, seeds)} runs")
@@ -187,15 +187,12 @@ class _Work:
     """The data, read, and the places of the runs."""
 
     subject: Subject
-    shelf: Any
+    shelf: RunShelf
     goal: SearchMetric
     reason: str
 
     @classmethod
-    def begin(
-        cls, tree: Mapping[str, Any], base: Path, config: Config, folder: Path,
-        wanted: SearchMetric | None, rows: int | None,
-    ) -> _Work:  # fmt: skip
+    def begin(cls, base: Path, config: Config, folder: Path, wanted: SearchMetric | None, rows: int | None) -> _Work:
         from colonnade.search.comparison.kept_runs import RunShelf  # noqa: PLC0415
         from colonnade.search.comparison.subject import read_subject  # noqa: PLC0415
 

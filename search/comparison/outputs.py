@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.table import Table
 
@@ -17,7 +17,7 @@ from colonnade.common.version import VERSION
 from colonnade.reports.console.screen import counted
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.html.frame import contents, facts, frame, section, table
-from colonnade.reports.html.markup import Html, tag
+from colonnade.reports.html.markup import tag
 from colonnade.search.comparison.kept_runs import DONE
 from colonnade.search.comparison.outcomes import CANNOT, SHARES, ProtocolOutcome, ReferenceOutcome
 from colonnade.search.metrics import SearchMetric
@@ -98,11 +98,14 @@ class ComparisonOutput:
 
     def show(self) -> None:
         """Prints the table, the reasons, and where the files are."""
-        made = Table(title=self.heading)
-        for place, name in enumerate(_HEAD):
-            made.add_column(name, justify="left" if place in _WORDS else "right", overflow="fold")
+        console.print(self.heading, markup=False, soft_wrap=True)
+        made = Table(title=f"{self.goal.metric} of test rows")
+        shown = [place for place in range(len(_HEAD)) if place != _GAP_VALIDATION]
+        for place in shown:
+            justify: Literal["left", "right"] = "left" if place in _WORDS else "right"
+            made.add_column(_HEAD[place], justify=justify, overflow="fold", no_wrap=place != _SETTINGS)
         for row in self._rows():
-            made.add_row(*row)
+            made.add_row(*(row[place] for place in shown))
         console.print(made)
         for name, why in self._reasons():
             console.print(f"{name}: {why}", style="yellow", markup=False, soft_wrap=True)
@@ -126,7 +129,7 @@ class ComparisonOutput:
         return str(tag("p", self.heading) + table(_HEAD, self._rows(), words=_WORDS))
 
     def _rows(self) -> list[tuple[str, ...]]:
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for line in self.lines:
             tuned = line["tuned_test"] is not None
             sent = line["tuned_bytes" if tuned else "bytes"]
@@ -134,7 +137,7 @@ class ComparisonOutput:
             rows.append((
                 line["protocol"], self._value(line["defaults_test"]), self._value(line["tuned_test"]),
                 self._gap(line["gap_test"]), self._gap(line["gap_val"]), line["status"],
-                line["settings"] or line["tuning"] or "-",
+                in_short(line["settings"]) or line["tuning"] or "-",
                 "-" if not seconds else f"{seconds:.1f}", "-" if sent is None else f"{sent / 1e6:.2f}",
             ))  # fmt: skip
         for found in self.reference_lines:
@@ -215,6 +218,7 @@ class ComparisonOutput:
 
 _HEAD = ("protocol", "defaults", "tuned", "gap", "gap, validation", "status", "best values", "seconds", "MB")
 _WORDS = (0, 5, 6)
+_GAP_VALIDATION, _SETTINGS = 4, 6
 _ALL = (
     "protocol", "status", "defaults_val", "defaults_test", "tuned_val", "tuned_test", "trials", "seconds",
     "tuned_seconds", "bytes", "tuned_bytes", "rounds",
@@ -223,6 +227,13 @@ _CHOSEN = (
     "Tuned values were chosen by the validation rows: their gap on validation rows is optimistic. Test rows were "
     "evaluated once with the defaults and once with the chosen values."
 )
+
+
+def in_short(settings: str) -> str:
+    """Settings without the parts of their keys that go without saying: `party lr=0.1 batch=64`."""
+    for word, short in (("every_party.", "party "), ("federation.", ""), ("protocol.", ""), ("optimiser.", "")):
+        settings = settings.replace(word, short)
+    return settings.replace("active.", "active ").replace("server.", "server ").replace("head_", "head ")
 
 
 def _cell(value: Any) -> str:

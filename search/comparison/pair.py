@@ -147,7 +147,8 @@ class PairRuns:
             if self.stop.is_set():
                 return False
             if self.goal.metric not in metrics:
-                raise InputError(f"the validation rows have no {self.goal.name}", hint=f"there are {', '.join(metrics)}")
+                known = ", ".join(metrics)
+                raise InputError(f"the validation rows have no {self.goal.name}", hint=f"there are {known}")
             evaluations.append(dict(metrics))
             return watch is None or watch(number, metrics) or last
 
@@ -157,7 +158,7 @@ class PairRuns:
         )
         try:
             result: Result = performer.perform(task, listen)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # whatever it is, other runs go on
             if self.stop.is_set():
                 raise ComparisonStopped from None
             reason = " ".join(filter(None, (failure(error)[0], f"({hint})" if (hint := failure(error)[1]) else "")))

@@ -68,18 +68,19 @@ class Subject:
         said = f"classes are unequal: {min(present)} to {max(present)} training rows each"
         return ("auc" if len(self.classes) == 2 else "balanced_accuracy"), said
 
-    def data(self, member: str) -> dict[str, Any]:
-        """The section `data` of a member's prepared columns."""
-        return {"source": "safetensors", "path": str(self.columns(member)), "split": "all", "scale": "none"}
+    def data(self, member: str, *, bounded: bool = False) -> dict[str, Any]:
+        """The section `data` of a member's prepared columns; `bounded` for those from -1 to 1."""
+        path = self.columns(member, bounded=bounded)
+        return {"source": "safetensors", "path": str(path), "split": "all", "scale": "none"}
 
     @property
     def labels(self) -> dict[str, Any]:
         """The section `labels`."""
         return {"source": "safetensors", "path": str(self.label_file)}
 
-    def columns(self, member: str) -> Path:
-        """File of a member's columns."""
-        return self.folder / f"columns-{list(self.shapes).index(member)}.safetensors"
+    def columns(self, member: str, *, bounded: bool = False) -> Path:
+        """File of a member's columns; `bounded` for the same divided by their largest sizes on the training rows."""
+        return self.folder / _name(list(self.shapes).index(member), bounded=bounded)
 
     @property
     def label_file(self) -> Path:
@@ -116,7 +117,7 @@ def read_subject(config: Config, base: Path, folder: Path, rows: int | None) -> 
     """
     assert config.server is not None  # refused before
     federation = config.federation.model_copy(update={"privacy": None})
-    kept = align_once(config, base, folder / "aligned.safetensors")
+    kept = align_once(config, base, folder / f"aligned-{_keys(config, base)}.safetensors")
     aligned = {} if kept is None else read_aligned(kept)
     with whose(SERVER):
         whole = load_labels(config.server.labels, base, federation.task)
@@ -141,6 +142,19 @@ def read_subject(config: Config, base: Path, folder: Path, rows: int | None) -> 
             refuse_other_rows(name, len(features.values), len(labels.values))
             values[name] = prepare(party.data, features, parts.train, federation.seed, name)[taken]
     return _written(folder, values, replace(labels.rows(taken), ids=None), parts)
+
+
+def _keys(config: Config, base: Path) -> str:
+    """Digest of all members' row keys: other keys are aligned anew."""
+    if config.federation.align == "none" or config.server is None:
+        return ""
+    with whose(SERVER):
+        found = [load_labels(config.server.labels, base, config.federation.task).ids]
+    for name, party in config.parties.items():
+        with whose(name):
+            found.append(load_features(party.data, config.federation.party_index(name), base).ids)
+    agreed = config.federation.keys.model_dump(mode="json")
+    return hashlib.sha256(repr((agreed, found)).encode()).hexdigest()[:16]
 
 
 def limited(parts: Partition, rows: int | None, seed: int) -> Partition:
@@ -171,20 +185,32 @@ def _drawn(rows: Tensor, count: int, seed: int, part: str) -> Tensor:
     return rows[order[:count]].sort().values
 
 
+def _name(place: int, *, bounded: bool = False) -> str:
+    return f"columns-{place}{'-bounded' if bounded else ''}.safetensors"
+
+
+def _bounded(columns: Tensor, train: int) -> Tensor:
+    """Every column divided by its largest size in the first so many rows, cut to -1 and 1."""
+    largest = columns[:train].abs().amax(dim=0)
+    return (columns / torch.where(largest > 0, largest, 1.0)).clamp(-1, 1)
+
+
 def _written(folder: Path, values: Mapping[str, Tensor], labels: LabelColumn, parts: Partition) -> Subject:
-    sizes = [len(part) for part in (parts.train, parts.validation, parts.test)]
-    ends = torch.arange(sum(sizes)).split(sizes)
+    sizes = (len(parts.train), len(parts.validation), len(parts.test))
+    ends = torch.split(torch.arange(sum(sizes)), list(sizes))
     digest = hashlib.sha256(repr((sizes, labels.classes, list(values))).encode())
     files = {"labels.safetensors": labels_bytes(labels), "parts.safetensors": parts_bytes(Partition(*ends))}
     for place, columns in enumerate(values.values()):
-        files[f"columns-{place}.safetensors"] = columns_bytes(Features(columns, ()))
+        files[_name(place)] = columns_bytes(Features(columns, ()))
+        files[_name(place, bounded=True)] = columns_bytes(Features(_bounded(columns, sizes[0]), ()))
     for content in files.values():
         digest.update(content)
     name = digest.hexdigest()[:16]
     for file, content in files.items():
         if not (folder / name / file).exists():
             write_kept(folder / name / file, content, in_new=True)
-    classes = torch.bincount(labels.values[: sizes[0]], minlength=len(labels.classes)).tolist() if labels.classes else ()
+    count = len(labels.classes)
+    classes = tuple(torch.bincount(labels.values[: sizes[0]], minlength=count).tolist()) if count else ()
     shapes = {member: tuple(columns.shape[1:]) for member, columns in values.items()}
-    targets = 0 if labels.classes else labels.values.shape[1]
-    return Subject(folder / name, name, shapes, *sizes, tuple(classes), targets)
+    targets = 0 if count else labels.values.shape[1]
+    return Subject(folder / name, name, shapes, sizes[0], sizes[1], sizes[2], classes, targets)
