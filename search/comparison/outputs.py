@@ -103,7 +103,13 @@ class ComparisonOutput:
         shown = [place for place in range(len(_HEAD)) if place != _GAP_VALIDATION]
         for place in shown:
             justify: Literal["left", "right"] = "left" if place in _WORDS else "right"
-            made.add_column(_HEAD[place], justify=justify, overflow="fold", no_wrap=place != _SETTINGS)
+            made.add_column(
+                _HEAD[place],
+                justify=justify,
+                overflow="fold",
+                no_wrap=place != _SETTINGS,
+                min_width=16 if place == _SETTINGS else None,
+            )
         for row in self._rows():
             made.add_row(*(row[place] for place in shown))
         console.print(made)
@@ -149,10 +155,14 @@ class ComparisonOutput:
     def _value(self, value: float | None) -> str:
         if value is None:
             return "-"
-        return f"{100 * value:.2f}" if self.goal.metric in SHARES else f"{value:.4g}"
+        if self.goal.metric in SHARES and abs(value) < _HUGE:
+            return f"{100 * value:.2f}"
+        return f"{100 * value:.2g}" if self.goal.metric in SHARES else f"{value:.4g}"
 
     def _gap(self, value: float | None) -> str:
-        return "-" if value is None else f"{value:+.2f}" if self.goal.metric in SHARES else f"{value:+.4g}"
+        if value is None:
+            return "-"
+        return f"{value:+.2f}" if self.goal.metric in SHARES and abs(value) < 100 * _HUGE else f"{value:+.4g}"
 
     def _reasons(self) -> list[tuple[str, str]]:
         found = [(outcome.name, f"{outcome.status}: {outcome.reason}") for outcome in self.outcomes if outcome.reason]
@@ -219,6 +229,7 @@ class ComparisonOutput:
 _HEAD = ("protocol", "defaults", "tuned", "gap", "gap, validation", "status", "best values", "seconds", "MB")
 _WORDS = (0, 5, 6)
 _GAP_VALIDATION, _SETTINGS = 4, 6
+_HUGE = 100.0  # an R2 as low as -100 is shown with fewer digits
 _ALL = (
     "protocol", "status", "defaults_val", "defaults_test", "tuned_val", "tuned_test", "trials", "seconds",
     "tuned_seconds", "bytes", "tuned_bytes", "rounds",

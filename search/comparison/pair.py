@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from colonnade.search.simulated import Result
     from colonnade.search.workers import Performer
 
+_DIVERGED, _NOT_FINITE = "diverged: ", "no finite number any more"  # in the words of errors
+
 Watch = Callable[[int, Mapping[str, float]], bool]
 """Called after every evaluation with its number from 1 and its metrics; False ends the run."""
 
@@ -161,10 +163,7 @@ class PairRuns:
         except Exception as error:  # noqa: BLE001  # whatever it is, other runs go on
             if self.stop.is_set():
                 raise ComparisonStopped from None
-            reason = " ".join(filter(None, (failure(error)[0], f"({hint})" if (hint := failure(error)[1]) else "")))
-            lost = isinstance(error, EnvironmentFault)
-            state = LOST if lost else DIVERGED if reason.startswith("diverged") else FAILED
-            return KeptRun(state, reason, evaluations=tuple(evaluations))
+            return _failed(error, failure(error), evaluations)
         if self.stop.is_set():
             raise ComparisonStopped
         return KeptRun(
@@ -182,6 +181,17 @@ def seeded(tree: Tree, number: int) -> Tree:
 def said(error: ColonnadeError) -> str:
     """An error with its hint, in one line."""
     return f"{error} ({error.hint})" if error.hint else str(error)
+
+
+def _failed(error: Exception, said: tuple[str, str], evaluations: list[Mapping[str, float]]) -> KeptRun:
+    """A run that ended in an error, of which the reason and the hint are given."""
+    reason = f"{said[0]} ({said[1]})" if said[1] else said[0]
+    state = FAILED
+    if isinstance(error, EnvironmentFault):
+        state = LOST
+    elif reason.startswith(_DIVERGED) or _NOT_FINITE in reason:
+        state, reason = DIVERGED, reason.removeprefix(_DIVERGED)
+    return KeptRun(state, reason, evaluations=tuple(evaluations))
 
 
 def _again(kept: KeptRun, watch: Watch | None) -> bool:

@@ -22,6 +22,7 @@ from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.runtime.durable import write_kept
+from colonnade.reports.console.outputs import make_folder
 from colonnade.search.folds import align_once, parts_bytes, read_aligned
 from colonnade.server.fusion.active import load_columns
 from colonnade.server.training.context import check_labels
@@ -117,8 +118,7 @@ def read_subject(config: Config, base: Path, folder: Path, rows: int | None) -> 
     """
     assert config.server is not None  # refused before
     federation = config.federation.model_copy(update={"privacy": None})
-    kept = align_once(config, base, folder / f"aligned-{_keys(config, base)}.safetensors")
-    aligned = {} if kept is None else read_aligned(kept)
+    aligned = _aligned(config, base, folder)
     with whose(SERVER):
         whole = load_labels(config.server.labels, base, federation.task)
     check_labels(whole, federation)
@@ -142,6 +142,16 @@ def read_subject(config: Config, base: Path, folder: Path, rows: int | None) -> 
             refuse_other_rows(name, len(features.values), len(labels.values))
             values[name] = prepare(party.data, features, parts.train, federation.seed, name)[taken]
     return _written(folder, values, replace(labels.rows(taken), ids=None), parts)
+
+
+def _aligned(config: Config, base: Path, folder: Path) -> Mapping[str, Tensor]:
+    """The common rows of every member; none where rows are matched by their order."""
+    if config.federation.align == "none":
+        return {}
+    make_folder(folder)
+    kept = align_once(config, base, folder / f"aligned-{_keys(config, base)}.safetensors")
+    assert kept is not None  # there is an alignment
+    return read_aligned(kept)
 
 
 def _keys(config: Config, base: Path) -> str:
