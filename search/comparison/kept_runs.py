@@ -80,13 +80,14 @@ class RunShelf:
         return digest([self.data, VERSION, "reference", name, metric, seed])
 
     def get(self, key: str) -> KeptRun | None:
-        """The result; None if there is none, or its file is torn."""
+        """The result; None if there is none, its file is torn, or it has failed by other than divergence."""
         try:
             found = json.loads(self._path(key).read_text())
             found.pop("about", None)
-            return KeptRun(**{**found, "evaluations": tuple(found["evaluations"])})
+            run = KeptRun(**{**found, "evaluations": tuple(found["evaluations"])})
         except (OSError, ValueError, KeyError, TypeError):
             return None
+        return None if run.state == FAILED else run
 
     def keep(self, key: str, run: KeptRun, about: Mapping[str, Any]) -> None:
         """Writes a result, whole or not at all.

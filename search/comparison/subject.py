@@ -213,8 +213,9 @@ def _written(folder: Path, values: Mapping[str, Tensor], labels: LabelColumn, pa
     for place, columns in enumerate(values.values()):
         files[_name(place)] = columns_bytes(Features(columns, ()))
         files[_name(place, bounded=True)] = columns_bytes(Features(_bounded(columns, sizes[0]), ()))
-    for content in files.values():
-        digest.update(content)
+    for tensor in (labels.values, *values.values()):  # a file's header has no order of its own
+        digest.update(repr((tensor.dtype, tuple(tensor.shape))).encode())
+        digest.update(tensor.contiguous().numpy().data)
     name = digest.hexdigest()[:16]
     for file, content in files.items():
         if not (folder / name / file).exists():
