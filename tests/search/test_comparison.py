@@ -24,7 +24,7 @@ from colonnade.common.contracts.registry import NAMES
 from colonnade.common.data.rows import Partition
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import parse
-from colonnade.search import simulated, workers
+from colonnade.search import references, simulated, workers
 from colonnade.search.comparison import compared
 from colonnade.search.comparison.adapting import GivenSetup
 from colonnade.search.comparison.compared import Comparison
@@ -36,6 +36,19 @@ from colonnade.search.metrics import SearchMetric
 from colonnade.search.simulated import Result, Task
 from colonnade.simulation.federation import Simulation
 from tests.search.searches import tiny
+
+
+@pytest.fixture(autouse=True)
+def _one_reference(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees take a second to grow; few tests need them."""
+    if "every_reference" not in request.fixturenames:
+        monkeypatch.setattr(references, "REFERENCES", {"constant": references.REFERENCES["constant"]})
+
+
+@pytest.fixture
+def every_reference() -> None:
+    """A test that has all references."""
+
 
 def compared_on(out: Path, config: Any = None, **more: Any) -> Comparison:
     settings: dict[str, Any] = {
@@ -205,7 +218,7 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.processes
-def test_a_killed_comparison_goes_on_in_worker_processes(tmp_path: Path) -> None:
+def test_a_killed_comparison_goes_on_in_worker_processes(tmp_path: Path, every_reference: None) -> None:
     file = tmp_path / "tiny.yaml"
     file.write_text(yaml.safe_dump(tiny()))
     out = tmp_path / "out"
@@ -254,7 +267,7 @@ def test_options_of_a_file_without_a_file_are_refused() -> None:
     assert done.exit_code and isinstance(done.exception, InputError) and "--trials without --on" in str(done.exception)
 
 
-def test_all_files_say_the_same(tmp_path: Path) -> None:
+def test_all_files_say_the_same(tmp_path: Path, every_reference: None) -> None:
     found = compared_on(tmp_path, trials=1, seeds=2)
     record = json.loads((tmp_path / "comparison.json").read_text())
     rows = list(csv.DictReader((tmp_path / "comparison.csv").open()))
@@ -277,7 +290,7 @@ def test_seeds_change_models_and_not_the_parts(tmp_path: Path, monkeypatch: pyte
     assert len({task.divided for task in seen}) == 1
 
 
-def test_references_are_scikit_learn_on_all_columns(tmp_path: Path) -> None:
+def test_references_are_scikit_learn_on_all_columns(tmp_path: Path, every_reference: None) -> None:
     found = {row["reference"]: row for row in compared_on(tmp_path, protocols=["split"]).references.to_pylist()}
     folder = next(path for path in (tmp_path / "data").iterdir())
     columns, labels = _joined(folder)
