@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from colonnade.common.errors import ColonnadeError, ConfigError, DataError, MemberFailed
     from colonnade.common.version import VERSION as __version__  # noqa: N811
     from colonnade.runs import Run, load
+    from colonnade.search.comparison.compared import Comparison, compare
     from colonnade.search.found import Search
     from colonnade.search.tuning import tune
     from colonnade.search.validation import Validation, cv
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ColonnadeError",
+    "Comparison",
     "Config",
     "ConfigError",
     "DataError",
@@ -32,6 +34,7 @@ __all__ = [
     "Server",
     "Validation",
     "__version__",
+    "compare",
     "cv",
     "load",
     "protocols",
@@ -42,6 +45,7 @@ __all__ = [
 
 _PLACES = {
     "ColonnadeError": ("colonnade.common.errors", "ColonnadeError"),
+    "Comparison": ("colonnade.search.comparison.compared", "Comparison"),
     "Config": ("colonnade.common.config.members", "Config"),
     "ConfigError": ("colonnade.common.errors", "ConfigError"),
     "DataError": ("colonnade.common.errors", "DataError"),
@@ -53,6 +57,7 @@ _PLACES = {
     "Search": ("colonnade.search.found", "Search"),
     "Validation": ("colonnade.search.validation", "Validation"),
     "__version__": ("colonnade.common.version", "VERSION"),
+    "compare": ("colonnade.search.comparison.compared", "compare"),
     "cv": ("colonnade.search.validation", "cv"),
     "load": ("colonnade.runs", "load"),
     "protocols": ("colonnade.protocols", ""),

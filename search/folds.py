@@ -16,6 +16,7 @@ from torch import Tensor
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import run_virtual
+from colonnade.common.data.rows import Partition
 from colonnade.common.data.sources import load_labels
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.error_attribution import whose
@@ -57,6 +58,19 @@ def read_aligned(path: Path) -> Mapping[str, Tensor]:
         return load(path.read_bytes())
     except (OSError, SafetensorError) as torn:
         raise InputError(f"{path} cannot be read: {torn}", hint="remove it: the rows are aligned again") from None
+
+
+def parts_bytes(parts: Partition) -> bytes:
+    """A file of the row numbers of every part."""
+    return save({name: getattr(parts, name).contiguous() for name in ("train", "validation", "test")})
+
+
+def read_parts(path: Path) -> Partition:
+    """The parts in such a file. Raises InputError."""
+    try:
+        return Partition(**load(path.read_bytes()))
+    except (OSError, SafetensorError, TypeError) as torn:
+        raise InputError(f"{path} cannot be read: {torn}", hint="remove it: it is written again") from None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ import torch
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.schedule import Schedule
-from colonnade.common.data.rows import partition_around
+from colonnade.common.data.rows import Partition, partition_around
 from colonnade.common.errors import ColonnadeError, ContractError, EnvironmentFault, InputError
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import parse
-from colonnade.search.folds import read_aligned
+from colonnade.search.folds import read_aligned, read_parts
+from colonnade.simulation.contexts import Timetable
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.outcome import Outcome
 
@@ -49,6 +50,8 @@ class Task:
         aligned: file of every member's rows in their common order; "" if rows are matched by their order.
         held: rows that a fold holds out; none in a trial, which evaluates no test rows.
         threads: of this simulation.
+        divided: file of the row numbers of every part, by its name; "" for the parts of `federation.rows`.
+        tested: whether the test rows are evaluated beside the validation rows, where no fold holds rows out.
     """
 
     tree: Mapping[str, Any]
@@ -58,6 +61,8 @@ class Task:
     aligned: str = ""
     held: tuple[int, ...] = ()
     threads: int = 1
+    divided: str = ""
+    tested: bool = False
 
     def plain(self) -> dict[str, Any]:
         """The same as keys and values."""
@@ -76,6 +81,7 @@ class Result:
         seconds: of computing.
         payload: bytes of tensors between the parties and the server.
         ended: True if the listener ended it.
+        tested: the same metrics of the test rows in that round, of a task that evaluates them.
     """
 
     metrics: Mapping[str, float]
@@ -85,6 +91,7 @@ class Result:
     seconds: float
     payload: int
     ended: bool = False
+    tested: Mapping[str, float] = field(default_factory=dict)
 
 
 class _Evaluations:
@@ -94,12 +101,18 @@ class _Evaluations:
         self._part, self._prefix, self._listen = part, "val_" if part == "validation" else f"{part}_", listen
         self._rounds = 0
         self.found: dict[int, dict[str, float]] = {}
+        self.tested: dict[int, dict[str, float]] = {}
 
     def __call__(self, event: Event) -> None:
         """Takes an event in. Raises TrialEnded, Diverged."""
         if event["kind"] == "round":
             self._rounds = event["rounds"]
-        if event["kind"] != "evaluation" or event["part"] != self._part:
+        if event["kind"] != "evaluation":
+            return
+        if event["part"] != self._part:
+            self.tested[event["round"]] = {
+                key.removeprefix("test_"): value for key, value in event.items() if key.startswith("test_")
+            }
             return
         values = {key.removeprefix(self._prefix): value for key, value in event.items() if self._own(key)}
         if wrong := next((key for key, value in values.items() if not math.isfinite(value)), None):
@@ -128,7 +141,7 @@ def perform(task: Task, listen: Listen) -> Result:
         config,
         Path(task.base),
         telemetry=Telemetry(None, course),
-        timetable=partial(fold_schedule, torch.tensor(task.held)) if task.held else without_test_rows,
+        timetable=_timetable(task),
         thorough=task.thorough,
         aligned=read_aligned(Path(task.aligned)) if task.aligned else None,
     )
@@ -143,12 +156,28 @@ def perform(task: Task, listen: Listen) -> Result:
     return _result(course, outcome, time.perf_counter() - begun)
 
 
+def _timetable(task: Task) -> Timetable:
+    if task.held:
+        return partial(fold_schedule, torch.tensor(task.held))
+    if not task.divided:
+        return Schedule if task.tested else without_test_rows
+    return partial(divided_schedule, read_parts(Path(task.divided)), tested=task.tested)
+
+
 def without_test_rows(federation: FederationConfig, rows: int, official_test: int) -> Schedule:
     """The schedule of the final run, without evaluations of its test rows: no trial looks at them."""
     schedule = Schedule(federation, rows, official_test)
     none = torch.empty(0, dtype=torch.int64)
     schedule.partition = replace(schedule.partition, test=none)
     return schedule
+
+
+def divided_schedule(
+    parts: Partition, federation: FederationConfig, rows: int, official_test: int, *, tested: bool
+) -> Schedule:
+    """A schedule of given parts of the rows, whose test rows take part only where they are asked for."""
+    none = torch.empty(0, dtype=torch.int64)
+    return Schedule(federation, rows, official_test, parts if tested else replace(parts, test=none))
 
 
 def fold_schedule(held: torch.Tensor, federation: FederationConfig, rows: int, official_test: int) -> Schedule:
@@ -168,7 +197,10 @@ def _result(course: _Evaluations, outcome: Outcome | None, seconds: float) -> Re
     metrics = dict(course.found[round_])
     if round_ == last:  # with those of the end of a run
         metrics = {key: value for key, value in _of_part(course, outcome).items() if math.isfinite(value)} | metrics
-    return Result(metrics, round_, outcome.server.round, len(course.found), round(seconds, 3), sum(outcome.payload))
+    return Result(
+        metrics, round_, outcome.server.round, len(course.found), round(seconds, 3), sum(outcome.payload),
+        tested=course.tested.get(round_, {}),
+    )  # fmt: skip
 
 
 def _of_part(course: _Evaluations, outcome: Outcome) -> dict[str, float]:

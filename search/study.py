@@ -205,7 +205,7 @@ def open_store(
     """Opens a study, or begins it.
 
     Args:
-        storage: a database URL as SQLAlchemy takes it, or `journal:PATH`.
+        storage: a database URL as SQLAlchemy takes it, or `journal:PATH`; "" for this process's memory.
         name: of the study in it.
         space, goal: of the search.
         place: number of the folder that this process works in.
@@ -252,6 +252,8 @@ def commonest(reasons: Sequence[str]) -> tuple[str, int]:
 
 
 def _storage(optuna: Any, wanted: str) -> Any:
+    if not wanted:
+        return None
     if wanted.startswith(_JOURNAL):
         from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock  # noqa: PLC0415
 

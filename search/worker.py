@@ -12,7 +12,8 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from colonnade.common.runtime.permissions import keep_private
-from colonnade.search.simulated import Diverged, Task, failure, perform
+from colonnade.search.references import ReferenceTask, fit_reference
+from colonnade.search.simulated import Diverged, Listen, Result, Task, failure, perform
 
 
 def main() -> None:
@@ -32,10 +33,16 @@ def _work(task: Mapping[str, Any], said: TextIO, heard: queue.SimpleQueue[Any]) 
         return bool(heard.get())
 
     try:
-        return {"result": asdict(perform(Task(**{**task, "held": tuple(task["held"])}), listen))}
+        return {"result": asdict(_performed(task, listen))}
     except Exception as error:  # noqa: BLE001  # whatever it is, the next task goes on
         reason, hint = failure(error)
         return {"failed": reason, "hint": hint, "diverged": isinstance(error, Diverged)}
+
+
+def _performed(task: Mapping[str, Any], listen: Listen) -> Result:
+    if "reference" in task:
+        return fit_reference(ReferenceTask(**{**task, "columns": tuple(task["columns"])}), listen)
+    return perform(Task(**{**task, "held": tuple(task["held"])}), listen)
 
 
 def _listen(heard: queue.SimpleQueue[Any]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
+from colonnade.search.references import ReferenceTask, fit_reference
 from colonnade.search.simulated import Diverged, Listen, Result, Task, perform
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -18,7 +19,7 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEX
 class Performer(Protocol):
     """Runs one simulation at a time."""
 
-    def perform(self, task: Task, listen: Listen) -> Result:
+    def perform(self, task: Task | ReferenceTask, listen: Listen) -> Result:
         """Simulates it to its end. Raises ColonnadeError as the run, `Diverged`."""
 
     def close(self) -> None:
@@ -28,9 +29,9 @@ class Performer(Protocol):
 class Here:
     """Runs simulations in this process."""
 
-    def perform(self, task: Task, listen: Listen) -> Result:
+    def perform(self, task: Task | ReferenceTask, listen: Listen) -> Result:
         """Simulates it to its end. Raises ColonnadeError as the run, `Diverged`."""
-        return perform(task, listen)
+        return fit_reference(task, listen) if isinstance(task, ReferenceTask) else perform(task, listen)
 
     def close(self) -> None:
         """Nothing is left to end."""
@@ -51,7 +52,7 @@ class Apart:
         self._threads = threads
         self._process: subprocess.Popen[str] | None = None
 
-    def perform(self, task: Task, listen: Listen) -> Result:
+    def perform(self, task: Task | ReferenceTask, listen: Listen) -> Result:
         """Simulates it to its end.
 
         Raises:

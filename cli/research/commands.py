@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from colonnade.cli.options import Sets
+
 PANEL = "Research"
 
 
@@ -14,19 +16,61 @@ def compare(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[PROTOCOL...]", help="default: all", show_default=False)
     ] = None,
-    seeds: Annotated[int, typer.Option(help="seeds of every run", min=1)] = 3,
+    on: Annotated[
+        Path | None,
+        typer.Option("--on", metavar="FILE", help="a configuration with data and labels: compare on these"),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="seeds of every run; default: 3, with --on 1", min=1, show_default=False)
+    ] = None,
     only_list: Annotated[
         bool, typer.Option("--list", help="run nothing; print the stored results and write the pages")
     ] = False,
-    out: Annotated[Path, typer.Option("--out", help="folder of results and pages")] = Path("results"),
-    processes: Annotated[int, typer.Option(help="concurrent runs; 0: one a processor", min=0)] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="folder of results and pages; default: results, with --on runs/ID-compare", show_default=False
+        ),
+    ] = None,
+    processes: Annotated[
+        int, typer.Option("--processes", "--jobs", help="concurrent runs; 0: one a processor", min=0)
+    ] = 0,
+    trials: Annotated[
+        int | None,
+        typer.Option(help="with --on: trials of each search; 0: defaults alone; default: 10", show_default=False),
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="with --on: the most training and validation rows, and the most test rows")
+    ] = None,
+    metric: Annotated[
+        str, typer.Option(help="with --on: such as auc; default: one that fits the labels", show_default=False)
+    ] = "",
+    keep_models: Annotated[
+        bool, typer.Option("--keep-models", help="with --on: take models and heads of the file")
+    ] = False,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="with --on: privacy of vfl_afe, which needs one; default: 8", show_default=False),
+    ] = None,
+    sets: Sets = None,
 ) -> None:
-    """Run all protocols on one task under one budget, and write a page with recommendations."""
-    from colonnade.cli.research.compare import ComparisonOptions  # noqa: PLC0415
-    from colonnade.cli.research.compare import compare as run  # noqa: PLC0415
+    """Run all protocols on one task and write a page: on digits, or with --on on your own data, with a search."""
     from colonnade.cli.research.reproduce import processors  # noqa: PLC0415
 
-    run(ComparisonOptions(tuple(names or ()), seeds, out, processes or processors(), only_list))
+    jobs = processes or processors()
+    if on is not None:
+        from colonnade.cli.research.compare_on import compare_on  # noqa: PLC0415
+
+        compare_on(
+            on, tuple(names or ()), only_list=only_list, jobs=jobs, seeds=seeds, out=out, sets=tuple(sets or ()),
+            trials=trials, rows=rows, metric=metric, keep_models=keep_models, epsilon=epsilon,
+        )  # fmt: skip
+        return
+    from colonnade.cli.research.compare import ComparisonOptions, refuse_without_file  # noqa: PLC0415
+    from colonnade.cli.research.compare import compare as run  # noqa: PLC0415
+
+    refuse_without_file(trials=trials, rows=rows, metric=metric, keep_models=keep_models, epsilon=epsilon, set=sets)
+    run(ComparisonOptions(tuple(names or ()), seeds or 3, out or Path("results"), jobs, only_list))
 
 
 def reproduce(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from colonnade.common.errors import InputError
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable
 from colonnade.reports.console.screen import counted
 from colonnade.reports.console.screen import out as console
@@ -70,6 +71,15 @@ def compare(options: ComparisonOptions) -> None:
     for page in ComparisonPages(plan, kept, options.seeds).write(options.out) if kept else ():
         console.print(f"page: {page}", markup=False, soft_wrap=True)
     refuse_failed(failed)
+
+
+def refuse_without_file(**options: object) -> None:
+    """Refuses options that belong to a comparison on a given file. Raises InputError."""
+    if given := [f"--{name.replace('_', '-')}" for name, value in options.items() if value]:
+        raise InputError(
+            f"{given[0]} without --on: the built-in comparison has a plan of its own",
+            hint="add --on FILE to compare on that configuration's data",
+        )
 
 
 def _results_of(plan: ComparisonPlan, name: str, options: ComparisonOptions, results: Results) -> ProtocolResults:

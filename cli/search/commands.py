@@ -16,7 +16,7 @@ PANEL = "Search"
 
 
 @contextmanager
-def _resumable() -> Iterator[None]:
+def resumable() -> Iterator[None]:
     """Says that the same command goes on, when it is interrupted."""
     try:
         yield
@@ -57,7 +57,7 @@ def tune(
     """Search for the best values of a configuration by simulated runs; the same command again goes on."""
     from colonnade.search.tuning import tune as run  # noqa: PLC0415
 
-    with _resumable():
+    with resumable():
         run(
             file,
             trials=trials,
@@ -98,7 +98,7 @@ def cv(
     """Cross-validate a configuration by simulated runs; the same command again goes on."""
     from colonnade.search.validation import cv as run  # noqa: PLC0415
 
-    with _resumable():
+    with resumable():
         run(
             file,
             folds=folds,

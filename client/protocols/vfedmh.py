@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from colonnade.client.aggregation.masked_sums import terms
 from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.evaluation import evaluate
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
-from colonnade.common.models.two_part import TwoPart
+from colonnade.common.models.two_part import TwoPart, TwoPartEvaluation
 from colonnade.common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction
 
 __all__ = ["local", "participate"]
@@ -33,17 +30,30 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         return shared
 
     async def look(t: int) -> None:
-        """Evaluates, party side: first all our embeddings, then a prediction for every block."""
-        await evaluate(ctx, server, t, bottom, partial(own.evaluation, t))
-        stage = 0
-        for part in ctx.schedule.evaluations(t):
-            for block in ctx.schedule.blocks(part):
-                stage += 1
-                if (shared := await average(t, stage, len(block))) is None:
+        """Evaluates, party side: our embeddings of a block, then a prediction for the block before it.
+
+        A server that waits for predictions reads no embeddings: if all were sent first, they would fill the connection.
+        """
+        blocks = [
+            (part, number, block)
+            for part in ctx.schedule.evaluations(t)
+            for number, block in enumerate(ctx.schedule.blocks(part))
+        ]
+        with model.evaluation() as still:
+            for stage, (part, number, block) in enumerate(blocks):
+                e = ctx.release(still.embed(ctx.features[block]), evaluation=True, rows=block)
+                await server.send(own.evaluation(t, part, number, e))
+                if stage and not await predict(t, stage, still, len(blocks[stage - 1][2])):
                     return
-                with model.evaluation() as still:
-                    r = still.predict(shared.e.to(ctx.device))
-                await server.send(Prediction(t, stage, r))
+            if blocks:
+                await predict(t, len(blocks), still, len(blocks[-1][2]))
+
+    async def predict(t: int, stage: int, still: TwoPartEvaluation, rows: int) -> bool:
+        """Sends a prediction of a block, numbered from 1. False if we are late."""
+        if (shared := await average(t, stage, rows)) is None:
+            return False
+        await server.send(Prediction(t, stage, still.predict(shared.e.to(ctx.device))))
+        return True
 
     async for t in server.rounds(after=ctx.round):
         if not await own.begin(t):

@@ -270,3 +270,10 @@ def test_models_that_do_not_fit_are_refused_by_name(tmp_path: Path, file: str, s
 def test_a_server_without_columns_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"server\.active: missing, and in vfedmh the server has columns of its own"):
         run("server.active=null")
+
+
+@pytest.mark.parametrize("aggregate", ["clear", "blinded"])
+def test_an_evaluation_larger_than_the_connection_holds_comes_to_its_end(aggregate: str) -> None:
+    """1257 test rows of 512 numbers are 2.6 MB a party; about 1 MB may be queued."""
+    wide = ("federation.protocol.embedding=512", "federation.rows.test=0.7", "federation.rounds=1")
+    assert "test_accuracy" in run(*wide, aggregate=aggregate).server.metrics

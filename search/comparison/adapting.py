@@ -1,0 +1,178 @@
+"""A protocol's own configuration, with its defaults, made of a given one: the same data, labels, rows and length."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.errors import ConfigError
+from colonnade.common.parsing.file import parse
+from colonnade.common.parsing.yaml_tree import share_template
+from colonnade.search.comparison.subject import Subject
+from colonnade.search.folder import relocated
+from colonnade.search.space import Tree
+
+_AGREED = ("id", "task", "classes", "targets", "loss", "epochs", "rounds", "batch", "shuffle", "seed", "rows", "stop")
+"""Keys of `federation` that all protocols take from the given configuration."""
+_OF_SERVER = ("class_weights", "extra_metrics", "device")
+_OF_PARTY = ("device",)
+_LAYOUT = ("parties", "server", "align", "keys", "evaluate", "timeouts", "checkpoint", "protocol", "benchmark")
+"""Keys of `federation` that have no influence here, or are always replaced: not worth a mention."""
+
+COLUMNS_OF_SERVER = "server_columns"
+"""Party that holds the server's columns, in protocols whose server has none."""
+
+EPSILON, DELTA = 8.0, 1e-5
+"""Noise of a protocol that needs `federation.privacy`, for a row's own embeddings."""
+
+_BLINDED = 3  # parties, at least, whose values are summed under masks
+
+
+@dataclass(frozen=True)
+class ProtocolSetup:
+    """The configuration of a protocol.
+
+    Args:
+        tree: as in a file, over the prepared data.
+        notes: what the protocol was given beside its defaults.
+    """
+
+    tree: Tree
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GivenSetup:
+    """The configuration that all protocols share.
+
+    Args:
+        tree: of the file, `every_party` merged into the parties.
+        base: the folder that its paths are relative to.
+        subject: its data, prepared.
+        keep_models: whether models and heads of the file are taken too.
+        epsilon: of a protocol that needs `federation.privacy`.
+    """
+
+    tree: Tree
+    base: Path
+    subject: Subject
+    keep_models: bool = False
+    epsilon: float = EPSILON
+
+    @classmethod
+    def of(
+        cls, tree: Mapping[str, Any], base: Path, subject: Subject, *, keep_models: bool, epsilon: float
+    ) -> GivenSetup:
+        """From a file's content."""
+        return cls(relocated(share_template(dict(tree)), base), base, subject, keep_models, epsilon)
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Keys of the file that belong to its own protocol, and are left out of every run."""
+        federation, server = self.tree["federation"], self.tree.get("server") or {}
+        found = [f"federation.{key}" for key in federation if key not in (*_AGREED, *_LAYOUT)]
+        if isinstance(federation.get("protocol"), dict) and len(federation["protocol"]) > 1:
+            found.append("federation.protocol's keys")
+        kept = (*_OF_SERVER, "labels", "active", *(("head",) if self.keep_models else ()))
+        found += [f"server.{key}" for key in server if key not in kept and key not in _MEMBER]
+        parties = self.tree.get("parties") or {}
+        kept = (*_OF_PARTY, "data", *(("model", "head") if self.keep_models else ()))
+        keys = dict.fromkeys(key for own in parties.values() for key in (own or {}))
+        return (*found, *(f"parties.{key}" for key in keys if key not in kept and key not in _MEMBER))
+
+    def of_protocol(self, name: str) -> ProtocolSetup:
+        """The configuration of a protocol with its defaults.
+
+        Raises:
+            ConfigError: it cannot run on these data, in the words of its contract.
+        """
+        notes: list[str] = []
+        members, active = self._members(name, notes)
+        federation: Tree = {
+            **{key: copy.deepcopy(value) for key, value in self.tree["federation"].items() if key in _AGREED},
+            "protocol": {"name": name},
+            "parties": list(members),
+        }
+        made: Tree = {"federation": federation, "server": self._server(active)}
+        made["parties"] = {party: self._party(party, origin) for party, origin in members.items()}
+        self._fit(name, made, members, notes)
+        if self.keep_models:
+            notes.append("models of the file")
+        parse(made)
+        return ProtocolSetup(made, tuple(notes))
+
+    def _members(self, name: str, notes: list[str]) -> tuple[dict[str, str], str]:
+        """The parties, each with the member whose columns it has; and the member whose columns the server has."""
+        holders = list(self.subject.shapes)
+        own = SERVER if holders[0] == SERVER else ""
+        rest = {party: party for party in holders if party != SERVER}
+        if CONTRACTS[name].config.active:
+            if own:
+                return rest, own
+            if len(holders) < 2:
+                raise ConfigError(
+                    f"{name}: the server needs columns of its own beside those of a party, and there is one party",
+                    hint="add server.active, or a party",
+                )
+            notes.append(f"the server has the columns of {holders[0]}")
+            return {party: party for party in holders[1:]}, holders[0]
+        if own:
+            notes.append(f"the server's columns are those of a party, {COLUMNS_OF_SERVER}")
+            return {COLUMNS_OF_SERVER: SERVER, **rest}, ""
+        return rest, ""
+
+    def _server(self, active: str) -> Tree:
+        given = self.tree["server"]
+        kept = (*_OF_SERVER, *(("head",) if self.keep_models else ()))
+        made = {key: copy.deepcopy(given[key]) for key in kept if key in given}
+        made["labels"] = self.subject.labels
+        if active:
+            made["active"] = {"data": self.subject.data(active), **self._models(active, ("model",))}
+        return made
+
+    def _party(self, party: str, origin: str) -> Tree:
+        given = (self.tree["parties"] or {}).get(party) or {}
+        kept = {key: copy.deepcopy(given[key]) for key in _OF_PARTY if key in given}
+        return {**kept, "data": self.subject.data(origin), **self._models(origin, ("model", "head"))}
+
+    def _models(self, origin: str, keys: tuple[str, ...]) -> Tree:
+        """Models of a member in the file, if they are kept."""
+        given = self.tree["server"].get("active") if origin == SERVER else self.tree["parties"].get(origin)
+        return {key: copy.deepcopy(given[key]) for key in keys if self.keep_models and key in (given or {})}
+
+    def _fit(self, name: str, made: Tree, members: Mapping[str, str], notes: list[str]) -> None:
+        """Adds what a protocol cannot run without."""
+        federation, protocol, parties = made["federation"], made["federation"]["protocol"], made["parties"]
+        widest = max(math.prod(shape) for shape in self.subject.shapes.values())
+        if name == "fedvs":
+            for party, origin in members.items():
+                own = {"data": self.subject.data(origin, bounded=True), "model": {"name": "polynomial"}}
+                parties[party].update(own)
+            notes.append("polynomial bottom models; columns from -1 to 1")
+            if len(parties) == _BLINDED:
+                protocol["stragglers"] = 0
+                notes.append("stragglers: 0, for three parties")
+            protocol["columns"] = max(1024, 2 * widest + 1)  # powers and the bias
+        if name == "centralized":
+            protocol["columns"] = max(1024, widest)
+        if name == "linear_admm":
+            for party in parties.values():
+                party.pop("model", None)
+        if name == "vfedmh" and len(parties) < _BLINDED:
+            protocol["aggregate"] = "clear"
+            notes.append("aggregate: clear, for fewer than three parties")
+        if CONTRACTS[name].shares_labels and made["server"].pop("class_weights", "none") != "none":
+            notes.append("no class weights: parties compute the loss themselves")
+        if name == "vfl_afe":
+            federation["privacy"] = {"mechanism": "adaptive", "clip": 1.0, "epsilon": self.epsilon, "delta": DELTA}
+            notes.append(f"privacy: epsilon {self.epsilon:g} of a row's own embeddings, delta {DELTA:g}")
+
+
+_MEMBER = ("identity", "threads", "metrics", "health", "trackers", "listen", "connect", "revoked", "chaos", "capture")
+"""Keys of members about processes and records: not worth a mention."""

@@ -1,0 +1,107 @@
+"""Results of a comparison's runs, a file each: what is there is not run again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from colonnade.common.errors import ConfigError
+from colonnade.common.parsing.file import parse
+from colonnade.common.runtime.durable import write_kept
+from colonnade.common.version import VERSION
+from colonnade.search.folder import digest
+
+DONE, PRUNED, DIVERGED, FAILED, LOST = "ok", "pruned", "diverged", "failed", "lost"
+"""Ends of a run. A lost one, whose process was killed, is not kept and runs again."""
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """What a run came to.
+
+    Args:
+        state: one of the ends.
+        reason: of a run that diverged or failed.
+        metrics: of the validation rows, in the round that counts.
+        tested: of the test rows in the same round, where they were evaluated.
+        evaluations: metrics of the validation rows, of every evaluation in order.
+        round, rounds: the round that counts, and the rounds that were run.
+        seconds: of computing.
+        payload: bytes of tensors between the parties and the server.
+    """
+
+    state: str
+    reason: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    tested: Mapping[str, float] = field(default_factory=dict)
+    evaluations: tuple[Mapping[str, float], ...] = ()
+    round: int = 0
+    rounds: int = 0
+    seconds: float = 0.0
+    payload: int = 0
+
+    def has(self, metric: str, *, tested: bool) -> bool:
+        """Whether it says all that is asked for: a run that has failed says that."""
+        if self.state in (DIVERGED, FAILED):
+            return True
+        known = [*self.evaluations, self.metrics, *((self.tested,) if tested else ())]
+        return all(metric in each for each in known)
+
+
+@dataclass(frozen=True)
+class RunShelf:
+    """The folder of results.
+
+    Args:
+        folder: of files, named by their keys.
+        data: digest of the rows and columns.
+    """
+
+    folder: Path
+    data: str
+
+    def key(self, tree: Mapping[str, Any], *, tested: bool) -> str:
+        """Key of a run: data, version, and the whole configuration with all defaults, without places of files."""
+        try:
+            config = parse(dict(tree)).model_dump(mode="json")
+        except ConfigError:
+            return digest([self.data, VERSION, tree, tested])  # it is refused when it is run
+        for section in (config["server"], config["server"].get("active") or {}, *config["parties"].values()):
+            section.pop("labels", None)
+            if isinstance(section.get("data"), dict):
+                section["data"] = Path(section["data"]["path"]).name
+        return digest([self.data, VERSION, config, tested])
+
+    def reference_key(self, name: str, metric: str, seed: int) -> str:
+        """Key of a reference."""
+        return digest([self.data, VERSION, "reference", name, metric, seed])
+
+    def get(self, key: str) -> KeptRun | None:
+        """The result; None if there is none, its file is torn, or it has failed by other than divergence."""
+        try:
+            found = json.loads(self._path(key).read_text())
+            found.pop("about", None)
+            run = KeptRun(**{**found, "evaluations": tuple(found["evaluations"])})
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return None if run.state == FAILED else run
+
+    def keep(self, key: str, run: KeptRun, about: Mapping[str, Any]) -> None:
+        """Writes a result, whole or not at all.
+
+        Args:
+            key: of the run.
+            run: its result.
+            about: for a reader of the file.
+
+        Raises:
+            EnvironmentFault: the disk refuses it.
+        """
+        content = json.dumps({"about": dict(about), **asdict(run)}, indent=1)
+        write_kept(self._path(key), content.encode(), in_new=True)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key[:40]}.json"

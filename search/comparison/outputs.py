@@ -1,0 +1,269 @@
+"""What a comparison shows and leaves: the table, comparison.json, .csv, .md and .html."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich.table import Table
+
+from colonnade.common.runtime.durable import write_kept
+from colonnade.common.version import VERSION
+from colonnade.reports.console.screen import counted
+from colonnade.reports.console.screen import out as console
+from colonnade.reports.html.frame import contents, facts, frame, section, table
+from colonnade.reports.html.markup import tag
+from colonnade.search.comparison.kept_runs import DONE
+from colonnade.search.comparison.outcomes import CANNOT, SHARES, ProtocolOutcome, ReferenceOutcome
+from colonnade.search.metrics import SearchMetric
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TEXTS = ("protocol", "status", "settings", "tuning", "trials", "notes", "reason", "reference", "what")
+
+
+@dataclass
+class ComparisonOutput:
+    """The files of a comparison, which are written as far as it has come.
+
+    Args:
+        folder: of the files.
+        id: of the federation.
+        goal: the metric.
+        why: the reason for this metric.
+        data: about rows, classes and members.
+        dropped: keys of the given configuration that were left out.
+        options: of the command.
+        outcomes: protocols in the order of the table.
+        references: models of the joined columns.
+    """
+
+    folder: Path
+    id: str
+    goal: SearchMetric
+    why: str
+    data: Mapping[str, Any]
+    dropped: tuple[str, ...]
+    options: Mapping[str, Any]
+    outcomes: list[ProtocolOutcome]
+    references: list[ReferenceOutcome] = field(default_factory=list)
+
+    @property
+    def heading(self) -> str:
+        """The data and the metric in a line."""
+        rows = ", ".join(f"{self.data[part]} {part}" for part in ("train", "validation", "test"))
+        return f"{self.id}: {rows} rows; metric {self.goal.metric} ({self.why})"
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """The protocols, a line each."""
+        return [outcome.plain(self.goal) for outcome in self.outcomes]
+
+    @property
+    def reference_lines(self) -> list[dict[str, Any]]:
+        """The references, a line each."""
+        return [found.plain(self.goal) for found in self.references]
+
+    def write(self) -> None:
+        """Writes all files. Raises EnvironmentFault."""
+        record = {
+            "version": VERSION, "id": self.id, "metric": self.goal.metric, "direction": self.goal.direction,
+            "why": self.why, **self.options, "data": dict(self.data), "dropped": list(self.dropped),
+            "protocols": self.lines, "references": self.reference_lines,
+        }  # fmt: skip
+        for name, text in (
+            ("comparison.json", json.dumps(record, indent=2) + "\n"),
+            ("comparison.csv", self._csv()),
+            ("comparison.md", self._markdown()),
+            ("comparison.html", self._html()),
+        ):
+            write_kept(self.folder / name, text.encode())
+
+    def words(self, outcome: ProtocolOutcome) -> str:
+        """A protocol in a line."""
+        line = outcome.plain(self.goal)
+        if outcome.status == CANNOT:
+            return f"cannot: {outcome.reason}"
+        said = f"{self._value(line['defaults_test'])} with defaults" if outcome.status == DONE else outcome.status
+        if outcome.searched and outcome.tuned:
+            said += f", {self._value(line['tuned_test'])} tuned"
+            said += f" ({self._gap(line['gap_test'])})" if line["gap_test"] is not None else ""
+        return f"test {self.goal.metric} {said}"
+
+    def show(self) -> None:
+        """Prints the table, the reasons, and where the files are."""
+        console.print(self.heading, markup=False, soft_wrap=True)
+        made = Table(title=f"{self.goal.metric} of test rows")
+        shown = [place for place in range(len(_HEAD)) if place != _GAP_VALIDATION]
+        for place in shown:
+            justify: Literal["left", "right"] = "left" if place in _WORDS else "right"
+            made.add_column(
+                _HEAD[place],
+                justify=justify,
+                overflow="fold",
+                no_wrap=place != _SETTINGS,
+                min_width=16 if place == _SETTINGS else None,
+            )
+        for row in self._rows():
+            made.add_row(*(row[place] for place in shown))
+        console.print(made)
+        for name, why in self._reasons():
+            console.print(f"{name}: {why}", style="yellow", markup=False, soft_wrap=True)
+        for name, said in self._notes():
+            console.print(f"{name}: {said}", style="dim", markup=False, soft_wrap=True)
+        if self.dropped:
+            console.print(f"left out of the file: {', '.join(self.dropped)}", style="dim", markup=False, soft_wrap=True)
+        console.print(_CHOSEN, style="dim", markup=False, soft_wrap=True)
+        console.print(f"page: {self.folder / 'comparison.html'}", markup=False, soft_wrap=True)
+
+    def arrow(self) -> pa.Table:
+        """The protocols as a table."""
+        return _arrow(self.lines)
+
+    def arrow_references(self) -> pa.Table:
+        """The references as a table."""
+        return _arrow(self.reference_lines)
+
+    def fragment(self) -> str:
+        """The table as HTML, for notebooks."""
+        return str(tag("p", self.heading) + table(_HEAD, self._rows(), words=_WORDS))
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = []
+        for line in self.lines:
+            tuned = line["tuned_test"] is not None
+            sent = line["tuned_bytes" if tuned else "bytes"]
+            seconds = line["tuned_seconds" if tuned else "seconds"]
+            rows.append((
+                line["protocol"], self._value(line["defaults_test"]), self._value(line["tuned_test"]),
+                self._gap(line["gap_test"]), self._gap(line["gap_val"]), line["status"],
+                in_short(line["settings"]) or line["tuning"] or "-",
+                "-" if not seconds else f"{seconds:.1f}", "-" if sent is None else f"{sent / 1e6:.2f}",
+            ))  # fmt: skip
+        for found in self.reference_lines:
+            value, seconds = self._value(found["test"]), found["seconds"]
+            rows.append((found["reference"], value, "-", "-", "-", found["status"], "reference",
+                         f"{seconds:.1f}" if seconds else "-", "-"))  # fmt: skip
+        return rows
+
+    def _value(self, value: float | None) -> str:
+        if value is None:
+            return "-"
+        if self.goal.metric in SHARES and abs(value) < _HUGE:
+            return f"{100 * value:.2f}"
+        return f"{100 * value:.2g}" if self.goal.metric in SHARES else f"{value:.4g}"
+
+    def _gap(self, value: float | None) -> str:
+        if value is None:
+            return "-"
+        return f"{value:+.2f}" if self.goal.metric in SHARES and abs(value) < 100 * _HUGE else f"{value:+.4g}"
+
+    def _reasons(self) -> list[tuple[str, str]]:
+        found = [(outcome.name, f"{outcome.status}: {outcome.reason}") for outcome in self.outcomes if outcome.reason]
+        return found + [(each.name, each.run.reason) for each in self.references if each.run.reason]
+
+    def _notes(self) -> list[tuple[str, str]]:
+        return [(outcome.name, "; ".join(outcome.notes)) for outcome in self.outcomes if outcome.notes]
+
+    def _about(self) -> list[tuple[str, str]]:
+        unit = "in hundredths; gaps in points" if self.goal.metric in SHARES else "in its own units"
+        classes = self.data["classes"]
+        return [
+            ("rows", ", ".join(f"{self.data[part]} {part}" for part in ("train", "validation", "test"))),
+            ("members", ", ".join(f"{name} {shape}" for name, shape in self.data["members"].items())),
+            ("training rows of each class", ", ".join(map(str, classes))) if classes
+            else ("numbers to be predicted", str(self.data["targets"])),
+            ("metric", f"{self.goal.metric} of test rows, {unit} ({self.why})"),
+            ("search", f"{counted(self.options['trials'], 'trial')} each, {counted(self.options['seeds'], 'seed')}"),
+            ("left out of the file", ", ".join(self.dropped) or "nothing"),
+            ("version", VERSION),
+        ]  # fmt: skip
+
+    def _html(self) -> str:
+        parts = [
+            section("Table", table(_HEAD, self._rows(), words=_WORDS), tag("p", _CHOSEN, class_="note")),
+            section("Data", facts(self._about())),
+            section("References", facts((found.name, found.words) for found in self.references)),
+            section("Reasons", facts(self._reasons())),
+            section("Beside the defaults", facts(self._notes())),
+            section("Values", table(_ALL, [[_cell(line[key]) for key in _ALL] for line in self.lines], words=(0, 1))),
+        ]
+        shown = [part for part in parts if part]
+        return frame(f"{self.id}: comparison of protocols", [contents(shown), *shown])
+
+    def _markdown(self) -> str:
+        lines = [f"# {self.id}: comparison of protocols", "", self.heading + ".", "", *_marked(_HEAD, self._rows())]
+        lines += ["", _CHOSEN, ""]
+        for title, pairs in (
+            ("Data", self._about()),
+            ("References", [(found.name, found.words) for found in self.references]),
+            ("Reasons", self._reasons()),
+            ("Beside the defaults", self._notes()),
+        ):
+            if pairs:
+                lines += [f"## {title}", "", *(f"- **{name}**: {_plain(text)}" for name, text in pairs), ""]
+        return "\n".join(lines)
+
+    def _csv(self) -> str:
+        made = io.StringIO()
+        writer = csv.writer(made, lineterminator="\n")
+        keys = list(ProtocolOutcome("").plain(self.goal))
+        writer.writerow(["metric", *keys])
+        for line in self.lines:
+            writer.writerow([self.goal.metric, *(line[key] for key in keys)])
+        for found in self.reference_lines:
+            row = {
+                "protocol": f"reference: {found['reference']}", "status": found["status"], "seconds": found["seconds"],
+                "defaults_val": found["val"], "defaults_test": found["test"], "reason": found["reason"],
+            }  # fmt: skip
+            writer.writerow([self.goal.metric, *(row.get(key) for key in keys)])
+        return made.getvalue()
+
+
+_HEAD = ("protocol", "defaults", "tuned", "gap", "gap, validation", "status", "best values", "seconds", "MB")
+_WORDS = (0, 5, 6)
+_GAP_VALIDATION, _SETTINGS = 4, 6
+_HUGE = 100.0  # an R2 as low as -100 is shown with fewer digits
+_ALL = (
+    "protocol", "status", "defaults_val", "defaults_test", "tuned_val", "tuned_test", "trials", "seconds",
+    "tuned_seconds", "bytes", "tuned_bytes", "rounds",
+)  # fmt: skip
+_CHOSEN = (
+    "Tuned values were chosen by the validation rows: their gap on validation rows is optimistic. Test rows were "
+    "evaluated once with the defaults and once with the chosen values."
+)
+
+
+def in_short(settings: str) -> str:
+    """Settings without the parts of their keys that go without saying: `party lr=0.1 batch=64`."""
+    for word, short in (("every_party.", "party "), ("federation.", ""), ("protocol.", ""), ("optimiser.", "")):
+        settings = settings.replace(word, short)
+    return settings.replace("active.", "active ").replace("server.", "server ").replace("head_", "head ")
+
+
+def _cell(value: Any) -> str:
+    return "-" if value in (None, "") else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _plain(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _marked(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table in Markdown."""
+    marks = ["---" if place in _WORDS else "--:" for place in range(len(head))]
+    return [f"| {' | '.join(map(_plain, line))} |" for line in (head, marks, *rows)]
+
+
+def _arrow(lines: list[dict[str, Any]]) -> pa.Table:
+    import pyarrow as pa  # noqa: PLC0415
+
+    keys = list(lines[0]) if lines else []
+    types = {key: pa.string() if key in _TEXTS else pa.float64() for key in keys}
+    return pa.table({key: pa.array([line[key] for line in lines], types[key]) for key in keys})

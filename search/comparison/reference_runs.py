@@ -1,0 +1,46 @@
+"""Runs of the references, kept as those of protocols are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from colonnade.common.errors import EnvironmentFault
+from colonnade.search.comparison.kept_runs import DONE, FAILED, LOST, KeptRun, RunShelf
+from colonnade.search.comparison.subject import Subject
+from colonnade.search.metrics import SearchMetric
+
+if TYPE_CHECKING:
+    from colonnade.search.workers import Performer
+
+
+def reference_run(name: str, subject: Subject, shelf: RunShelf, goal: SearchMetric, performer: Performer) -> KeptRun:
+    """A reference on the data of a comparison, made now or kept before.
+
+    Args:
+        name: one of REFERENCES.
+        subject: the data.
+        shelf: of kept runs.
+        goal: the metric, by which it ends.
+        performer: makes it.
+    """
+    from colonnade.search.references import ReferenceTask  # noqa: PLC0415
+    from colonnade.search.simulated import failure  # noqa: PLC0415
+
+    key = shelf.reference_key(name, goal.metric, 0)
+    if (kept := shelf.get(key)) is not None:
+        return kept
+    columns = tuple(str(subject.columns(member)) for member in subject.shapes)
+    task = ReferenceTask(
+        name, columns, str(subject.label_file), str(subject.parts), subject.regression, goal.metric, goal.direction
+    )
+    try:
+        result = performer.perform(task, lambda _number, _metrics, _last: True)
+    except Exception as error:  # noqa: BLE001  # whatever it is, other runs go on
+        if isinstance(error, EnvironmentFault):
+            return KeptRun(LOST, str(error))
+        reason, hint = failure(error)
+        run = KeptRun(FAILED, f"{reason} ({hint})" if hint else reason)
+    else:
+        run = KeptRun(DONE, "", result.metrics, result.tested, (), result.round, result.rounds, result.seconds)
+    shelf.keep(key, run, {"reference": name})
+    return run

@@ -1,0 +1,227 @@
+"""The rows of a comparison: read, aligned, divided and encoded once, and then the same files for every run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.common.config.members import Config
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.formats.tensors import columns_bytes, labels_bytes
+from colonnade.common.data.labels import LabelColumn
+from colonnade.common.data.rows import Partition, generator, sampled
+from colonnade.common.data.sources import load_features, load_labels, prepare
+from colonnade.common.errors import InputError
+from colonnade.common.parsing.error_attribution import whose
+from colonnade.common.runtime.durable import write_kept
+from colonnade.reports.console.outputs import make_folder
+from colonnade.search.folds import align_once, parts_bytes, read_aligned
+from colonnade.server.fusion.active import load_columns
+from colonnade.server.training.context import check_labels
+from colonnade.simulation.contexts import refuse_other_rows
+
+_UNEQUAL = 1.5  # times as many rows of the largest class as of the smallest
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The data of a comparison, in files of the prepared values.
+
+    Args:
+        folder: of the files.
+        digest: of rows, columns, labels and parts, 16 hexadecimal digits.
+        shapes: of one row of every member with columns, the server's first if it has any.
+        train, validation, test: number of rows of every part.
+        classes: rows of every class among the training rows; empty in a regression.
+        targets: numbers to be predicted for a row; 0 in a classification.
+    """
+
+    folder: Path
+    digest: str
+    shapes: Mapping[str, tuple[int, ...]]
+    train: int
+    validation: int
+    test: int
+    classes: tuple[int, ...]
+    targets: int
+
+    @property
+    def regression(self) -> bool:
+        """True if numbers are predicted."""
+        return bool(self.targets)
+
+    @property
+    def metric(self) -> tuple[str, str]:
+        """The metric that fits the training labels, without the rows' prefix, and the reason."""
+        if self.regression:
+            return "r2", "the labels are numbers"
+        present = [count for count in self.classes if count]
+        if max(present) <= _UNEQUAL * min(present):
+            return "accuracy", f"classes are about equal: {min(present)} to {max(present)} training rows each"
+        said = f"classes are unequal: {min(present)} to {max(present)} training rows each"
+        return ("auc" if len(self.classes) == 2 else "balanced_accuracy"), said
+
+    def data(self, member: str, *, bounded: bool = False) -> dict[str, Any]:
+        """The section `data` of a member's prepared columns; `bounded` for those from -1 to 1."""
+        path = self.columns(member, bounded=bounded)
+        return {"source": "safetensors", "path": str(path), "split": "all", "scale": "none"}
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """The section `labels`."""
+        return {"source": "safetensors", "path": str(self.label_file)}
+
+    def columns(self, member: str, *, bounded: bool = False) -> Path:
+        """File of a member's columns; `bounded` for the same divided by their largest sizes on the training rows."""
+        return self.folder / _name(list(self.shapes).index(member), bounded=bounded)
+
+    @property
+    def label_file(self) -> Path:
+        """File of the labels."""
+        return self.folder / "labels.safetensors"
+
+    @property
+    def parts(self) -> Path:
+        """File of the row numbers of every part."""
+        return self.folder / "parts.safetensors"
+
+    def plain(self) -> dict[str, Any]:
+        """For comparison.json."""
+        return {
+            "digest": self.digest, "train": self.train, "validation": self.validation, "test": self.test,
+            "members": {name: list(shape) for name, shape in self.shapes.items()},
+            "classes": list(self.classes), "targets": self.targets,
+        }  # fmt: skip
+
+
+def read_subject(config: Config, base: Path, folder: Path, rows: int | None) -> Subject:
+    """Reads all data of a configuration, and writes the files that runs read.
+
+    Values are encoded and scaled on the training rows, as in a run. Files that are there already stay.
+
+    Args:
+        config: of the whole federation.
+        base: the folder that its paths are relative to.
+        folder: of files; those of other data get another folder in it.
+        rows: at most so many training and validation rows together, and so many test rows; None for all.
+
+    Raises:
+        ColonnadeError: as a real run; there are no test rows.
+    """
+    assert config.server is not None  # refused before
+    federation = config.federation.model_copy(update={"privacy": None})
+    aligned = _aligned(config, base, folder)
+    with whose(SERVER):
+        whole = load_labels(config.server.labels, base, federation.task)
+    check_labels(whole, federation)
+    labels = sampled(whole, aligned.get(SERVER))
+    parts = limited(Schedule(federation, len(labels.values), labels.official_test).partition, rows, federation.seed)
+    if not len(parts.test):
+        raise InputError(
+            "there are no test rows: federation.rows.test is 0", hint="set federation.rows.test, for example to 0.2"
+        )
+    schedule = Schedule(federation, len(labels.values), labels.official_test, parts)
+    taken = torch.cat([parts.train, parts.validation, parts.test])
+    values: dict[str, Tensor] = {}
+    active = load_columns(
+        federation, config.server, schedule, base, len(whole.values), sample=aligned.get(SERVER), ids=whole.ids
+    )
+    if active is not None:
+        values[SERVER] = active[taken]
+    for name, party in config.parties.items():
+        with whose(name):
+            features = sampled(load_features(party.data, federation.party_index(name), base), aligned.get(name))
+            refuse_other_rows(name, len(features.values), len(labels.values))
+            values[name] = prepare(party.data, features, parts.train, federation.seed, name)[taken]
+    return _written(folder, values, replace(labels.rows(taken), ids=None), parts)
+
+
+def _aligned(config: Config, base: Path, folder: Path) -> Mapping[str, Tensor]:
+    """The common rows of every member; none where rows are matched by their order."""
+    if config.federation.align == "none":
+        return {}
+    make_folder(folder)
+    kept = align_once(config, base, folder / f"aligned-{_keys(config, base)}.safetensors")
+    assert kept is not None  # there is an alignment
+    return read_aligned(kept)
+
+
+def _keys(config: Config, base: Path) -> str:
+    """Digest of all members' row keys: other keys are aligned anew."""
+    if config.federation.align == "none" or config.server is None:
+        return ""
+    with whose(SERVER):
+        found = [load_labels(config.server.labels, base, config.federation.task).ids]
+    for name, party in config.parties.items():
+        with whose(name):
+            found.append(load_features(party.data, config.federation.party_index(name), base).ids)
+    agreed = config.federation.keys.model_dump(mode="json")
+    return hashlib.sha256(repr((agreed, found)).encode()).hexdigest()[:16]
+
+
+def limited(parts: Partition, rows: int | None, seed: int) -> Partition:
+    """The parts with fewer rows: of training and validation together, and of the test rows, at most so many.
+
+    The share of validation rows stays about the same.
+
+    Args:
+        parts: of all rows.
+        rows: None for all.
+        seed: of the draws.
+    """
+    if rows is None:
+        return parts
+    both = len(parts.train) + len(parts.validation)
+    validation = parts.validation
+    train = parts.train
+    if both > rows:
+        count = max(1, round(rows * len(validation) / both))
+        validation, train = _drawn(validation, count, seed, "validation"), train[: rows - count]
+    return Partition(train, validation, _drawn(parts.test, rows, seed, "test"))
+
+
+def _drawn(rows: Tensor, count: int, seed: int, part: str) -> Tensor:
+    if len(rows) <= count:
+        return rows
+    order = torch.randperm(len(rows), generator=generator("comparison", part, seed))
+    return rows[order[:count]].sort().values
+
+
+def _name(place: int, *, bounded: bool = False) -> str:
+    return f"columns-{place}{'-bounded' if bounded else ''}.safetensors"
+
+
+def _bounded(columns: Tensor, train: int) -> Tensor:
+    """Every column divided by its largest size in the first so many rows, cut to -1 and 1."""
+    largest = columns[:train].abs().amax(dim=0)
+    return (columns / torch.where(largest > 0, largest, 1.0)).clamp(-1, 1)
+
+
+def _written(folder: Path, values: Mapping[str, Tensor], labels: LabelColumn, parts: Partition) -> Subject:
+    sizes = (len(parts.train), len(parts.validation), len(parts.test))
+    ends = torch.split(torch.arange(sum(sizes)), list(sizes))
+    digest = hashlib.sha256(repr((sizes, labels.classes, list(values))).encode())
+    files = {"labels.safetensors": labels_bytes(labels), "parts.safetensors": parts_bytes(Partition(*ends))}
+    for place, columns in enumerate(values.values()):
+        files[_name(place)] = columns_bytes(Features(columns, ()))
+        files[_name(place, bounded=True)] = columns_bytes(Features(_bounded(columns, sizes[0]), ()))
+    for tensor in (labels.values, *values.values()):  # a file's header has no order of its own
+        digest.update(repr((tensor.dtype, tuple(tensor.shape))).encode())
+        digest.update(tensor.contiguous().numpy().data)
+    name = digest.hexdigest()[:16]
+    for file, content in files.items():
+        if not (folder / name / file).exists():
+            write_kept(folder / name / file, content, in_new=True)
+    count = len(labels.classes)
+    classes = tuple(torch.bincount(labels.values[: sizes[0]], minlength=count).tolist()) if count else ()
+    shapes = {member: tuple(columns.shape[1:]) for member, columns in values.items()}
+    targets = 0 if count else labels.values.shape[1]
+    return Subject(folder / name, name, shapes, sizes[0], sizes[1], sizes[2], classes, targets)
