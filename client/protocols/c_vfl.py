@@ -16,8 +16,8 @@ from colonnade.common.conversation.conversation import Link
 from colonnade.common.data.rows import generator
 from colonnade.common.models.build import build_agreed_head
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.numerics.local_steps import lone_steps
 from colonnade.common.numerics.losses import OBJECTIVES
+from colonnade.common.numerics.steps.local_steps import lone_steps
 from colonnade.common.protocols.c_vfl import Config, Embedding, Head, Other, parameters
 
 __all__ = ["local", "participate"]

@@ -10,7 +10,7 @@ from colonnade.client.training.evaluation import evaluate
 from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradient
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.numerics.local_steps import stale_steps
+from colonnade.common.numerics.steps.local_steps import stale_steps
 from colonnade.common.protocols.fedbcd import Config
 
 __all__ = ["local", "participate"]

@@ -19,8 +19,8 @@ from colonnade.common.models.build import build_agreed_head
 from colonnade.common.models.heads import MlpHeadConfig
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.backprop import Backprop
-from colonnade.common.numerics.descent import Descent
-from colonnade.common.numerics.local_steps import headed_local_steps, local_steps
+from colonnade.common.numerics.steps.descent import Descent
+from colonnade.common.numerics.steps.local_steps import headed_local_steps, local_steps
 from colonnade.common.protocols.vimadmm import Config, Embedding, Update
 
 __all__ = ["local", "participate"]
@@ -57,7 +57,7 @@ def _descent(ctx: ClientContext, cfg: Config, bottom: Backprop, step: Callable[[
     draws = ctx.state.keep("dropout", lambda: generator("dropout", ctx.federation.seed, ctx.name))
     network = build_agreed_head(cfg.head, width, classes, 0, draws).to(ctx.device).requires_grad_(False)
 
-    def descend(x: Tensor, head: Tensor, **terms: Any) -> None:
+    def descend(x: Tensor, head: Tensor, *, descent: Descent | None, **terms: Any) -> None:  # noqa: ARG001
         nn.utils.vector_to_parameters(head, network.parameters())
         headed_local_steps(bottom, step, network, x, **terms)
 

@@ -15,8 +15,8 @@ from colonnade.common.config.protocol import damping_factor
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.backprop import backprop
-from colonnade.common.numerics.descent import Descent
-from colonnade.common.numerics.local_steps import joint_local_steps
+from colonnade.common.numerics.steps.descent import Descent
+from colonnade.common.numerics.steps.local_steps import joint_local_steps
 from colonnade.common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
 
 

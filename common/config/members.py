@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
+from colonnade.common.config.protocol import PLAIN
 from colonnade.common.config.run_options import CaptureConfig
 from colonnade.common.config.search import SearchedKey
 from colonnade.common.conversation.chaos import ChaosConfig
@@ -20,7 +21,7 @@ from colonnade.common.data.sources import DataConfig, LabelConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.build import HeadConfig, ModelConfig
 from colonnade.common.models.heads import LinearHeadConfig
-from colonnade.common.models.optimiser import OptimiserConfig, SgdConfig
+from colonnade.common.models.optimiser import OptimiserConfig
 from colonnade.common.models.towers.mlp import MlpConfig
 from colonnade.common.privacy.labels import LabelPrivacyConfig
 from colonnade.common.privacy.response_noise import ResponseNoiseConfig
@@ -50,6 +51,7 @@ Weight = Annotated[float, Field(gt=0, le=1e6)]
 ClassWeights = Literal["none", "balanced"] | tuple[Weight, ...]
 
 _LARGEST_PORT = 65_535
+_LEFT_OUT = "left out, the protocol's (docs/defaults.md)"
 
 
 class _Member(Section):
@@ -92,7 +94,9 @@ class ActiveConfig(Section):
 
     data: DataConfig = Field(description="columns of the server")
     model: ModelConfig = Field(default=MlpConfig(), description="bottom model of the server")
-    optimiser: OptimiserConfig = Field(default=SgdConfig(), description="optimiser of the server's bottom model")
+    optimiser: OptimiserConfig = Field(
+        default=PLAIN, description=f"optimiser of the server's bottom model; {_LEFT_OUT}"
+    )
 
 
 class ServerConfig(_Member):
@@ -109,7 +113,7 @@ class ServerConfig(_Member):
         default=(), description="packages' metrics of the server's evaluations, by name: docs/plug_ins.md"
     )
     head: HeadConfig = Field(default=LinearHeadConfig(), description="the server's model, on the parties' embeddings")
-    optimiser: OptimiserConfig = Field(default=SgdConfig(momentum=0), description="optimiser of the head")
+    optimiser: OptimiserConfig = Field(default=PLAIN, description=f"optimiser of the head; {_LEFT_OUT}")
     active: ActiveConfig | None = Field(
         default=None, description="columns and bottom model of the server, in protocols that support them"
     )
@@ -125,14 +129,14 @@ class PartyConfig(_Member):
 
     connect: Address = Field(default="", description="HOST:PORT of the server; `up` fills it in")
     data: DataConfig = Field(description="source of the party's columns")
-    model: ModelConfig = Field(default=MlpConfig(), description="the party's bottom model")
-    optimiser: OptimiserConfig = Field(default=SgdConfig(), description="optimiser of the bottom model")
+    model: ModelConfig = Field(default=MlpConfig(), description=f"the party's bottom model; {_LEFT_OUT}")
+    optimiser: OptimiserConfig = Field(default=PLAIN, description=f"optimiser of the bottom model; {_LEFT_OUT}")
     head: HeadConfig = Field(
         default=LinearHeadConfig(), description="the party's prediction network, in protocols where it has one"
     )
     head_optimiser: OptimiserConfig = Field(
-        default=SgdConfig(lr=0.03, momentum=0),
-        description="optimiser of the party's head, in protocols where it has one",
+        default=PLAIN,
+        description=f"optimiser of the party's head, in protocols where it has one; {_LEFT_OUT}",
     )
     chaos: ChaosConfig = Field(default=ChaosConfig(), description="injected faults, for tests and experiments")
     policy: PolicyConfig = Field(default=PolicyConfig(), description="requirements on the federation section")

@@ -8,11 +8,14 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from colonnade.common.models.optimiser import AdamConfig, OptimiserConfig
+from colonnade.common.models.optimiser import AdamWConfig, OptimiserConfig
 from colonnade.common.section import Section
 
-ADAM = AdamConfig(lr=1e-3)
-"""The optimiser of most protocols."""
+PLAIN = AdamWConfig(lr=2e-3, weight_decay=0.1)
+"""Where every exchange is one step."""
+
+SMALL = AdamWConfig(lr=1e-3, weight_decay=0.1)
+"""Where an exchange is many steps."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,9 @@ class Defaults:
         model: a party's bottom model, as in YAML.
     """
 
-    optimiser: OptimiserConfig = ADAM
-    head: OptimiserConfig = ADAM
-    own_head: OptimiserConfig = ADAM
+    optimiser: OptimiserConfig = PLAIN
+    head: OptimiserConfig = PLAIN
+    own_head: OptimiserConfig = PLAIN
     model: Mapping[str, Any] = field(default_factory=lambda: {"name": "mlp"})
 
 

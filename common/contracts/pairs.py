@@ -10,21 +10,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.config.protocol import Defaults, ProtocolConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
+from colonnade.common.models.optimiser import AdamConfig
 from colonnade.common.numerics.two_point import Draw
 
 
 class PairsConfig(ProtocolConfig):
     """Keys under `federation.protocol` of both protocols."""
+
+    defaults: ClassVar[Defaults] = Defaults(AdamConfig(lr=5e-3), AdamConfig(lr=5e-3))
 
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
     combine: Literal["concatenate", "average", "max"] = Field(

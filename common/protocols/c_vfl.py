@@ -21,13 +21,13 @@ learning.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.config.protocol import SMALL, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.messaging.label_messages import LABEL_MESSAGES
@@ -38,6 +38,8 @@ from colonnade.common.models.heads import JointHeadConfig, LinearHeadConfig
 
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
+
+    defaults: ClassVar[Defaults] = Defaults(SMALL, SMALL)
 
     name: Literal["c_vfl"] = Field(default="c_vfl", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")

@@ -26,13 +26,13 @@ their turns together, on B(t) in round t.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.config.protocol import SMALL, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.errors import ConfigError
@@ -43,6 +43,8 @@ from colonnade.common.numerics.directions import Draw
 
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
+
+    defaults: ClassVar[Defaults] = Defaults(SMALL, SMALL)
 
     name: Literal["czofo"] = Field(default="czofo", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")

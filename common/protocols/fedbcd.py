@@ -15,18 +15,20 @@ parallel form, with embeddings side by side and labels at the server alone, as X
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.config.protocol import SMALL, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradient
 
 
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
+
+    defaults: ClassVar[Defaults] = Defaults(SMALL, SMALL)
 
     name: Literal["fedbcd"] = Field(default="fedbcd", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")

@@ -25,7 +25,7 @@ Sealed shares are relayed by the server, which cannot open them: one bundle per 
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -33,7 +33,7 @@ from torch import Tensor
 
 from colonnade.common.coded_computing.lagrange import LagrangeCode, agreed_code
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.config.protocol import Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.crypto.sealing import OVERHEAD, Session
 from colonnade.common.errors import ConfigError, InputError
@@ -49,6 +49,8 @@ LARGEST_EVALUATION = 1 << 15  # coded rows evaluated together, if responses are 
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
+    defaults: ClassVar[Defaults] = Defaults(model={"name": "polynomial", "clip": 3})
+
     name: Literal["fedvs"] = Field(default="fedvs", description="the protocol")
     embedding: int = Field(default=64, ge=1, description="width of every party's embedding")
     segments: int | Literal["auto"] = Field(
@@ -61,12 +63,12 @@ class Config(ProtocolConfig):
     )
     masks: int = Field(default=1, ge=1, description="T, parties that may collude and learn nothing")
     prime: int = Field(default=2147483647, ge=3, description="p, elements of the field")
-    data_bits: int = Field(default=8, ge=0, le=24, description="l_x: data are rounded to multiples of 2^-l_x")
-    weight_bits: int = Field(default=12, ge=0, le=24, description="l_w: weights are rounded to multiples of 2^-l_w")
+    data_bits: int = Field(default=6, ge=0, le=24, description="l_x: data are rounded to multiples of 2^-l_x")
+    weight_bits: int = Field(default=9, ge=0, le=24, description="l_w: weights are rounded to multiples of 2^-l_w")
     masked_answers: bool = Field(
         default=True, description="the server learns the sums and nothing else of the answers that it decodes"
     )
-    columns: int = Field(default=1024, ge=1, description="the most columns of a party's data, powers and bias included")
+    columns: int = Field(default=4096, ge=1, description="the most columns of a party's data, powers and bias included")
     chunk: int = Field(default=1024, ge=1, description="coded rows that are shared at a time")
 
     def most_segments(self, parties: int, stragglers: int) -> int:

@@ -41,7 +41,7 @@ class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
     name: Literal["linear_admm"] = Field(default="linear_admm", description="the protocol")
-    rho: float = Field(default=0.03, gt=0, description="penalty of the constraint: the smaller, the longer the steps")
+    rho: float = Field(default=0.05, gt=0, description="penalty of the constraint: the smaller, the longer the steps")
     beta: float = Field(default=0.001, gt=0, description="weight of the regulariser beta/2 |W|^2, beside the mean loss")
     damping: Literal["batches", "none"] = Field(
         default="batches", description="penalty of a party's step: multiplied by the batches of an epoch, or not"

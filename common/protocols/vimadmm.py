@@ -21,20 +21,20 @@ sum from *before* step 4, as the authors' code does: docs/protocols/vimadmm.md.
 
 gamma, `dual_step`, is 1 in the paper. Use a smaller value with many parties, which overshoot together.
 
-With `damping: parties`, the default, step 5 sends s_k = h_k W_k + (z - sum_i h_i W_i) / M, and step 6 has M rho for
-rho: every party covers its share of the remainder instead of all of it (Boyd et al. 2011, Section 7.3). `none` is the
-paper's.
+With `damping: parties` step 5 sends s_k = h_k W_k + (z - sum_i h_i W_i) / M, and step 6 has M rho for rho: every party
+covers its share of the remainder instead of all of it (Boyd et al. 2011, Section 7.3). Steps of plain SGD, in 4 and 6,
+are then shortened where they would overshoot (common/numerics/steps/descent.py). `none`, the default, is the paper's.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import Damping, ProtocolConfig
+from colonnade.common.config.protocol import SMALL, Damping, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
@@ -45,15 +45,18 @@ from colonnade.common.models.heads import PartyHeadConfig, ProductHeadConfig
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
+    defaults: ClassVar[Defaults] = Defaults(SMALL, SMALL)
+
     name: Literal["vimadmm"] = Field(default="vimadmm", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="d_f, width of every party's embedding")
-    rho: float = Field(default=1.0, gt=0, description="penalty of the constraint; the paper takes .5 to 2")
-    tau: int = Field(default=20, ge=1, description="local steps per exchange")
+    rho: float = Field(default=3.0, gt=0, description="penalty of the constraint; the paper takes .5 to 2")
+    tau: int = Field(default=10, ge=1, description="local steps per exchange")
     dual_step: float = Field(
         default=1.0, gt=0, lt=2, description="gamma, how much of its step lambda takes; less for many parties"
     )
     damping: Damping = Field(
-        default="parties", description="penalty of local steps: rho times the number of parties, or rho as in the paper"
+        default="none",
+        description="parties: local steps have rho times the number of parties, and descend; none: as in the paper",
     )
     residual: Literal["old", "new"] = Field(
         default="old", description="heads in Eq. 8: before step 4, or after it as printed (which diverges)"

@@ -17,38 +17,45 @@ lambda + rho (o - s_k) = g + rho (o - o_k) with g = lambda + rho (sum_i o_i - z)
 
 gamma, `dual_step`, is 1 in the paper.
 
-With `damping: parties`, the default, step 4 sends s_k = o_k + (z - sum_i o_i) / M, and step 5 has M rho for rho, as in
-vimadmm. `none` is the paper's.
+With `damping: parties`, the default, step 4 sends s_k = o_k + (z - sum_i o_i) / M, and step 5 has M rho for rho: every
+party covers its share of the remainder instead of all of it (Boyd et al. 2011, Section 7.3). Steps of plain SGD are
+then shortened where they would overshoot (common/numerics/steps/descent.py). `none` is the paper's.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import Damping, ProtocolConfig
+from colonnade.common.config.protocol import Damping, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
+from colonnade.common.models.optimiser import SgdConfig
 from colonnade.common.secure_aggregation.masked_sums import BLINDED, Summing, blinded_limits
 
 
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
+    defaults: ClassVar[Defaults] = Defaults(
+        optimiser=SgdConfig(lr=0.1, momentum=0.9), own_head=SgdConfig(lr=0.03, momentum=0)
+    )
+
     name: Literal["vimadmm_j"] = Field(default="vimadmm_j", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="d_f, width of a party's embedding, which it keeps")
-    rho: float = Field(default=1.0, gt=0, description="penalty of the constraint; the paper takes .5 to 2")
+    rho: float = Field(default=3.0, gt=0, description="penalty of the constraint; the paper takes .5 to 2")
     tau: int = Field(default=20, ge=1, description="local steps per exchange")
     dual_step: float = Field(
         default=1.0, gt=0, lt=2, description="gamma, how much of its step lambda takes; less for many parties"
     )
     damping: Damping = Field(
-        default="parties", description="penalty of local steps: rho times the number of parties, or rho as in the paper"
+        default="parties",
+        description="parties: local steps have rho times the number of parties, and descend; none: as in the paper",
     )
     update: Literal["variables", "signal"] = Field(
         default="variables", description="content of step 4: lambda and s_k, or the one tensor that steps depend on"

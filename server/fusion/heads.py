@@ -12,7 +12,7 @@ from colonnade.common.models.build import build_agreed_head, build_head
 from colonnade.common.models.heads import JointHeadConfig, MlpHeadConfig, PartyHeadConfig, xavier
 from colonnade.common.models.optimiser import build_optimiser
 from colonnade.common.numerics.admm import head_gradients
-from colonnade.common.numerics.descent import Descent
+from colonnade.common.numerics.steps.descent import Descent
 from colonnade.server.training.context import ServerContext
 
 _SEED_STRIDE = 1009  # parties draw from the same seed with offsets of their own: client/training/context.py

@@ -28,10 +28,22 @@ AGREED: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+# Settings of the papers, which the independent computations in tests have.
+SGD, MOMENTUM = {"name": "sgd", "momentum": 0, "lr": 0.1}, {"name": "sgd", "momentum": 0.9, "lr": 0.1}
+PAPER: Mapping[str, Mapping[str, Any]] = {
+    "vimadmm": {"rho": 1.0, "tau": 20},
+    "vimadmm_j": {"rho": 1.0, "damping": "none"},
+    "linear_admm": {"rho": 0.03, "damping": "none"},
+}
+
+
 def tree(protocol: Mapping[str, Any], **federation: Any) -> dict[str, Any]:
-    """The digits among four parties, as a file has them."""
+    """The digits among four parties, as a file has them, with plain SGD."""
     name = protocol["name"]
-    made = digits(protocol, **{**AGREED.get(name, {}), **federation})
+    made = digits({**PAPER.get(name, {}), **protocol}, **{**AGREED.get(name, {}), **federation})
+    made["server"].setdefault("optimiser", SGD)
+    made["every_party"].setdefault("optimiser", MOMENTUM)
+    made["every_party"].setdefault("head_optimiser", {**SGD, "lr": 0.03})
     if name in NEEDS:
         made["every_party"]["data"]["scale"] = "unit"
         made["every_party"] |= NEEDS[name]

@@ -217,7 +217,7 @@ def test_no_word_of_the_validator_is_in_an_error_or_its_hint(values: dict[str, A
 
 
 def test_an_unknown_key_lists_those_that_are_allowed_there() -> None:
-    allowed = "allowed here: dual_step, embedding, head, missing, name, residual, rho, tau"
+    allowed = "allowed here: damping, dual_step, embedding, head, missing, name, residual, rho, tau"
     assert error(tree(federation__protocol__roh=1)).hint == allowed
     assert error(tree(server__head={"name": "mlp", "x": 1})).hint == "allowed here: dropout, hidden, layers, name"
     assert error(tree(nothing=1)).hint == "allowed here: every_party, federation, launch, parties, search, server"
@@ -263,6 +263,7 @@ def hashes(**values: Any) -> dict[str, str]:
         (
             {"federation__protocol": "split"},
             [
+                "protocol.damping",
                 "protocol.dual_step",
                 "protocol.head.name",
                 "protocol.name",

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from colonnade.common.numerics.admm import head_gradients, local_gradient, minimise_z, residual, update_dual
 from colonnade.common.numerics.backprop import backprop
-from colonnade.common.numerics.local_steps import local_steps
 from colonnade.common.numerics.losses import CrossEntropy
+from colonnade.common.numerics.steps.local_steps import local_steps
 
 PARTIES, TRAIN, WIDTH = 4, 600, 32
 RHO, STEPS, ROUNDS = 1.0, 10, 8

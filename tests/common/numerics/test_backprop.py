@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.backprop import Autograd, Stack, backprop
-from colonnade.common.numerics.local_steps import local_steps
+from colonnade.common.numerics.steps.local_steps import local_steps
 
 Optimisers = Callable[[nn.Module], torch.optim.Optimizer]
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from colonnade.common.numerics.admm import head_gradients, local_gradient
 from colonnade.common.numerics.backprop import Backprop
-from colonnade.common.numerics.descent import Descent
+from colonnade.common.numerics.steps.descent import Descent
 
 
 def local_steps(
