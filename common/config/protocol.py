@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -47,6 +47,14 @@ class ProtocolConfig(Section):
     active: ClassVar[bool] = False
 
     name: str = Field(description="the protocol, which decides the other keys of this section")
+
+    def settled(self, task: str) -> Self:  # noqa: ARG002
+        """The same with the defaults that depend on `federation.task`."""
+        return self
+
+    def with_default(self, key: str, value: Any) -> Self:
+        """The same with a value of a key that was left out."""
+        return self if key in self.model_fields_set else self.model_copy(update={key: value})
 
     def model_post_init(self, _context: Any) -> None:
         """Counts the name as set, so that a dump of the set keys says which protocol it is."""

@@ -12,7 +12,7 @@ Tree = Mapping[str, Any]
 
 
 def with_defaults(tree: Tree) -> dict[str, Any]:
-    """The same with the optimisers and bottom models of its protocol's defaults.
+    """The same with the optimisers, bottom models and constants of its protocol's defaults.
 
     An optimiser without a `name` is the protocol's, with the given keys changed.
 
@@ -21,9 +21,10 @@ def with_defaults(tree: Tree) -> dict[str, Any]:
     """
     federation = tree.get("federation")
     protocol = federation.get("protocol") if isinstance(federation, Mapping) else None
-    if not isinstance(protocol, ProtocolConfig):
+    if not isinstance(federation, Mapping) or not isinstance(protocol, ProtocolConfig):
         return dict(tree)  # refused later
-    found = {**tree}
+    task = str(federation.get("task", "classification"))
+    found = {**tree, "federation": {**federation, "protocol": protocol.settled(task)}}
     if isinstance(parties := tree.get("parties"), Mapping):
         found["parties"] = {name: _party(section, protocol.defaults) for name, section in parties.items()}
     if isinstance(server := tree.get("server"), Mapping):

@@ -101,7 +101,7 @@ class GivenSetup:
         }
         made: Tree = {"federation": federation, "server": self._server(active)}
         made["parties"] = {party: self._party(party, origin) for party, origin in members.items()}
-        self._fit(name, made, members, notes)
+        self._fit(name, made, notes)
         if self.keep_models:
             notes.append("models of the file")
         parse(made)
@@ -146,19 +146,12 @@ class GivenSetup:
         given = self.tree["server"].get("active") if origin == SERVER else self.tree["parties"].get(origin)
         return {key: copy.deepcopy(given[key]) for key in keys if self.keep_models and key in (given or {})}
 
-    def _fit(self, name: str, made: Tree, members: Mapping[str, str], notes: list[str]) -> None:
+    def _fit(self, name: str, made: Tree, notes: list[str]) -> None:
         """Adds what a protocol cannot run without."""
         federation, protocol, parties = made["federation"], made["federation"]["protocol"], made["parties"]
         widest = max(math.prod(shape) for shape in self.subject.shapes.values())
         if name == "fedvs":
-            for party, origin in members.items():
-                own = {"data": self.subject.data(origin, bounded=True), "model": {"name": "polynomial"}}
-                parties[party].update(own)
-            notes.append("polynomial bottom models; columns from -1 to 1")
-            if len(parties) == _BLINDED:
-                protocol["stragglers"] = 0
-                notes.append("stragglers: 0, for three parties")
-            protocol["columns"] = max(1024, 2 * widest + 1)  # powers and the bias
+            protocol["columns"] = max(4096, 2 * widest + 1)  # powers and the bias
         if name == "centralized":
             protocol["columns"] = max(1024, widest)
         if name == "linear_admm":

@@ -69,9 +69,9 @@ class Subject:
         said = f"classes are unequal: {min(present)} to {max(present)} training rows each"
         return ("auc" if len(self.classes) == 2 else "balanced_accuracy"), said
 
-    def data(self, member: str, *, bounded: bool = False) -> dict[str, Any]:
-        """The section `data` of a member's prepared columns; `bounded` for those from -1 to 1."""
-        path = self.columns(member, bounded=bounded)
+    def data(self, member: str) -> dict[str, Any]:
+        """The section `data` of a member's prepared columns."""
+        path = self.columns(member)
         return {"source": "safetensors", "path": str(path), "split": "all", "scale": "none"}
 
     @property
@@ -79,9 +79,9 @@ class Subject:
         """The section `labels`."""
         return {"source": "safetensors", "path": str(self.label_file)}
 
-    def columns(self, member: str, *, bounded: bool = False) -> Path:
-        """File of a member's columns; `bounded` for the same divided by their largest sizes on the training rows."""
-        return self.folder / _name(list(self.shapes).index(member), bounded=bounded)
+    def columns(self, member: str) -> Path:
+        """File of a member's columns."""
+        return self.folder / _name(list(self.shapes).index(member))
 
     @property
     def label_file(self) -> Path:
@@ -195,14 +195,8 @@ def _drawn(rows: Tensor, count: int, seed: int, part: str) -> Tensor:
     return rows[order[:count]].sort().values
 
 
-def _name(place: int, *, bounded: bool = False) -> str:
-    return f"columns-{place}{'-bounded' if bounded else ''}.safetensors"
-
-
-def _bounded(columns: Tensor, train: int) -> Tensor:
-    """Every column divided by its largest size in the first so many rows, cut to -1 and 1."""
-    largest = columns[:train].abs().amax(dim=0)
-    return (columns / torch.where(largest > 0, largest, 1.0)).clamp(-1, 1)
+def _name(place: int) -> str:
+    return f"columns-{place}.safetensors"
 
 
 def _written(folder: Path, values: Mapping[str, Tensor], labels: LabelColumn, parts: Partition) -> Subject:
@@ -212,7 +206,6 @@ def _written(folder: Path, values: Mapping[str, Tensor], labels: LabelColumn, pa
     files = {"labels.safetensors": labels_bytes(labels), "parts.safetensors": parts_bytes(Partition(*ends))}
     for place, columns in enumerate(values.values()):
         files[_name(place)] = columns_bytes(Features(columns, ()))
-        files[_name(place, bounded=True)] = columns_bytes(Features(_bounded(columns, sizes[0]), ()))
     for tensor in (labels.values, *values.values()):  # a file's header has no order of its own
         digest.update(repr((tensor.dtype, tuple(tensor.shape))).encode())
         digest.update(tensor.contiguous().numpy().data)

@@ -32,7 +32,7 @@ AGREED: Mapping[str, Mapping[str, Any]] = {
 SGD, MOMENTUM = {"name": "sgd", "momentum": 0, "lr": 0.1}, {"name": "sgd", "momentum": 0.9, "lr": 0.1}
 PAPER: Mapping[str, Mapping[str, Any]] = {
     "vimadmm": {"rho": 1.0, "tau": 20},
-    "vimadmm_j": {"rho": 1.0, "damping": "none"},
+    "vimadmm_j": {"rho": 1.0, "tau": 20, "damping": "none"},
     "linear_admm": {"rho": 0.03, "damping": "none"},
 }
 

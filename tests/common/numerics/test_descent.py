@@ -122,7 +122,9 @@ def test_other_optimisers_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("parties", [1, 3, 14])
-def test_damped_residuals_have_the_gradient_of_eq_9_at_the_old_logits_and_cover_the_remainder_once(parties: int) -> None:
+def test_damped_residuals_have_the_gradient_of_eq_9_at_the_old_logits_and_cover_the_remainder_once(
+    parties: int,
+) -> None:
     draws = torch.Generator().manual_seed(0)
     own, z = torch.randn(parties, ROWS, CLASSES, generator=draws), torch.randn(ROWS, CLASSES, generator=draws)
     dual, total, rho = torch.randn(ROWS, CLASSES, generator=draws), own.sum(0), 0.7
