@@ -49,9 +49,9 @@ class Config(ProtocolConfig):
     name: Literal["vimadmm_j"] = Field(default="vimadmm_j", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="d_f, width of a party's embedding, which it keeps")
     rho: float = Field(
-        default=1.0,
+        default=0.5,
         gt=0,
-        description="penalty of the constraint; left out, 1 for classes and 5 for numbers; the paper takes .5 to 2",
+        description="penalty of the constraint; left out, .5 for classes and 5 for numbers; the paper takes .5 to 2",
     )
     tau: int = Field(default=10, ge=1, description="local steps per exchange")
     dual_step: float = Field(

@@ -1,0 +1,141 @@
+"""Every protocol on every set with its defaults, beside the best of a search: the tables of docs/defaults.md.
+
+    python -m benchmarks.default_table FOLDER [--trials 10] [--jobs 2] [--write]
+
+compares on the sets of benchmarks/learning_sets.py, one folder a set, and prints the tables; `--write` puts them into
+docs/defaults.md. The same command goes on where it was ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import colonnade
+from benchmarks.learning_sets import write
+from colonnade.common.errors import ColonnadeError
+
+PAGE = Path(__file__).parent.parent / "docs" / "defaults.md"
+_BEGIN, _END = "<!-- tables -->", "<!-- end of tables -->"
+_ROWS = 5000
+
+
+@dataclass(frozen=True)
+class SetResult:
+    """A comparison that has ended.
+
+    Args:
+        name: of the set.
+        record: its comparison.json.
+    """
+
+    name: str
+    record: dict[str, Any]
+
+    @property
+    def metric(self) -> str:
+        """Of all its values."""
+        return str(self.record["metric"])
+
+    def of(self, protocol: str) -> dict[str, Any]:
+        """A protocol's line."""
+        found: dict[str, Any] = next(line for line in self.record["protocols"] if line["protocol"] == protocol)
+        return found
+
+
+def compare_all(folder: Path, trials: int, jobs: int) -> list[SetResult]:
+    """Compares on every set, as far as that has not been done."""
+    found = []
+    for path in write(folder / "sets"):
+        out = folder / path.stem
+        print(f"== {path.stem}", flush=True)
+        try:
+            colonnade.compare(path, trials=trials, jobs=jobs, rows=_ROWS, out=out)
+        except ColonnadeError as error:
+            print(f"{path.stem}: {error}; {error.hint}", flush=True)
+            continue
+        found.append(SetResult(path.stem, json.loads((out / "comparison.json").read_text())))
+    return found
+
+
+def tables(results: list[SetResult]) -> str:
+    """The page's tables, as Markdown."""
+    protocols = [line["protocol"] for line in results[0].record["protocols"]]
+    head = ["set", "metric", *protocols, "boosting", "MLP", "majority"]
+    lines = [_row(head), _row(["---"] * len(head))]
+    for result in results:
+        cells = [_pair(result.of(protocol)) for protocol in protocols]
+        lines.append(_row([result.name, result.metric, *cells, *_references(result)]))
+    gaps = [_row(["protocol", "pairs", "diverged", "cannot", "median gap", "largest gap", "on"]), _row(["---"] * 7)]
+    gaps += [_row(_gaps(protocol, results)) for protocol in protocols]
+    reasons = [f"- `{protocol}` on {', '.join(names)}: {why}" for protocol, why, names in _reasons(protocols, results)]
+    return "\n".join([*lines, "", *gaps, "", *reasons])
+
+
+def _pair(line: dict[str, Any]) -> str:
+    if line["status"] == "cannot":
+        return "n"
+    if line["defaults_test"] is None:
+        return str(line["status"])
+    tuned = "" if line["tuned_test"] is None else f" ({_value(line['tuned_test'])})"
+    return _value(line["defaults_test"]) + tuned
+
+
+def _value(value: float) -> str:
+    return f"{100 * value:.1f}" if value > -10 else f"{100 * value:.0f}"
+
+
+def _references(result: SetResult) -> list[str]:
+    values = [line.get("test") for line in result.record["references"]]
+    return [_value(value) if isinstance(value, float) else "-" for value in values]
+
+
+def _gaps(protocol: str, results: list[SetResult]) -> list[str]:
+    lines = {result.name: result.of(protocol) for result in results}
+    gaps = {name: line["gap_test"] for name, line in lines.items() if line["gap_test"] is not None}
+    diverged = sum(line["status"] not in ("ok", "cannot", "waiting") for line in lines.values())
+    cannot = sum(line["status"] == "cannot" for line in lines.values())
+    if not gaps:
+        return [protocol, "0", str(diverged), str(cannot), "-", "-", ""]
+    worst = max(gaps, key=lambda name: gaps[name])
+    median = statistics.median(gaps.values())
+    return [protocol, str(len(gaps)), str(diverged), str(cannot), f"{median:.1f}", f"{gaps[worst]:.1f}", worst]
+
+
+def _reasons(protocols: Iterable[str], results: list[SetResult]) -> Iterator[tuple[str, str, list[str]]]:
+    for protocol in protocols:
+        by_reason: dict[str, list[str]] = {}
+        for result in results:
+            if (line := result.of(protocol))["status"] == "cannot":
+                by_reason.setdefault(line["reason"], []).append(result.name)
+        for why, names in by_reason.items():
+            yield protocol, why, names
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--trials", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    made = tables(compare_all(options.folder, options.trials, options.jobs))
+    print(made)
+    if options.write:
+        text = PAGE.read_text()
+        before, after = text.split(_BEGIN)[0], text.split(_END)[1]
+        PAGE.write_text(f"{before}{_BEGIN}\n\n{made}\n\n{_END}{after}")
+
+
+if __name__ == "__main__":
+    main()
