@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError, InputError, PartyFailed
 from colonnade.common.observability.telemetry import Event
@@ -111,12 +113,14 @@ class OpenedRun:
         """
         run = self._run(work if self._answerers is None else self._watched(work), ids)
         if self._answerers is None:
-            self._loop(run.run())
+            with _threads(self._server.threads):
+                self._loop(run.run())
             return
         answerers, processes = self._answerers
         answerers.start(processes)
         try:
-            self._loop(run.run())
+            with _threads(self._server.threads or answerers.threads):
+                self._loop(run.run())
         except PartyFailed as failed:
             raise answerers.in_its_words(failed, processes) from failed
 
@@ -192,6 +196,17 @@ def opened(
                     answerers.end(processes)
         finally:
             processes.close()
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    """Limits torch to so many processor threads in the block; 0 leaves it as it is."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _base(folder: Path) -> Path:

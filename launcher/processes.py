@@ -93,6 +93,11 @@ class Processes:
         self._reports.put({"ended": True})
 
 
+def thread_share(processes: int) -> int:
+    """Processor threads for each of so many processes that compute at once: more of them wait for each other."""
+    return max(1, (os.cpu_count() or 1) // processes)
+
+
 def last_words(log: Path, code: int) -> tuple[str, str]:
     """Reason and hint for a child's exit code, from its log where it holds one."""
     if code < 0:

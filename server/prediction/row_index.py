@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,9 +52,10 @@ class RowIndex:
         if self.federation.align == "none":
             self.places = {name: place for place, name in enumerate(self._names())}
 
-    def place(self, id: str) -> int | None:
-        """Position of an id's row; None if some member does not know it."""
-        return self.places.get(self.federation.keys.normal(id))
+    def positions(self, ids: Sequence[str]) -> Tensor:
+        """The position of each id's row, int64 (ids,); -1 where some member does not know it."""
+        places, names = self.places, self.federation.keys.normals(ids)
+        return torch.from_numpy(np.fromiter((places.get(name, -1) for name in names), np.int64, len(names)))
 
     def rows(self, names: Collection[str], kinds: Kinds, telemetry: Telemetry, use: Callable[[], None]) -> ServerRows:
         """Returns an alignment with these parties, which sets new positions.
