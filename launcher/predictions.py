@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -164,7 +164,12 @@ class OpenedRun:
 
 @contextmanager
 def opened(
-    folder: Path, file: Path | None, terms: PredictionTerms, *, loop: RunToEnd | None = None
+    folder: Path,
+    file: Path | None,
+    terms: PredictionTerms,
+    *,
+    loop: RunToEnd | None = None,
+    processes: Processes | None = None,
 ) -> Iterator[OpenedRun]:
     """A run's folder, held for this process.
 
@@ -173,6 +178,7 @@ def opened(
         file: the server's own, where its parties are processes elsewhere.
         terms: of the predictions.
         loop: runs the conversation to its end; None for a process of its own, which ends with it.
+        processes: for the parties, if the caller has begun them already.
 
     Raises:
         InputError: there is no run, or its parties are unknown.
@@ -184,18 +190,14 @@ def opened(
                 raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
             yield OpenedRun(config, file.parent.resolve(), home, None, terms, loop=loop)
             return
-        processes = Processes()
-        try:
-            with scratch() as keys:
-                base = _base(home)
-                config, needed = load_begun(RunFolder(home).config), terms.absent == "refuse"
-                answerers = Answerers(config, base, home, keys, insecure=not terms.secure, needed=needed)
-                try:
-                    yield OpenedRun(answerers.config, base, home, (answerers, processes), terms, loop=loop)
-                finally:
-                    answerers.end(processes)
-        finally:
-            processes.close()
+        with nullcontext(processes) if processes is not None else closing(Processes()) as those, scratch() as keys:
+            base = _base(home)
+            config, needed = load_begun(RunFolder(home).config), terms.absent == "refuse"
+            answerers = Answerers(config, base, home, keys, insecure=not terms.secure, needed=needed)
+            try:
+                yield OpenedRun(answerers.config, base, home, (answerers, those), terms, loop=loop)
+            finally:
+                answerers.end(those)
 
 
 @contextmanager

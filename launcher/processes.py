@@ -67,6 +67,8 @@ class Processes:
     def close(self) -> None:
         """Ends the fork server, and with it every child that is left."""
         self._input.close()
+        if not self.pids:  # no child to end, and it may be importing for seconds
+            self._server.kill()
         try:
             self._server.wait(timeout=5)
         except subprocess.TimeoutExpired:

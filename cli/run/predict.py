@@ -6,7 +6,7 @@ import asyncio
 import gc
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from functools import partial
 from itertools import islice
@@ -26,6 +26,7 @@ from colonnade.launcher.prediction_files import (
     refuse_same,
 )
 from colonnade.launcher.predictions import opened
+from colonnade.launcher.processes import Processes
 from colonnade.reports.console.outputs import refuse_unwritable_file
 from colonnade.reports.console.screen import out as console
 from colonnade.server.prediction.model import Model, Predicted
@@ -36,12 +37,21 @@ _PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
 _SAID = ("refused", "failed", "leave", "warning", "rollback")
 
 
-def predict(folder: Path, ids: Path, out: Path, key: str, file: Path | None, terms: PredictionTerms) -> None:
+def predict(
+    folder: Path,
+    ids: Path,
+    out: Path,
+    key: str,
+    file: Path | None,
+    terms: PredictionTerms,
+    *,
+    processes: Processes | None = None,
+) -> None:
     """Predicts every id of a file with the joint model, and writes the predictions."""
     refuse_same(ids, out)
     refuse_unwritable_file(out)
     begin = time.perf_counter()
-    with opened(folder, file, terms) as run:
+    with opened(folder, file, terms, processes=processes) as run:
         run.check()
         asked = PredictionIds(ids, key, run.key)
         count = asked.count()  # reads the whole file before any party is started
@@ -76,7 +86,7 @@ async def answer_file(asked: PredictionIds, count: int, out: Path, absent: Absen
         console.print(f"{written.unknown} ids are unknown to some member: their lines are empty", style="yellow")
 
 
-async def _predicted(model: Model, ids: Iterator[str]) -> AsyncIterator[tuple[list[str], Predicted]]:
+async def _predicted(model: Model, ids: Iterator[str]) -> AsyncGenerator[tuple[list[str], Predicted], None]:
     """Yields the predictions of one block of ids after the other.
 
     The parties compute the next block while the caller writes this one, unless a privacy budget pays for it: then it is

@@ -30,11 +30,13 @@ class KeysConfig(Section):
 
     def normals(self, keys: Sequence[str]) -> list[str]:
         """Several keys in compared form: as `normal` one by one, in a tenth of the time where all are ASCII."""
-        if not "".join(keys).isascii():
+        joined = "".join(keys)
+        if not joined.isascii():
             return [self.normal(key) for key in keys]
         # ASCII is composed already, and folding its case makes neither white space nor anything to compose.
-        trimmed = [key.strip() for key in keys] if self.trim else list(keys)
-        return [key.casefold() for key in trimmed] if self.case == "fold" else trimmed
+        white = self.trim and joined.split(None, 1) != [joined]
+        trimmed = map(str.strip, keys) if white else keys
+        return list(map(str.casefold, trimmed) if self.case == "fold" else trimmed)
 
     def _composed(self, key: str) -> str:
         return unicodedata.normalize("NFKC", key) if self.unicode == "nfkc" else key

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 
 import numpy as np
 import torch
@@ -54,8 +55,8 @@ class RowIndex:
 
     def positions(self, ids: Sequence[str]) -> Tensor:
         """The position of each id's row, int64 (ids,); -1 where some member does not know it."""
-        places, names = self.places, self.federation.keys.normals(ids)
-        return torch.from_numpy(np.fromiter((places.get(name, -1) for name in names), np.int64, len(names)))
+        names = self.federation.keys.normals(ids)
+        return torch.from_numpy(np.fromiter(map(self.places.get, names, repeat(-1)), np.int64, len(names)))
 
     def rows(self, names: Collection[str], kinds: Kinds, telemetry: Telemetry, use: Callable[[], None]) -> ServerRows:
         """Returns an alignment with these parties, which sets new positions.
