@@ -232,3 +232,12 @@ def test_a_broken_line_far_below_is_named_by_its_number(broken: str, said: str, 
         PredictionIds(tmp_path / "ids.csv").count()
     (tmp_path / "ids.csv").write_text(before)
     assert list(PredictionIds(tmp_path / "ids.csv").ids()) == ["1", "2", "3\n3", "4", "5", "6"]
+
+
+def test_a_file_that_is_mended_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    contents = iter(["id\n1,2\n", "id\n1\n"])
+    monkeypatch.setattr(
+        PredictionIds, "_refuse_unusable", lambda _self: (tmp_path / "ids.csv").write_text(next(contents))
+    )
+    with pytest.raises(DataError, match="has changed while it was read"):
+        PredictionIds(tmp_path / "ids.csv").count()
