@@ -58,8 +58,8 @@ def main() -> list[Figure]:
 
 def _measure(keys: Path, scratch: Path) -> tuple[float, float]:
     times: dict[str, list[float]] = {how: [] for how in LOOPS}
-    peers = {how: _Peer(how, keys) for how in LOOPS}
-    ends = {"bare": _Bare(keys, peers["bare"].port), "stack": _Stack(keys, peers["stack"].port, scratch)}
+    peers = {how: Peer(how, keys) for how in LOOPS}
+    ends = {"bare": Bare(keys, peers["bare"].port), "stack": _Stack(keys, peers["stack"].port, scratch)}
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: [peer.end() for peer in peers.values()])
         loops = {how: stack.enter_context(asyncio.Runner(loop_factory=loop)) for how, loop in LOOPS.items()}
@@ -76,8 +76,16 @@ def _measure(keys: Path, scratch: Path) -> tuple[float, float]:
     return median(times["bare"]), median(times["stack"])
 
 
-class _Peer:
-    """The server's process."""
+class Peer:
+    """The server's process.
+
+    Args:
+        how: one of `LOOPS`.
+        keys: of the federation of server and party.
+
+    Attributes:
+        port: that it listens on.
+    """
 
     def __init__(self, how: str, keys: Path) -> None:
         argv = [sys.executable, "-m", "benchmarks.exchange", how, str(keys)]
@@ -86,20 +94,29 @@ class _Peer:
         self.port = int(self._process.stdout.readline())
 
     def end(self) -> None:
+        """Ends it."""
         self._process.kill()
         self._process.wait()
 
 
-class _Bare:
-    """The floor's end: frames of the same bytes, nothing else."""
+class Bare:
+    """The floor's end: frames of the same bytes, nothing else.
 
-    def __init__(self, keys: Path, port: int) -> None:
-        self._keys, self._port = keys, port
+    Args:
+        keys: of the federation of server and party.
+        port: of the peer.
+        size: bytes of a frame.
+    """
+
+    def __init__(self, keys: Path, port: int, size: int = ROWS * WIDTH * 4 + 60) -> None:
+        self._keys, self._port, self._payload = keys, port, bytes(size)
 
     async def close(self) -> None:
+        """Ends the connection."""
         await self._channel.close()
 
     async def open(self) -> None:
+        """Connects to the peer."""
         identity, server = load_identity(self._keys / "party"), (self._keys / "server" / "cert.pem").read_bytes()
         credentials = grpc.ssl_channel_credentials(server, identity.key_pem, identity.chain_pem)
         options = [("grpc.ssl_target_name_override", dns_name(SERVER)), ("grpc.max_receive_message_length", -1)]
@@ -108,9 +125,9 @@ class _Bare:
         await self._call.wait_for_connection()
 
     async def exchange(self, times: int) -> None:
-        payload = bytes(ROWS * WIDTH * 4 + 60)
+        """So many frames there and back."""
         for _ in range(times):
-            await self._call.write(payload)
+            await self._call.write(self._payload)
             await self._call.read()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import time
 from pathlib import Path
@@ -16,7 +15,7 @@ from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.errors import PartyFailed
 from colonnade.common.parsing.file import parse
 from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
-from colonnade.launcher.processes import Processes, last_words
+from colonnade.launcher.processes import Processes, last_words, thread_share
 
 _LINGER = 15.0  # seconds that they have for their farewell
 
@@ -35,6 +34,7 @@ class Answerers:
     Attributes:
         config: as given, with the members' fingerprints and the server's identity.
         names: of those that are started.
+        threads: processor threads of each, and of the server beside them.
     """
 
     def __init__(self, config: Config, base: Path, folder: Path, keys: Path, *, insecure: bool, needed: bool) -> None:
@@ -47,17 +47,17 @@ class Answerers:
             self._identify(tree)
         tree["server"]["listen"] = "127.0.0.1:0"
         self._tree, self.config = tree, parse(tree)
+        self.threads = thread_share(len(self.names) + 1)
 
     def start(self, processes: Processes) -> None:
         """Starts them."""
-        threads = max(1, (os.cpu_count() or 1) // (len(self.names) + 1))
         for name in self.names:
             file = self._keys / f"{name}.yaml"
             own = {"federation": self._tree["federation"], "parties": {name: self._tree["parties"][name]}}
             file.write_text(yaml.safe_dump(own, sort_keys=False))
             argv = ["answer", str(file), "--in", str(self._home(name).path), "--base", str(self._base)]
             argv += ["--server-file", str(self._address), *(["--insecure"] if self._insecure else [])]
-            processes.start(name, argv, self._log(name), threads=threads)
+            processes.start(name, argv, self._log(name), threads=self.threads)
 
     def note(self, event: dict[str, Any]) -> None:
         """Writes the server's address for them."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError, InputError, PartyFailed
@@ -111,12 +113,14 @@ class OpenedRun:
         """
         run = self._run(work if self._answerers is None else self._watched(work), ids)
         if self._answerers is None:
-            self._loop(run.run())
+            with _threads(self._server.threads):
+                self._loop(run.run())
             return
         answerers, processes = self._answerers
         answerers.start(processes)
         try:
-            self._loop(run.run())
+            with _threads(self._server.threads or answerers.threads):
+                self._loop(run.run())
         except PartyFailed as failed:
             raise answerers.in_its_words(failed, processes) from failed
 
@@ -160,7 +164,12 @@ class OpenedRun:
 
 @contextmanager
 def opened(
-    folder: Path, file: Path | None, terms: PredictionTerms, *, loop: RunToEnd | None = None
+    folder: Path,
+    file: Path | None,
+    terms: PredictionTerms,
+    *,
+    loop: RunToEnd | None = None,
+    processes: Processes | None = None,
 ) -> Iterator[OpenedRun]:
     """A run's folder, held for this process.
 
@@ -169,6 +178,7 @@ def opened(
         file: the server's own, where its parties are processes elsewhere.
         terms: of the predictions.
         loop: runs the conversation to its end; None for a process of its own, which ends with it.
+        processes: for the parties, if the caller has begun them already.
 
     Raises:
         InputError: there is no run, or its parties are unknown.
@@ -180,18 +190,25 @@ def opened(
                 raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
             yield OpenedRun(config, file.parent.resolve(), home, None, terms, loop=loop)
             return
-        processes = Processes()
-        try:
-            with scratch() as keys:
-                base = _base(home)
-                config, needed = load_begun(RunFolder(home).config), terms.absent == "refuse"
-                answerers = Answerers(config, base, home, keys, insecure=not terms.secure, needed=needed)
-                try:
-                    yield OpenedRun(answerers.config, base, home, (answerers, processes), terms, loop=loop)
-                finally:
-                    answerers.end(processes)
-        finally:
-            processes.close()
+        with nullcontext(processes) if processes is not None else closing(Processes()) as those, scratch() as keys:
+            base = _base(home)
+            config, needed = load_begun(RunFolder(home).config), terms.absent == "refuse"
+            answerers = Answerers(config, base, home, keys, insecure=not terms.secure, needed=needed)
+            try:
+                yield OpenedRun(answerers.config, base, home, (answerers, those), terms, loop=loop)
+            finally:
+                answerers.end(those)
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    """Limits torch to so many processor threads in the block; 0 leaves it as it is."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _base(folder: Path) -> Path:

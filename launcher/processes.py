@@ -67,6 +67,8 @@ class Processes:
     def close(self) -> None:
         """Ends the fork server, and with it every child that is left."""
         self._input.close()
+        if not self.pids:  # no child to end, and it may be importing for seconds
+            self._server.kill()
         try:
             self._server.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -91,6 +93,11 @@ class Processes:
         for line in output:
             self._reports.put(json.loads(line))
         self._reports.put({"ended": True})
+
+
+def thread_share(processes: int) -> int:
+    """Processor threads for each of so many processes that compute at once: more of them wait for each other."""
+    return max(1, (os.cpu_count() or 1) // processes)
 
 
 def last_words(log: Path, code: int) -> tuple[str, str]:

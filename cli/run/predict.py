@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,11 +18,18 @@ from colonnade.common.errors import DataError
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.prediction.messages import ROWS
 from colonnade.common.runtime.rate_limit import Digest
-from colonnade.launcher.prediction_files import PredictionIds, Predictions, batches, refuse_same
+from colonnade.launcher.prediction_files import (
+    LineFormat,
+    PredictionIds,
+    Predictions,
+    batches,
+    refuse_same,
+)
 from colonnade.launcher.predictions import opened
+from colonnade.launcher.processes import Processes
 from colonnade.reports.console.outputs import refuse_unwritable_file
 from colonnade.reports.console.screen import out as console
-from colonnade.server.prediction.model import Model
+from colonnade.server.prediction.model import Model, Predicted
 from colonnade.server.prediction.terms import PredictionTerms
 from colonnade.server.training.absence import Absent
 
@@ -29,12 +37,21 @@ _PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
 _SAID = ("refused", "failed", "leave", "warning", "rollback")
 
 
-def predict(folder: Path, ids: Path, out: Path, key: str, file: Path | None, terms: PredictionTerms) -> None:
+def predict(
+    folder: Path,
+    ids: Path,
+    out: Path,
+    key: str,
+    file: Path | None,
+    terms: PredictionTerms,
+    *,
+    processes: Processes | None = None,
+) -> None:
     """Predicts every id of a file with the joint model, and writes the predictions."""
     refuse_same(ids, out)
     refuse_unwritable_file(out)
     begin = time.perf_counter()
-    with opened(folder, file, terms) as run:
+    with opened(folder, file, terms, processes=processes) as run:
         run.check()
         asked = PredictionIds(ids, key, run.key)
         count = asked.count()  # reads the whole file before any party is started
@@ -50,39 +67,50 @@ async def answer_file(asked: PredictionIds, count: int, out: Path, absent: Absen
     """Writes a line for every id, block by block, and shows the progress. Raises ColonnadeError."""
     token = f"{asked.fingerprint()} {asked.key} {absent} {await model.token()}"
     columns = ("class", *(f"p_{name}" for name in model.names)) if model.classes else model.names
-    written = Predictions(out, ("id", *columns), token)
+    written, form = Predictions(out, ("id", *columns), token), LineFormat(model.names, model.classes)
     with written.open() as there, _progress() as progress, _settled():
         line = progress.add_task("predicting", total=count, completed=there)
         if there:
             progress.console.print(f"{there} rows are there already, from an earlier start", style="dim")
-        ids, done, plain = islice(asked.ids(), there, None), there, time.monotonic() + _PLAIN_PERIOD
-        for block in batches(ids, ROWS):
-            rows = await _predict(model, block)
-            await asyncio.to_thread(written.add, rows)
-            done += len(block)
-            progress.advance(line, len(block))
-            if not console.is_terminal and time.monotonic() >= plain:
-                plain = time.monotonic() + _PLAIN_PERIOD
-                console.print(f"{done} of {count} rows", style="dim")
+        done, plain = there, time.monotonic() + _PLAIN_PERIOD
+        async with aclosing(_predicted(model, islice(asked.ids(), there, None))) as blocks:
+            async for ids, said in blocks:
+                await asyncio.to_thread(_write, written, form, ids, said)
+                done += len(ids)
+                progress.advance(line, len(ids))
+                if not console.is_terminal and time.monotonic() >= plain:
+                    plain = time.monotonic() + _PLAIN_PERIOD
+                    console.print(f"{done} of {count} rows", style="dim")
         written.finish()
     if written.unknown:
         console.print(f"{written.unknown} ids are unknown to some member: their lines are empty", style="yellow")
 
 
-async def _predict(model: Model, ids: list[str]) -> list[list[str]]:
-    """The lines of some ids; those that are unknown have empty cells."""
-    said, names = await model.say(ids), model.names
-    unknown = [""] * (model.classes + len(names))
-    numbers = " ".join([f"%.{6 if model.classes else 9}g"] * len(names))  # a row at once, which takes half the time
-    lines = []
-    for id in ids:
-        values = said.get(id)
-        if values is None:
-            lines.append([id, *unknown])
-            continue
-        label = [names[values.index(max(values))]] if model.classes else []
-        lines.append([id, *label, *(numbers % values).split()])
-    return lines
+async def _predicted(model: Model, ids: Iterator[str]) -> AsyncGenerator[tuple[list[str], Predicted], None]:
+    """Yields the predictions of one block of ids after the other.
+
+    The parties compute the next block while the caller writes this one, unless a privacy budget pays for it: then it is
+    requested when the caller has come back, so that an interruption wastes no more than the block under way.
+    """
+    blocks, ahead = batches(ids, ROWS), 0 if model.paid else 1
+    asked: deque[tuple[list[str], asyncio.Task[Predicted]]] = deque()
+    loop = asyncio.get_running_loop()
+    try:
+        while True:
+            for block in islice(blocks, ahead + 1 - len(asked)):
+                asked.append((block, loop.create_task(model.predict(block))))
+            if not asked:
+                return
+            block, answer = asked.popleft()
+            said = await answer
+            yield block, said
+    finally:
+        for _, answer in asked:
+            answer.cancel()
+
+
+def _write(written: Predictions, form: LineFormat, ids: list[str], said: Predicted) -> None:
+    written.add(form.lines(ids, said), int((~said.known).sum()))
 
 
 @contextmanager

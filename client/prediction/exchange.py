@@ -56,5 +56,5 @@ def _refuse_unknown(ask: Ask, there: int) -> None:
     if bool(((rows < 0) | (rows >= there)).any()):
         wrong = next(int(row) for row in rows if not 0 <= row < there)
         raise ContractError(SERVER, "Ask", "rows", f"positions of 0 to {there - 1}", str(wrong))
-    if again := len(rows) - len(set(rows.tolist())):
+    if again := len(rows) - len(torch.unique(rows)):
         raise ContractError(SERVER, "Ask", "rows", "every row once", f"{again} of them again")

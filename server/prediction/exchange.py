@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -27,11 +27,11 @@ class Outputs:
     """The joint model's outputs.
 
     Args:
-        at: the line of each id that all members know.
-        outputs: float32 (rows, classes or targets), on the CPU.
+        lines: of each id, its line in the outputs, int64 (ids,); -1 where some member does not know it.
+        outputs: float32 (rows, classes or targets), on the CPU; each row once.
     """
 
-    at: Mapping[str, int]
+    lines: Tensor
     outputs: Tensor
 
 
@@ -85,7 +85,7 @@ async def predict(
     ctx: ServerContext,
     clients: Cohort,
     questions: Questions,
-    place: Callable[[str], int | None],
+    positions: Callable[[Sequence[str]], Tensor],
     absent: Absent = "refuse",
     history: Tensor | None = None,
     *,
@@ -94,7 +94,7 @@ async def predict(
     """Collects the present parties' outputs of the rows in question, and computes the joint model's.
 
     Args:
-        place: the position of an id's row, None where not all members know it.
+        positions: of the rows of ids, int64 (ids,); -1 where not all members know them.
         absent: imputes absent parties.
         history: the training row of every position, int64, -1 for none; None where they are the same.
         own: True if parties predict too, where they can.
@@ -111,10 +111,9 @@ async def predict(
     rounds = clients.rounds(sys.maxsize, after=ctx.round)
     questions.hearing.set()
     while (question := await questions.next()) is not None:
-        places = {id: row for id in question.ids if (row := place(id)) is not None}
-        rows = torch.tensor(sorted(set(places.values())), dtype=torch.int64)
+        rows, lines = _lines(positions(question.ids))
         if not len(rows):
-            _tell(question, Outputs({}, torch.empty(0, ctx.federation.outputs)))
+            _tell(question, Outputs(lines, torch.empty(0, ctx.federation.outputs)))
             continue
         t = await anext(rounds)
         joint = of_rows(rows)
@@ -133,10 +132,16 @@ async def predict(
                 logits = joint.of_sum(total)
         if own and total is not None and isinstance(joint, ActiveJoint):
             await clients.broadcast(Averaged(t, joint.average(total)))  # 4
-        line = {row: number for number, row in enumerate(rows.tolist())}
-        _tell(question, Outputs({id: line[row] for id, row in places.items()}, logits.cpu()))
+        _tell(question, Outputs(lines, logits.cpu()))
     async for _ in rounds:  # there are none left: ends the session with the parties
         pass
+
+
+def _lines(positions: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows at these positions, ascending and each once; and each position's line among them, -1 for -1."""
+    known = positions >= 0
+    rows, found = torch.unique(positions[known], return_inverse=True)
+    return rows, torch.full_like(positions, -1).masked_scatter(known, found)
 
 
 def _tell(question: Question, answer: Outputs) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,9 +53,10 @@ class RowIndex:
         if self.federation.align == "none":
             self.places = {name: place for place, name in enumerate(self._names())}
 
-    def place(self, id: str) -> int | None:
-        """Position of an id's row; None if some member does not know it."""
-        return self.places.get(self.federation.keys.normal(id))
+    def positions(self, ids: Sequence[str]) -> Tensor:
+        """The position of each id's row, int64 (ids,); -1 where some member does not know it."""
+        names = self.federation.keys.normals(ids)
+        return torch.from_numpy(np.fromiter(map(self.places.get, names, repeat(-1)), np.int64, len(names)))
 
     def rows(self, names: Collection[str], kinds: Kinds, telemetry: Telemetry, use: Callable[[], None]) -> ServerRows:
         """Returns an alignment with these parties, which sets new positions.

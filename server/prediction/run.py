@@ -196,8 +196,9 @@ class PredictionRun:
             names = tuple(f"value_{number}" for number in range(1, self.federation.outputs + 1))
         finish = partial(torch.softmax, dim=1) if ctx.scale is None else ctx.scale.undo
         return lambda questions: Model(
-            run, round, row_index, names, classes=classes, questions=questions, finish=finish, show=watch.show
-        )
+            run, round, row_index, names, classes=classes, questions=questions, finish=finish,
+            paid=self.federation.privacy is not None, show=watch.show,
+        )  # fmt: skip
 
     def _owner(self) -> Owner:
         if (run := self._folder.number()) is None:

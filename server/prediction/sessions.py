@@ -73,9 +73,9 @@ class PredictionSessions:
                 if self._rows is not None:
                     hub.aligned = await self._rows.align(cohort, ctx.session)
                 ctx.telemetry.event("begin", parties=list(cohort), round=round, absent=absent)
-                place, history = self.row_index.place, self.row_index.history()
+                positions, history = self.row_index.positions, self.row_index.history()
                 await self._while_here(
-                    predict(ctx, cohort, questions, place, self.terms.absent, history, own=self.terms.own)
+                    predict(ctx, cohort, questions, positions, self.terms.absent, history, own=self.terms.own)
                 )
                 return
             except (PartyAway, PartyFailed) as gone:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from colonnade.common.errors import ContractError, InputError, PartyLost
 from colonnade.common.messaging.message import Message, payload_bytes
 from colonnade.common.prediction import messages as prediction
 from colonnade.common.prediction.messages import Ask, Output
-from colonnade.server.prediction.exchange import Questions, predict
+from colonnade.server.prediction.exchange import Questions, _lines, predict
 from colonnade.server.training.absence import Absent
 from tests.support.federation import config, federate
 
@@ -59,7 +60,7 @@ def ask(
         ]
         if spoil is not None:
             spoil(cohort, links)
-        serving = asyncio.ensure_future(predict(server, cohort, asked, int, absent, own=own))
+        serving = asyncio.ensure_future(predict(server, cohort, asked, _positions, absent, own=own))
         answers = asyncio.gather(*(_outputs(asked, rows) for rows in questions))
         await asyncio.sleep(0)  # until they are requested
         asked.close()
@@ -84,7 +85,12 @@ def _party(ctx: ClientContext, federation: Any, round: int) -> ClientContext:
 
 async def _outputs(asked: Questions, rows: Tensor) -> Tensor:
     answer = await asked.ask(map(str, rows.tolist()))
-    return answer.outputs[[answer.at[str(row)] for row in rows.tolist()]]
+    return answer.outputs[answer.lines]
+
+
+def _positions(ids: Sequence[str]) -> Tensor:
+    """Numbers as they are, and -1 for those that only the server knows."""
+    return torch.tensor([int(id) if id.lstrip("-").isdigit() else -1 for id in ids])
 
 
 def _accuracy(outcome: Any, rows: Tensor, logits: Tensor) -> float:
@@ -113,6 +119,21 @@ def test_questions_are_answered_one_by_one_and_in_their_order() -> None:
     torch.testing.assert_close(torch.cat(apart), both)
 
 
+def test_repeated_rows_have_lines_of_their_own() -> None:
+    cfg = config({"name": "split"}, "federation.epochs=1")
+    outcome = federate(cfg)
+    apart = ask(cfg, outcome, torch.tensor([7]), torch.tensor([5]))
+    both = ask(cfg, outcome, torch.tensor([7, 5, 7, 7]))[0]
+    torch.testing.assert_close(both, torch.cat([apart[0], apart[1], apart[0], apart[0]]))
+
+
+def test_lines_are_of_ascending_rows_each_once() -> None:
+    rows, lines = _lines(torch.tensor([9, -1, 4, 9, -1]))
+    assert rows.tolist() == [4, 9] and lines.tolist() == [1, -1, 0, 1, -1]
+    rows, lines = _lines(torch.tensor([-1, -1]))
+    assert rows.tolist() == [] and lines.tolist() == [-1, -1]
+
+
 def test_a_straggler_is_waited_for() -> None:
     cfg = config({"name": "vimadmm"}, "federation.epochs=1", "federation.quorum={fastest: 2}")
     outcome = federate(cfg)
@@ -129,12 +150,13 @@ def test_a_silent_party_is_named() -> None:
         ask(cfg, outcome, torch.arange(10), delay=silent)
 
 
-@pytest.mark.parametrize(("rows", "said"), [([-1], "-1"), ([1797], "1797")])
-def test_a_party_refuses_rows_that_there_are_not(rows: list[int], said: str) -> None:
+def test_a_party_refuses_rows_that_there_are_not() -> None:
     cfg = config({"name": "split"}, "federation.epochs=1")
     outcome = federate(cfg)
-    with pytest.raises(ContractError, match=said):
-        ask(cfg, outcome, torch.tensor(rows))
+    with pytest.raises(ContractError, match="1797"):
+        ask(cfg, outcome, torch.tensor([1797]))
+    with pytest.raises(ContractError, match="-1"):
+        _refuse_unknown(Ask(1, False, torch.tensor([3, -1])), 10)
 
 
 def test_a_party_refuses_the_same_row_twice() -> None:

@@ -186,13 +186,13 @@ def test_predictions_of_an_earlier_start_are_not_requested_again(tmp_path: Path)
     first = Predictions(file, ("id", "class"), "token")
     with first.open() as there:
         assert there == 0
-        first.add([["1", "a"], ["2,\n", ""]])
+        first.add('1,a\r\n"2,\n",\r\n', 1)
     with (tmp_path / "out.csv.partial").open("a") as torn:
         torn.write("3,")
     again = Predictions(file, ("id", "class"), "token")
     with again.open() as there:
         assert there == 2
-        again.add([["3", "c"], ["4", ""]])
+        again.add("3,c\r\n4,\r\n", 1)
         again.finish()
     assert again.unknown == 2  # of the whole file
     with file.open(newline="") as lines:
@@ -203,7 +203,7 @@ def test_predictions_of_an_earlier_start_are_not_requested_again(tmp_path: Path)
 def test_predictions_begun_for_other_ids_begin_anew(tmp_path: Path) -> None:
     before = Predictions(tmp_path / "out.csv", ("id",), "before")
     with before.open():
-        before.add([["1"]])
+        before.add("1\r\n")
     with Predictions(tmp_path / "out.csv", ("id",), "now").open() as there:
         assert there == 0
 

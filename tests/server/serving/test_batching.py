@@ -56,9 +56,10 @@ class Stage:
 
     def reply(self, question: Question) -> None:
         self.asked.append(question.ids)
-        at = {id: line for line, id in enumerate(id for id in question.ids if id in self.row_index)}
-        outputs = [[float(id.removeprefix("p")), 1.0] for id in at]
-        question.answer.set_result(Said(at, torch.tensor(outputs).reshape(-1, 2)))
+        known = [id for id in question.ids if id in self.row_index]
+        lines = torch.tensor([known.index(id) if id in self.row_index else -1 for id in question.ids])
+        outputs = [[float(id.removeprefix("p")), 1.0] for id in known]
+        question.answer.set_result(Said(lines, torch.tensor(outputs).reshape(-1, 2)))
 
 
 @asynccontextmanager
@@ -176,5 +177,39 @@ def test_the_same_over_grpc() -> None:
                     assert refused.value.code() == status
         finally:
             await remote.stop()
+
+    on_stage(play)
+
+
+def test_callers_at_once_over_both_ways_get_their_own_predictions() -> None:
+    async def play(stage: Stage) -> None:
+        callers, shown = Tokens({"one": "secret"}, 10_000), "Bearer secret"
+        web, remote = Web(stage.batcher, callers, {}), Remote(stage.batcher, callers)
+        at_web, at_remote = await web.start("127.0.0.1:0", None), await remote.start("127.0.0.1:0", None)
+        try:
+            async with (
+                aiohttp.ClientSession(f"http://{at_web}") as line,
+                grpc.aio.insecure_channel(at_remote) as channel,
+            ):
+                call = channel.unary_unary(METHOD, PredictRequest.SerializeToString, PredictReply.FromString)
+
+                async def over_http(n: int) -> list[float]:
+                    body = {"ids": [f"p{n}", f"p{n}"]}
+                    reply = await line.post("/v1/predict", json=body, headers={"Authorization": shown})
+                    first, second = (await reply.json())["predictions"]
+                    assert first == second
+                    return list(first["probabilities"])
+
+                async def over_grpc(n: int) -> list[float]:
+                    reply = await call(PredictRequest(ids=[f"p{n}"]), metadata=(("authorization", shown),))
+                    return list(reply.predictions[0].values)
+
+                said = await asyncio.gather(*(way(n) for n in range(PERSONS) for way in (over_http, over_grpc)))
+        finally:
+            await web.stop()
+            await remote.stop()
+        for n in range(PERSONS):
+            assert said[2 * n] == said[2 * n + 1] == pytest.approx(probabilities(n).tolist())
+        assert len(stage.asked) < 2 * PERSONS  # they shared requests
 
     on_stage(play)

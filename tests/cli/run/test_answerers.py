@@ -1,0 +1,35 @@
+"""The processes that a prediction starts on this machine."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+import torch
+
+from colonnade.launcher.predictions import _threads
+from colonnade.launcher.processes import Processes, thread_share
+
+
+def test_a_fork_server_without_children_is_not_waited_for() -> None:
+    processes = Processes()  # it is still importing
+    processes.close()
+    assert processes._server.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("cores", "processes", "threads"), [(2, 4, 1), (16, 4, 4), (None, 1, 1)])
+def test_processors_are_shared(
+    cores: int | None, processes: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert thread_share(processes) == threads
+
+
+def test_threads_are_limited_during_a_prediction_alone() -> None:
+    before = torch.get_num_threads()
+    with pytest.raises(ZeroDivisionError), _threads(before + 1):
+        assert torch.get_num_threads() == before + 1
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == before
+    with _threads(0):
+        assert torch.get_num_threads() == before
