@@ -54,7 +54,11 @@ class ProtocolConfig(Section):
 
     def with_default(self, key: str, value: Any) -> Self:
         """The same with a value of a key that was left out."""
-        return self if key in self.model_fields_set else self.model_copy(update={key: value})
+        if key in self.model_fields_set:
+            return self
+        made = self.model_copy(update={key: value})
+        made.model_fields_set.discard(key)  # it is still left out, for a copy with another task
+        return made
 
     def model_post_init(self, _context: Any) -> None:
         """Counts the name as set, so that a dump of the set keys says which protocol it is."""

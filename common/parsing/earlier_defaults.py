@@ -1,8 +1,8 @@
 """Runs begun under earlier defaults resume under them.
 
-By default, version 0.1.0 used Renyi's bound, `adjacency: participation`, and unmasked responses in FedVS. Such a run is
-recognised by its checkpoints: they lack the hash of `accounting`, and have those of the other `adjacency` and
-`masked_answers`. Keys set in the configuration are never changed.
+By default, version 0.1.0 used Renyi's bound, `adjacency: participation`, and unmasked responses in FedVS; versions up
+to 0.2.0 had other constants of VIMADMM, linear ADMM and FedVS. Such a run is recognised by its checkpoints: they have
+the hashes of those values, and none of keys that are newer. Keys set in the configuration are never changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,15 @@ from colonnade.common.parsing.yaml_tree import read_tree
 from colonnade.common.privacy.settings import BEFORE
 from colonnade.common.runtime.run_folder import MemberFolder
 
-_DEFAULTS = (*(("privacy", key, value) for key, value in BEFORE.items()), ("protocol", "masked_answers", False))
+_PROTOCOLS: tuple[tuple[str, Any], ...] = (
+    ("masked_answers", False), ("damping", "none"), ("rho", 1.0), ("rho", 0.03), ("tau", 20),
+    ("data_bits", 8), ("weight_bits", 12), ("stragglers", 1), ("columns", 1024),
+)  # fmt: skip
+_DEFAULTS = (
+    *(("privacy", key, value) for key, value in BEFORE.items()),
+    *(("protocol", key, value) for key, value in _PROTOCOLS),
+)
+_DAMPED = ("vimadmm_j", "linear_admm")  # protocols whose files of before say nothing of `damping`, and had none
 
 
 def load_begun(path: Path, overrides: tuple[str, ...] = ()) -> Config:
@@ -45,6 +53,9 @@ def with_defaults_before(tree: Mapping[str, Any]) -> dict[str, Any]:
             agreed.setdefault("adjacency", BEFORE["adjacency"])
     if answers is not None:
         answers.setdefault("accounting", BEFORE["accounting"])
+    protocol = _below(made, "federation", "protocol")
+    if protocol is not None and protocol.get("name") in _DAMPED:
+        protocol.setdefault("damping", "none")
     return made
 
 

@@ -16,6 +16,7 @@ from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
 from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.server.privacy.label_budget import open_releases
+from colonnade.testing.digits import digits
 from tests.support.federation import config, tree
 from tests.support.household import colonnade, household
 
@@ -75,6 +76,35 @@ def test_a_coded_run_keeps_its_masks_or_goes_on_without(begun: bool, goes_on: bo
     assert found.protocol.masked_answers is goes_on and found.hashes() == before.federation.hashes()
     said = config({"name": "fedvs", "embedding": 8, "masked_answers": True})
     assert as_begun(said, tmp_path) == said
+
+
+_BEFORE = {
+    "vimadmm": {"rho": 1.0, "tau": 20, "damping": "none"},
+    "vimadmm_j": {"rho": 1.0, "tau": 20, "damping": "none"},
+    "linear_admm": {"rho": 0.03, "damping": "none"},
+    "fedvs": {"data_bits": 8, "weight_bits": 12, "stragglers": 1, "columns": 1024},
+}
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("name", list(_BEFORE))
+def test_a_run_of_0_2_0_keeps_the_constants_of_its_protocol(name: str, task: str, tmp_path: Path) -> None:
+    agreed = {"task": task, "classes": 10 if task == "classification" else 0, "parties": 4}
+    silent = parse(digits({"name": name}, **agreed))
+    before = parse(digits({"name": name, **_BEFORE[name]}, **agreed))
+    assert "protocol.damping" not in before.federation.lasting_hashes()  # that version knew no such key
+    found = as_begun(silent, saved(tmp_path, before)).federation
+    assert found.hashes() == before.federation.hashes()
+    assert as_begun(silent, saved(tmp_path / "new", silent)).federation.hashes() == silent.federation.hashes()
+
+
+@pytest.mark.parametrize("name", ["vimadmm_j", "linear_admm"])
+def test_a_stored_configuration_of_0_2_0_is_not_damped(name: str, tmp_path: Path) -> None:
+    stored = json.loads(parse(digits({"name": name, "damping": "none"})).model_dump_json())
+    del stored["federation"]["protocol"]["damping"]
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(stored))
+    assert load_begun(path).federation.protocol.damping == "none"
 
 
 def test_hashes_that_were_cut_short_are_known_again(tmp_path: Path) -> None:
