@@ -34,7 +34,7 @@ from colonnade.common.section import Section
 _MAY_CHANGE = ("parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence", "stop")
 
 
-_NEWER = [("privacy.accounting", BEFORE["accounting"]), ("loss", "")]
+_NEWER = [("privacy.accounting", BEFORE["accounting"]), ("loss", ""), ("stop.metric", None)]
 
 
 class FederationConfig(Section):
