@@ -41,6 +41,7 @@ from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.server.membership.saving import Saving
 from colonnade.server.privacy.label_budget import open_releases
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
+from colonnade.server.privacy.planned import tell_planned
 from colonnade.server.protocols import SERVE
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.alignment import find_rows
@@ -148,6 +149,7 @@ class Simulation:
             )
         if self.files is not None:
             self.files.keep_config()
+        tell_planned(outcome.server)
         outcome.server.telemetry.event("begin", rounds=rounds, parties=parties, round=self.start[0])
         self.outcome = outcome
         try:

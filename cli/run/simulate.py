@@ -44,6 +44,8 @@ def simulate(file: Path | None, sets: tuple[str, ...], out: Path | None, resume:
 
 
 def _warn(event: Event) -> None:
+    if event["kind"] == "privacy":
+        console.print(event["said"], style="yellow" if event["weak"] else None, markup=False, soft_wrap=True)
     if event["kind"] == "warning":
         console.print(f"{event['party']}: {event['reason']}", style="yellow", markup=False, soft_wrap=True)
 

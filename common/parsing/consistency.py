@@ -85,7 +85,7 @@ def _check_answers(federation: FederationConfig, server: ServerConfig) -> None:
     raise ConfigError(
         f"server.privacy.answers: in {name} what goes back to the parties is not noised",
         hint=f"take one of {_able('response_noise')}; "
-        "or protect the labels once, before training: server.privacy.labels",
+        "or protect the labels once, before training: server.privacy.labels: {epsilon: 2}",
     )
 
 

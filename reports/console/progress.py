@@ -21,6 +21,13 @@ JUDGED: Mapping[str, str] = {
 
 _PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
 
+_LINES: Mapping[str, str] = {
+    "aligning": "aligning rows: {done} of {of} blocks",
+    "aligned": "{common} rows are common to all, of the server's {rows}",
+    "rejoin": "{party} is back after {seconds:.1f} s, in round {round}",
+    "stopped": "stopped after round {round}: {reason}",
+}
+
 
 class Progress:
     """Shows events as one line that changes, or as a line now and then where nothing can change.
@@ -47,14 +54,10 @@ class Progress:
                     self._say(f"all {event['of']} parties have joined")
             case "refused" | "failed" | "leave" | "warning" | "checkpoint_failed":
                 self._say(f"{event['party']}: {event['reason']}", style="yellow")
-            case "aligning":
-                self._say(f"aligning rows: {event['done']} of {event['of']} blocks")
-            case "aligned":
-                self._say(f"{event['common']} rows are common to all, of the server's {event['rows']}")
-            case "rejoin":
-                self._say(f"{event['party']} is back after {event['seconds']:.1f} s, in round {event['round']}")
-            case "stopped":
-                self._say(f"stopped after round {event['round']}: {event['reason']}")
+            case "privacy":
+                self._say(event["said"], style="yellow" if event["weak"] else "dim")
+            case "aligning" | "aligned" | "rejoin" | "stopped" as kind:
+                self._say(_LINES[kind].format_map(event))
             case "resume" if event["round"]:
                 self._say(f"everyone goes on after round {event['round']}")
             case "resume":
@@ -115,6 +118,7 @@ class PartyProgress:
         "join": "joined, and waits for the others",
         "aligning": "aligning rows: {done} of {of} blocks",
         "aligned": "{common} of its {rows} rows are common to all",
+        "privacy": "{said}",
         "begin": "begins after round {round} of {rounds}",
         "checkpoint": "round {round} of {rounds} is on the disk",
         "server_away": "{reason}; dials again",

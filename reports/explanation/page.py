@@ -99,7 +99,8 @@ def sentences(trained: Trained, found: Findings) -> list[str]:
         f"A party's importance is {_BY[found.by].format(measure=measure)}. The most important is {most.name}, "
         f"the least {least.name}.",
         f"Without {most.name} the {measure} is {shown(most.missing)}, without {least.name} {shown(least.missing)}; "
-        f"with noise on its features it is {shown(most.noised)} for {most.name} and {shown(least.noised)} for {least.name}.",
+        f"with noise on its features it is {shown(most.noised)} for {most.name} and {shown(least.noised)} for "
+        f"{least.name}.",
     ]
     if found.measure != "accuracy" and (balance := trained.server.balance) is not None:
         said.insert(1, _WHY.format(measure=measure, share=balance.share))

@@ -294,7 +294,7 @@ def _height(picture: str, fill: str) -> float:
 
 def findings(*noised: float) -> Findings:
     parties = tuple(PartyFindings(str(n), 2.0 - n / 10, 1.0, value, value) for n, value in enumerate(noised))
-    return Findings("test", torch.zeros(1), {}, 1.0, 1.0, parties)
+    return Findings("test", "accuracy", torch.zeros(1), {}, 1.0, 1.0, parties)
 
 
 def test_rank_correlation() -> None:
