@@ -41,8 +41,8 @@ from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.server.membership.saving import Saving
 from colonnade.server.privacy.label_budget import open_releases
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
-from colonnade.server.privacy.planned import tell_planned
 from colonnade.server.protocols import SERVE
+from colonnade.server.reporting.planned import tell_planned
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.alignment import find_rows
 from colonnade.simulation.contexts import Timetable, client_context, refuse_other_rows, server_context

@@ -23,7 +23,7 @@ from colonnade.common.protocols.fedvs import Config as CodedConfig
 from colonnade.launcher.readiness import check_trackers
 from colonnade.reports.console.screen import out
 from colonnade.server.fusion.active import load_columns
-from colonnade.server.privacy.planned import planned
+from colonnade.server.reporting.planned import planned
 from colonnade.server.training.context import check_labels
 from colonnade.simulation.contexts import refuse_other_rows
 

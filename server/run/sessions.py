@@ -17,8 +17,8 @@ from colonnade.server.membership.admission import Admission
 from colonnade.server.membership.hub import Hub
 from colonnade.server.membership.saving import Saving
 from colonnade.server.membership.session_numbers import SessionNumbers
-from colonnade.server.privacy.planned import tell_planned
 from colonnade.server.protocols import SERVE
+from colonnade.server.reporting.planned import tell_planned
 from colonnade.server.training.context import ServerContext
 
 _AWAY = "it is away"

@@ -18,7 +18,7 @@ from colonnade.common.parsing.file import load, parse
 from colonnade.common.privacy.accounting.words import LITTLE
 from colonnade.common.privacy.adaptive import PROPOSED
 from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels, label_epsilon
-from colonnade.server.privacy.planned import planned
+from colonnade.server.reporting.planned import planned
 from tests.cli.data.test_wrong_input import run
 from tests.cli.data.test_wrong_input import write as write_file
 from tests.support.federation import config, federate
