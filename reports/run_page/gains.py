@@ -39,8 +39,10 @@ def gains_chart(points: Any, confusion: Any) -> Html:
         (percent(rows), percent(found), f"{found / rows:.2f}") for rows, found in measured if round(10 * rows, 6) >= 1
     ]
     numbers = table(("first rows", "second class's rows found", "lift"), deciles, caption="Gain and lift")
-    figure = tag("figure", tag("figcaption", "Rows found against rows taken"), Html(picture), foot)
-    return joined([tag("h3", _TITLE), tag("p", _SAID), figure, folded("Gain and lift as a table", numbers)])
+    said = tag("p", class_="said", aria_hidden="true")  # the page's script writes values here
+    figure = tag("figure", tag("figcaption", "Rows found against rows taken"), Html(picture), foot, said)
+    drawing = tag("div", figure, class_="charts")
+    return joined([tag("h3", _TITLE), tag("p", _SAID), drawing, folded("Gain and lift as a table", numbers)])
 
 
 def _is_point(found: Any) -> bool:

@@ -120,6 +120,15 @@ def test_noise_on_answers_has_the_epsilon_that_the_run_spends(arrivals: str) -> 
         said(*sets, "server.privacy.answers.delta=0.1", protocol="vafl")
 
 
+def test_the_example_of_answers_states_its_epsilon() -> None:
+    (line,) = [line for line in (ROOT / "docs/security.md").read_text().splitlines() if "privacy: {answers:" in line]
+    settings = yaml.safe_load(line)["privacy"]["answers"]
+    epochs, parties, stated = re.search(r"# (\d+) epochs, (\d+) parties: epsilon ([\d.]+)$", line).groups()  # type: ignore[union-attr]
+    releases = int(epochs) * (int(parties) + 1)
+    found = exact_epsilon([(settings["noise_multiplier"], releases)], settings["delta"], replace=True)
+    assert float(stated) == pytest.approx(found, abs=0.006)
+
+
 def test_the_hint_for_protected_rows_protects_them() -> None:
     """Of a federation of the protocol that needs it: its noise follows from epsilon."""
     with pytest.raises(ConfigError) as refused:
