@@ -40,7 +40,8 @@ def describe_plan(plan: PrivacyPlan, parties: int, active: str = "") -> list[Sen
         absent = plan.epsilon(plan.releases, "participation")
         about = f"a party: epsilon {own:.2f} (other data), {absent:.2f} (the party absent)"
     if plan.void:
-        said = f"no guarantee: {plan.void}; by the accounting alone {about} at {delta} ({noise})"
+        reasons = "; ".join(dict.fromkeys(reason for reason in (plan.void, plan.config.unbounded) if reason))
+        said = f"no guarantee: {reasons}; by the accounting alone {about} at {delta} ({noise})"
         return [Sentence(said, weak=True), *little(own), *large_delta(plan)]
     all_of_them = f"no guarantee ({active})" if active else f"epsilon {person:.2f}"
     said = f"{about} at {delta} ({noise}); a person at all {parties} parties: {all_of_them}"
