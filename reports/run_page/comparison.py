@@ -34,9 +34,14 @@ def named(runs: Sequence[RecordedRun]) -> dict[str, RecordedRun]:
 
 
 def sentences(runs: Mapping[str, RecordedRun]) -> Html:
-    """Every run in a sentence."""
-    items = [tag("li", tag("b", name), ": ", headline(run)) for name, run in runs.items()]
+    """Every run in a sentence, and its warning."""
+    items = [tag("li", tag("b", name), ": ", headline(run), _warned(run)) for name, run in runs.items()]
     return Html(tag("ul", joined(items, "\n")) + "\n")
+
+
+def _warned(run: RecordedRun) -> str:
+    warning = run.summary.get("warning")
+    return f" Warning: {warning}." if warning else ""
 
 
 def comparison(runs: Mapping[str, RecordedRun]) -> Html:

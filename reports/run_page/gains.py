@@ -40,9 +40,9 @@ def gains_chart(points: Any, confusion: Any) -> Html:
     ]
     numbers = table(("first rows", "second class's rows found", "lift"), deciles, caption="Gain and lift")
     said = tag("p", class_="said", aria_hidden="true")  # the page's script writes values here
-    figure = tag("figure", tag("figcaption", "Rows found against rows taken"), Html(picture), foot, said)
-    drawing = tag("div", figure, class_="charts")
-    return joined([tag("h3", _TITLE), tag("p", _SAID), drawing, folded("Gain and lift as a table", numbers)])
+    parts = (tag("figcaption", "Rows found against rows taken"), Html(picture), foot, said)
+    figure = tag("figure", *parts, style=f"max-width:{_SIZE[0]}px")
+    return joined([tag("h3", _TITLE), tag("p", _SAID), figure, folded("Gain and lift as a table", numbers)])
 
 
 def _is_point(found: Any) -> bool:

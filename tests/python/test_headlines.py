@@ -130,6 +130,8 @@ def test_shuffled_labels_are_warned_of_everywhere(tmp_path: Path, classes: int) 
     assert warning.startswith("on the test rows the model is no better than always saying the commonest class")
     assert warning in " ".join(printed(run).replace("│", " ").split())
     assert f"Warning: {warning}." in run.report().read_text() and warning in run.card().read_text()
+    other = colonnade.simulate(configured(classes=classes, epochs=1), tables(*rare(classes)), out=tmp_path / "other")
+    assert f"Warning: {warning}." in run.compare(other, out=tmp_path / "both.html").read_text()
 
 
 @pytest.mark.parametrize("related", [True, False])
