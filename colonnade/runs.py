@@ -140,7 +140,8 @@ class Run:
         Returns:
             A row a party, the most important first: `party`; `norm`, of the head's weights on it, and `growth`, over
             their first norm, both null in protocols without such a head; `noised` and `missing`, the accuracies
-            (fractions) with noise on its features, and without its embedding.
+            (fractions) with noise on its features, and without its embedding; where classes are unequal these are
+            AUCs (two classes) or balanced accuracies (more).
 
         Raises:
             InputError: the run has not ended, or its protocol cannot be explained.

@@ -13,7 +13,8 @@ UP, DOWN = "maximize", "minimize"
 
 _OF_TASK: Mapping[Task, Mapping[str, str]] = {
     "classification": {
-        "accuracy": UP, "auc": UP, "average_precision": UP, "f1": UP,
+        "accuracy": UP, "auc": UP, "average_precision": UP, "balanced_accuracy": UP, "f1": UP,
+        "ks": UP, "lift": UP, "gain": UP,
         "loss": DOWN, "log_loss": DOWN, "brier": DOWN, "ece": DOWN,
     },
     "regression": {"rmse": DOWN, "mae": DOWN, "r2": UP, "loss": DOWN},

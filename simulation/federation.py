@@ -42,6 +42,7 @@ from colonnade.server.membership.saving import Saving
 from colonnade.server.privacy.label_budget import open_releases
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
 from colonnade.server.protocols import SERVE
+from colonnade.server.reporting.planned import tell_planned
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.alignment import find_rows
 from colonnade.simulation.contexts import Timetable, client_context, refuse_other_rows, server_context
@@ -148,6 +149,7 @@ class Simulation:
             )
         if self.files is not None:
             self.files.keep_config()
+        tell_planned(outcome.server)
         outcome.server.telemetry.event("begin", rounds=rounds, parties=parties, round=self.start[0])
         self.outcome = outcome
         try:

@@ -35,8 +35,8 @@ class Overlap:
         if self._federation.align != "none" or ids is not None:
             self._keys[member] = RowKeys.of(ids, self._federation.keys, member)
 
-    def show(self) -> None:
-        """Prints the number of rows common to all, if all have been read.
+    def show(self) -> int | None:
+        """Prints the number of rows common to all, if all have been read, and returns it; None where it is not known.
 
         Raises:
             DataError: there are none, or with `sorted` or without alignment the keys are not the same.
@@ -53,8 +53,10 @@ class Overlap:
             refuse_nothing(align, common if align == "psi" or common == len(self._keys[SERVER]) else 0)
             parts = in_parts(Schedule(self._federation, common, 0).partition)
             out.print(f"{common} rows are common to all: {parts}", markup=False)
+            return common
         else:
             out.print("the number of rows common to all is known after alignment", markup=False)
+        return None
 
     @property
     def most(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from colonnade.cli.checks.coding import Coding
@@ -17,10 +18,12 @@ from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.models.bottom import bottom_model
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.parsing.file import load
+from colonnade.common.privacy.adaptive import PROPOSED
 from colonnade.common.protocols.fedvs import Config as CodedConfig
 from colonnade.launcher.readiness import check_trackers
 from colonnade.reports.console.screen import out
 from colonnade.server.fusion.active import load_columns
+from colonnade.server.reporting.planned import planned
 from colonnade.server.training.context import check_labels
 from colonnade.simulation.contexts import refuse_other_rows
 
@@ -32,7 +35,8 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
     check_trackers(config)
     base = file.parent.resolve()
     overlap = Overlap(federation)
-    rows = _check_labels(config, base, overlap)
+    schedules: dict[str, Schedule] = {}
+    rows = _check_labels(config, base, overlap, schedules)
     coding = Coding(federation, federation.protocol) if isinstance(federation.protocol, CodedConfig) else None
     for name, party in config.parties.items():
         with whose(name):
@@ -40,7 +44,7 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
             if federation.align == "none" and rows is not None:
                 refuse_other_rows(name, len(features.values), rows)
             overlap.add(name, features.ids)
-            schedule = Schedule(federation, len(features.values), features.official_test)
+            schedule = schedules[name] = Schedule(federation, len(features.values), features.official_test)
             columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
         shape = tuple(columns.shape[1:])
         model = None
@@ -50,24 +54,39 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
         out.print(f"{name}: {overlap.most}{len(features.values)} rows of {shape}{more}", markup=False)
         for doubt in doubts(features):
             out.print(f"{name}: {doubt}", style="yellow", markup=False, soft_wrap=True)
-    overlap.show()
+    common = overlap.show()
     if coding:
         coding.show()
-    if federation.privacy is not None and federation.privacy.unbounded:
-        said = f"federation.privacy: {federation.privacy.unbounded}"
-        out.print(f"{said}; with federation.privacy.steps there is one", style="yellow", markup=False, soft_wrap=True)
+    _show_privacy(config, schedules if common is None else {"": Schedule(federation, common, 0)})
     check_identities(config, base)  # last: data can be checked before certificates have come back
     out.print(f"{file}: {federation.protocol.name} among {len(federation.names)} parties, nothing wrong found")
 
 
-def _check_labels(config: Config, base: Path, overlap: Overlap) -> int | None:
+def _show_privacy(config: Config, schedules: Mapping[str, Schedule]) -> None:
+    """Prints the epsilon of every privacy section on the rows of the run.
+
+    Args:
+        schedules: of the rows that all members have; or where these are not known, of every table that was read.
+    """
+    if not schedules:
+        return
+    federation = config.federation
+    schedule = min(schedules.values(), key=lambda each: len(each.partition.train))  # no more rows can be common
+    for text, weak in planned(federation, config.server, schedule):
+        out.print(text, style="yellow" if weak else None, markup=False, soft_wrap=True)
+    if federation.privacy is not None and federation.privacy.unbounded:
+        said = "federation.privacy.steps gives a bound for a row"
+        out.print(f"{said}, for example privacy: {PROPOSED}", style="yellow", markup=False, soft_wrap=True)
+
+
+def _check_labels(config: Config, base: Path, overlap: Overlap, schedules: dict[str, Schedule]) -> int | None:
     if config.server is None:
         return None
     with whose(SERVER):
         labels = load_labels(config.server.labels, base, config.federation.task)
         overlap.add(SERVER, labels.ids)
     check_labels(labels, config.federation)
-    schedule = Schedule(config.federation, len(labels.values), labels.official_test)
+    schedule = schedules[SERVER] = Schedule(config.federation, len(labels.values), labels.official_test)
     kinds = f"of {len(labels.classes)} classes" if labels.classes else f"with {labels.values.shape[1]} targets a row"
     parts = "" if overlap.most else f": {in_parts(schedule.partition)}"  # of the common rows, which show() counts
     out.print(f"server: {overlap.most}{len(labels.values)} labels {kinds}{parts}", markup=False)

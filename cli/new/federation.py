@@ -16,6 +16,8 @@ import yaml
 from colonnade.cli.new.folder import fill, write_folder
 from colonnade.common.crypto.pki.names import SERVER, check_party_name
 from colonnade.common.errors import InputError
+from colonnade.common.privacy.accounting.accountant import epsilon, find_noise_multiplier
+from colonnade.common.privacy.adaptive import PROPOSED, PROPOSED_DELTA, PROPOSED_EPSILON
 from colonnade.reports.console.screen import out as console
 
 KEY = "person"
@@ -55,6 +57,9 @@ def new_federation(folder: Path, parties: Sequence[str], align: Align) -> None:
         "id": yaml.safe_dump(folder.resolve().name or "federation").splitlines()[0],
         "parties": yaml.safe_dump(names, default_flow_style=True, width=1000).strip(),
         "align": align,
+        "count": str(len(names)),
+        "person": f"{_person_epsilon(len(names)):.1f}",
+        "privacy": PROPOSED,
         "sections": "\n".join(f"  {_quoted(name)}:\n    data: {{path: {name}.csv}}" for name in names),
     }
     readme = fill(
@@ -70,6 +75,12 @@ def new_federation(folder: Path, parties: Sequence[str], align: Align) -> None:
         },
     )
     console.print(f"next: colonnade up {folder / 'federation.yaml'}", markup=False, soft_wrap=True)
+
+
+def _person_epsilon(parties: int) -> float:
+    """Epsilon of a person at all parties, where each has the proposed one: their releases add up, however many."""
+    sigma = find_noise_multiplier(PROPOSED_EPSILON, PROPOSED_DELTA, 1, "row")
+    return epsilon(parties, sigma, PROPOSED_DELTA, "row")
 
 
 def _check(names: Sequence[str]) -> None:

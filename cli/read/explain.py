@@ -8,7 +8,7 @@ from rich.table import Table
 
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.explanation.findings import Findings
-from colonnade.reports.explanation.page import sentences
+from colonnade.reports.explanation.page import MEASURES, sentences, value_words
 from colonnade.reports.explanation.trained import Trained
 from colonnade.reports.explanation.write import write_explanation
 
@@ -23,10 +23,12 @@ def explain(run: Path, out: Path | None, sigma: float, keep: tuple[str, ...]) ->
 
 
 def _show(trained: Trained, found: Findings) -> None:
-    table = Table("rank", "party", "head's norm", "over its first", "noised", "without it")
+    measure = MEASURES[found.measure]
+    table = Table("rank", "party", "head's norm", "over its first", f"{measure} noised", f"{measure} without it")
     for rank, party in enumerate(found.ranked, 1):
         norm, growth = ("-" if value is None else f"{value:.4f}" for value in (party.norm, party.growth))
-        table.add_row(str(rank), party.name, norm, growth, f"{party.noised:.2%}", f"{party.missing:.2%}")
+        noised, missing = (value_words(found.measure, value) for value in (party.noised, party.missing))
+        table.add_row(str(rank), party.name, norm, growth, noised, missing)
     console.print(table)
     for sentence in sentences(trained, found):
         console.print(sentence, markup=False)

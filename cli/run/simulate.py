@@ -14,7 +14,7 @@ from colonnade.launcher.virtual import resume_virtually, run_virtually
 from colonnade.reports.console.progress import Progress, megabytes
 from colonnade.reports.console.screen import INTERRUPTED
 from colonnade.reports.console.screen import out as console
-from colonnade.reports.console.summary import metric_rows, own_models, what_else
+from colonnade.reports.console.summary import WARNING, metric_rows, own_models, what_else
 from colonnade.reports.guarantee import describe_privacy, details
 from colonnade.server.reporting.summary import findings
 from colonnade.simulation.folder import summarise
@@ -44,6 +44,8 @@ def simulate(file: Path | None, sets: tuple[str, ...], out: Path | None, resume:
 
 
 def _warn(event: Event) -> None:
+    if event["kind"] == "privacy":
+        console.print(event["said"], style="yellow" if event["weak"] else None, markup=False, soft_wrap=True)
     if event["kind"] == "warning":
         console.print(f"{event['party']}: {event['reason']}", style="yellow", markup=False, soft_wrap=True)
 
@@ -53,7 +55,7 @@ def _show(outcome: Outcome, folder: Path, seconds: float) -> None:
     table = Table(show_header=False, title=f"{ctx.federation.protocol.name}, simulated")
     table.add_row("rounds", str(ctx.round))
     for name, words in (*metric_rows(summarise(outcome)), *own_models(ctx.metrics)):
-        table.add_row(name, words)
+        table.add_row(name, words, style="yellow" if name == WARNING else None)
     table.add_row("parties to server", f"{megabytes(outcome.payload[0])} of tensors")
     table.add_row("server to parties", f"{megabytes(outcome.payload[1])} of tensors")
     said = summarise(outcome)

@@ -111,7 +111,9 @@ def _limit(party: str, policy: PolicyConfig, plan: PrivacyPlan) -> int | None:
     """The releases that both the agreed budget and the party's policy allow."""
     sigma = plan.noise_multiplier
     if policy.min_noise_multiplier is not None and sigma < policy.min_noise_multiplier:
-        policy.object(party, "min_noise_multiplier", policy.min_noise_multiplier, f"a noise multiplier of {sigma:g}")
+        cost = f"epsilon = {plan.epsilon(plan.releases, plan.strict):.2f} at delta = {plan.config.delta:g}"
+        has = f"a noise multiplier of {sigma:g} ({cost})"
+        policy.object(party, "min_noise_multiplier", policy.min_noise_multiplier, has)
     wanted = [policy.max_row_epsilon] if plan.strict == "row" else [policy.max_epsilon, policy.max_row_epsilon]
     limits = [] if plan.affordable is None else [plan.affordable]
     for most in wanted:

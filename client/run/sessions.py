@@ -43,6 +43,7 @@ from colonnade.common.models.randomness import keep_generators
 from colonnade.common.observability.capture import Capture
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.privacy.accounting.words import describe_plan
 from colonnade.common.runtime.device import release_free_memory
 from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING
 from colonnade.common.runtime.run_folder import PartyFolder
@@ -90,6 +91,7 @@ class PartySessions:
     _pin: Pin = field(init=False)
     _rows: PartyRows | None = field(default=None, init=False)
     _saving: asyncio.Task[None] | None = field(default=None, init=False)
+    _told: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self._folder = PartyFolder(self.out)
@@ -215,6 +217,7 @@ class PartySessions:
             link.known = begin.round
             link.last = None if self.task.predicts else self._schedule.rounds
             self.progress.follow(link, begin.round)
+            self._tell_planned()
             self.telemetry.event(
                 "begin",
                 party=self.name,
@@ -251,6 +254,16 @@ class PartySessions:
             if capture is not None:
                 capture.close()
                 self.telemetry.event("capture", party=self.name, bytes=capture.size)
+
+    def _tell_planned(self) -> None:
+        """Tells the party's operator once which epsilon the agreed privacy comes to."""
+        plan = self._schedule.privacy
+        if plan is None or self.task.predicts or self._told:
+            return
+        self._told = True
+        for text, weak in describe_plan(plan, len(self.federation.names)):
+            said = f"federation.privacy: {text}"
+            self.telemetry.event("privacy", party=self.name, said=said, weak=weak)
 
     def _warn(self, reason: str) -> None:
         self.telemetry.event("warning", party=self.name, reason=reason)

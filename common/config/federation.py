@@ -34,7 +34,9 @@ from colonnade.common.section import Section
 _MAY_CHANGE = ("parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence", "stop")
 
 
-_NEWER = [("privacy.accounting", BEFORE["accounting"]), ("loss", ""), ("protocol.damping", "none")]
+_NEWER = [
+    ("privacy.accounting", BEFORE["accounting"]), ("loss", ""), ("stop.metric", None), ("protocol.damping", "none")
+]  # fmt: skip
 
 
 class FederationConfig(Section):

@@ -11,10 +11,12 @@ from colonnade.common.runtime.plug_ins import PlugIns
 OUTSIDE_LOSSES = PlugIns("losses", ("cross_entropy", "squared", "logistic"))
 """Training losses of installed packages; the names of the built-in ones are reserved."""
 
-OUTSIDE_METRICS = PlugIns(
-    "metrics",
-    ("accuracy", "loss", "auc", "average_precision", "f1", "log_loss", "brier", "ece", "rmse", "mae", "r2"),
-)
+_BUILT_IN = (
+    "accuracy", "loss", "auc", "average_precision", "balanced_accuracy", "f1", "log_loss", "brier", "ece", "ks", "lift",
+    "gain", "baseline_accuracy", "rmse", "mae", "r2", "baseline_rmse",
+)  # fmt: skip
+
+OUTSIDE_METRICS = PlugIns("metrics", _BUILT_IN)
 """Metrics of installed packages, computed by the server; the names of the built-in ones are reserved."""
 
 OF_A_PARTY = ("accuracy_", "rmse_")

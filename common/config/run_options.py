@@ -29,19 +29,34 @@ class CaptureConfig(Section):
     )
 
 
+StopMetric = Literal[
+    "accuracy", "balanced_accuracy", "auc", "average_precision", "f1", "ks", "lift", "loss", "log_loss", "brier",
+    "rmse", "mae", "r2",
+]  # fmt: skip
+
+OF_NUMBERS = ("rmse", "mae", "r2", "loss")
+"""Metrics that a regression may be stopped by."""
+
+OF_TWO = ("ks", "lift")
+"""Metrics of two classes alone."""
+
+
 class StopConfig(Section):
-    """Early stop of a run, by the accuracy on the validation rows, or in regression by the RMSE.
+    """Early stop of a run, by a metric of the validation rows: the accuracy, or in regression the RMSE.
 
     The test rows are then evaluated with them, so that the best round's test accuracy is known at
     the end; no choice depends on it.
     """
 
+    metric: StopMetric | None = Field(
+        default=None, description="metric of the validation rows to stop by; left out, accuracy, in regression rmse"
+    )
     patience: int | None = Field(default=None, ge=1, description="evaluations in a row without a new best")
     drop: float | None = Field(
         default=None,
         gt=0,
         lt=1,
-        description="distance below the best: 0.02 is two points of accuracy, or 2 % of an RMSE",
+        description="distance from the best: 0.02 is two points of accuracy, .02 of an AUC, or 2 % of an error or loss",
     )
 
     @model_validator(mode="after")

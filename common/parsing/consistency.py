@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config, ServerConfig
 from colonnade.common.config.outside import OUTSIDE_LOSSES, check_metric, check_registered, load_function
+from colonnade.common.config.run_options import OF_NUMBERS, OF_TWO, StopMetric
 from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.errors import ConfigError, nearest
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
@@ -82,7 +85,7 @@ def _check_answers(federation: FederationConfig, server: ServerConfig) -> None:
     raise ConfigError(
         f"server.privacy.answers: in {name} what goes back to the parties is not noised",
         hint=f"take one of {_able('response_noise')}; "
-        "or protect the labels once, before training: server.privacy.labels",
+        "or protect the labels once, before training: server.privacy.labels: {epsilon: 2}",
     )
 
 
@@ -305,6 +308,23 @@ def _check_stop(federation: FederationConfig) -> None:
         raise ConfigError(
             "federation.stop: there are no validation rows to go by",
             hint="set federation.rows.validation, say to 0.1",
+        )
+    if federation.stop is not None and (metric := federation.stop.metric) is not None:
+        _check_stop_metric(federation, metric)
+
+
+def _check_stop_metric(federation: FederationConfig, metric: str) -> None:
+    numbers = federation.task == "regression"
+    if numbers != (metric in OF_NUMBERS) and metric != "loss":
+        there = OF_NUMBERS if numbers else [name for name in get_args(StopMetric) if name not in OF_NUMBERS[:-1]]
+        raise ConfigError(
+            f"federation.stop.metric = {metric} with federation.task = {federation.task}",
+            hint=f"take one of {', '.join(there)}",
+        )
+    if metric in OF_TWO and federation.outputs != 2:
+        raise ConfigError(
+            f"federation.stop.metric = {metric} with {federation.outputs} classes: it ranks the second of two",
+            hint="take auc or balanced_accuracy",
         )
 
 

@@ -17,6 +17,14 @@ UNBOUNDED = (
 )
 
 
+PROPOSED_EPSILON, PROPOSED_DELTA = 8.0, 1e-5
+
+PROPOSED = (
+    f"{{mechanism: adaptive, clip: 1, epsilon: {PROPOSED_EPSILON:g}, delta: {PROPOSED_DELTA:.1e}, steps: {{clip: 1}}}}"
+)
+"""`federation.privacy` as hints and new configurations propose it: the noise follows from epsilon, on any rows."""
+
+
 class StepsConfig(BaseModel):
     """`federation.privacy.steps`: noise on the steps of bottom models, so that other rows' embeddings reveal nothing.
 
@@ -81,7 +89,8 @@ class AdaptivePrivacyConfig(NoiseConfig):
         if self.noise_multiplier is None and self.release_epsilon is None and self.epsilon is None:
             raise ConfigError(
                 "federation.privacy: none of noise_multiplier, release_epsilon and epsilon is there",
-                hint="give sigma, or the epsilon of one release, or that of the whole run",
+                hint="give epsilon, that of the whole run, from which the noise is found, such as 8; `colonnade check` "
+                "prints what the others come to",
             )
         if self.noise_multiplier is not None and self.release_epsilon is not None:
             raise ConfigError(

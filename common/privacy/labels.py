@@ -58,8 +58,10 @@ class LabelPrivacyConfig(BaseModel):
     def _one_of_two(self) -> LabelPrivacyConfig:
         if (self.epsilon is None) == (self.deviation is None):
             given = "neither epsilon nor deviation is" if self.epsilon is None else "both epsilon and deviation are"
+            comes_to = f"; deviation = {self.deviation:g} comes to {_of(self.deviation):.2f}" if self.deviation else ""
             raise ConfigError(
-                f"server.privacy.labels: {given} given", hint="give one of the two: epsilon = 2 sqrt(2) / deviation"
+                f"server.privacy.labels: {given} given",
+                hint=f"give epsilon, from which the noise follows (2 sqrt(2) / deviation), such as 2{comes_to}",
             )
         return self
 
@@ -72,6 +74,16 @@ class LabelPrivacyConfig(BaseModel):
     def bits(self, seed: int) -> Bits:
         """Source of the noise: the operating system, unless the configuration asks for a seed."""
         return random.Random(f"{seed}/labels").randbytes if self.seeded else os.urandom  # noqa: S311  # asked for
+
+
+def _of(deviation: float) -> float:
+    """Epsilon of noise with this standard deviation."""
+    return _SENSITIVITY * math.sqrt(2) / deviation
+
+
+def label_epsilon(config: LabelPrivacyConfig) -> float:
+    """Epsilon of every training label, at delta 0, that the configured noise comes to."""
+    return _SENSITIVITY * _GRID / config.steps
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class NoiseConfig(BaseModel):
         if value is not None and value <= 0:
             raise ConfigError(
                 f"federation.privacy.noise_multiplier = {value:g}: without noise no epsilon is finite",
-                hint="give a value above 0, or leave it out and give epsilon; without `privacy` nothing is protected",
+                hint="leave it out and give epsilon, from which it is found; without `privacy` nothing is protected",
             )
         return value
 
@@ -82,6 +82,7 @@ class PrivacyConfig(NoiseConfig):
         if self.noise_multiplier is None and self.epsilon is None:
             raise ConfigError(
                 "federation.privacy: neither noise_multiplier nor epsilon is there",
-                hint="give sigma, or a budget from which it is found, or both",
+                hint="give epsilon, from which the noise is found, such as 8; `colonnade check` prints what a "
+                "noise_multiplier comes to",
             )
         return self

@@ -25,7 +25,7 @@ from pydantic import Field
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import ConfigError
-from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.adaptive import PROPOSED, PROPOSED_EPSILON, AdaptivePrivacyConfig
 from colonnade.common.protocols import split
 
 
@@ -41,7 +41,8 @@ def check(federation: FederationConfig, _config: Config) -> None:
     if not isinstance(federation.privacy, AdaptivePrivacyConfig):
         raise ConfigError(
             "federation.privacy: vfl_afe protects every row, and needs mechanism: adaptive",
-            hint="give privacy: {mechanism: adaptive, clip: 1, noise_multiplier: .2, delta: 1.0e-5}, or take split",
+            hint=f"give privacy: {PROPOSED}, which finds the noise for epsilon {PROPOSED_EPSILON:g} of a row at one "
+            "party over the whole run; or take split",
         )
 
 

@@ -73,6 +73,7 @@ BELOW = frozenset({
 
 _SCORES = (
     "accuracy", "loss", "rmse", "mae", "r2", "f1", "log_loss", "brier", "ece", "auc", "average_precision",
+    "balanced_accuracy", "ks", "lift", "gain", "baseline_accuracy", "baseline_rmse",
 )  # fmt: skip
 
 

@@ -13,7 +13,20 @@ from rich.text import Text
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.runtime.numbers import plain
 
+JUDGED: Mapping[str, str] = {
+    "auc": "AUC", "balanced_accuracy": "balanced accuracy", "average_precision": "average precision", "f1": "F1",
+    "ks": "KS", "lift": "lift", "log_loss": "log loss", "brier": "Brier score",
+}  # fmt: skip
+"""Metrics that evaluations of a run have where classes are unequal or `federation.stop` names them, in words."""
+
 _PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
+
+_LINES: Mapping[str, str] = {
+    "aligning": "aligning rows: {done} of {of} blocks",
+    "aligned": "{common} rows are common to all, of the server's {rows}",
+    "rejoin": "{party} is back after {seconds:.1f} s, in round {round}",
+    "stopped": "stopped after round {round}: {reason}",
+}
 
 
 class Progress:
@@ -41,14 +54,10 @@ class Progress:
                     self._say(f"all {event['of']} parties have joined")
             case "refused" | "failed" | "leave" | "warning" | "checkpoint_failed":
                 self._say(f"{event['party']}: {event['reason']}", style="yellow")
-            case "aligning":
-                self._say(f"aligning rows: {event['done']} of {event['of']} blocks")
-            case "aligned":
-                self._say(f"{event['common']} rows are common to all, of the server's {event['rows']}")
-            case "rejoin":
-                self._say(f"{event['party']} is back after {event['seconds']:.1f} s, in round {event['round']}")
-            case "stopped":
-                self._say(f"stopped after round {event['round']}: {event['reason']}")
+            case "privacy":
+                self._say(event["said"], style="yellow" if event["weak"] else "dim")
+            case "aligning" | "aligned" | "rejoin" | "stopped" as kind:
+                self._say(_LINES[kind].format_map(event))
             case "resume" if event["round"]:
                 self._say(f"everyone goes on after round {event['round']}")
             case "resume":
@@ -109,6 +118,7 @@ class PartyProgress:
         "join": "joined, and waits for the others",
         "aligning": "aligning rows: {done} of {of} blocks",
         "aligned": "{common} of its {rows} rows are common to all",
+        "privacy": "{said}",
         "begin": "begins after round {round} of {rounds}",
         "checkpoint": "round {round} of {rounds} is on the disk",
         "server_away": "{reason}; dials again",
@@ -129,10 +139,25 @@ class PartyProgress:
         self._console.print(f"{self._party}: {line}", style="dim", markup=False, soft_wrap=True)
 
 
-def score_words(said: Mapping[str, Any], part: str = "val") -> str:
-    """The one number that says most about a part's rows: '97.2%' are right, or 'RMSE 54.3'."""
+def score_words(said: Mapping[str, Any], part: str = "val", names: Mapping[str, str] = JUDGED) -> str:
+    """The numbers that say most about a part's rows: '97.20%' are right, 'RMSE 54.3', or 'AUC 0.91, accuracy 85.07%'.
+
+    Args:
+        said: metrics by name.
+        part: prefix of the rows.
+        names: words of the metrics to be said first, where they are there.
+    """
+    found = [(words, said[f"{part}_{name}"]) for name, words in names.items() if said.get(f"{part}_{name}") is not None]
+    more = [f"{words} {share(value) if 'accuracy' in words else plain(value)}" for words, value in found]
     accuracy = said.get(f"{part}_accuracy")
-    return f"RMSE {plain(said[f'{part}_rmse'])}" if accuracy is None else f"{accuracy:.2%}"
+    if accuracy is None:
+        return ", ".join([*more, f"RMSE {plain(said[f'{part}_rmse'])}"])
+    return ", ".join([*more, f"accuracy {share(accuracy)}"]) if more else share(accuracy)
+
+
+def share(value: float) -> str:
+    """0.972 -> '97.20%'."""
+    return f"{value:.2%}"
 
 
 def megabytes(size: int) -> str:

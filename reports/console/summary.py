@@ -13,7 +13,7 @@ from rich.table import Table
 from colonnade.common.config.outside import OF_A_PARTY, OUTSIDE_METRICS
 from colonnade.common.runtime.numbers import plain
 from colonnade.common.runtime.run_folder import RunFolder
-from colonnade.reports.console.progress import megabytes, score_words
+from colonnade.reports.console.progress import JUDGED, megabytes, score_words
 from colonnade.reports.guarantee import describe_privacy, details
 
 _OWN = {"test_accuracy_": "parties' test accuracy", "test_rmse_": "parties' test RMSE"}
@@ -25,14 +25,22 @@ METRICS = {
     "test_auc": "test AUC",
     "test_f1": "test F1",
     "test_rmse": "test RMSE",
-    "test_mae": "test MAE",
     "test_r2": "test R2",
+    "test_mae": "test MAE",
     "val_accuracy": "validation accuracy",
     "val_rmse": "validation RMSE",
     "train_loss": "training loss",
     "test_loss": "test loss",
     "val_loss": "validation loss",
 }
+
+BASELINES = {"accuracy": "always the commonest class", "rmse": "always the mean"}
+"""Baselines of models that know no column, `baseline_` metrics, in words."""
+
+WARNING = "warning"
+"""Name of the line that says that a model is no better than such a baseline."""
+
+_STOPPED_BY = {**JUDGED, "loss": "loss", "mae": "MAE", "r2": "R2"}
 
 
 def show_summary(console: Console, folder: Path) -> None:
@@ -43,7 +51,7 @@ def show_summary(console: Console, folder: Path) -> None:
     table.add_row("parties", str(len(summary["parties"])))
     table.add_row("rounds", str(summary["rounds"]))
     for name, words in (*metric_rows(summary), *own_models(summary["metrics"])):
-        table.add_row(name, words)
+        table.add_row(name, words, style="yellow" if name == WARNING else None)
     for way, name in (("up", "parties to server"), ("down", "server to parties")):
         payload, wire = (megabytes(summary["bytes"][way][unit]) for unit in ("payload", "wire"))
         table.add_row(name, f"{payload} of tensors, {wire} on the wire")
@@ -62,16 +70,60 @@ def show_summary(console: Console, folder: Path) -> None:
 def metric_rows(summary: Mapping[str, Any], more: Mapping[str, str] = MappingProxyType({})) -> list[tuple[str, str]]:
     """Metrics of a run, a line each: if it stopped early, of the best round first, then of the last.
 
+    Where classes are unequal, the metric that judges the model comes before the accuracy, and the accuracy has the
+    baseline beside it. A warning is the last line.
+
     Args:
         more: additional metrics, with their names.
     """
     metrics, stopped = summary["metrics"], best_of_stopped(summary) is not None
     last = ", last round" if stopped else ""
-    named = {**METRICS, **more}.items()
-    found = [(name + last, number_words(key, metrics[key])) for key, name in named if metrics.get(key) is not None]
+    named = {**_named(measure_of(summary)), **more}.items()
+    found = [(name + last, _with_baseline(summary, key)) for key, name in named if metrics.get(key) is not None]
     found += [(name + last, number_words(key, value)) for key, name, value in extra_metrics(metrics)]
     best = [("best", best_words(summary["best"]))] if summary.get("best") else []
-    return best + found if stopped else found + best
+    warned = [(WARNING, str(summary[WARNING]))] if summary.get(WARNING) else []
+    return [*(best + found if stopped else found + best), *warned]
+
+
+def measure_of(summary: Mapping[str, Any]) -> str:
+    """The metric that judges the model of a run with unequal classes; "" where the accuracy or the RMSE does."""
+    classes = summary.get("classes")
+    if isinstance(classes, Mapping):
+        measure = classes.get("measure") if classes.get("unequal") else ""
+        return str(measure) if measure in JUDGED else ""
+    if summary.get("status") == "unfinished":  # its evaluations have the metric only where it is needed
+        return next((name for name in JUDGED if f"val_{name}" in summary["metrics"]), "")
+    return ""
+
+
+def with_baseline(summary: Mapping[str, Any], key: str, value: float) -> str:
+    """A metric in words, with the baseline of a model that knows no column where one is needed to judge it.
+
+    Args:
+        key: of the metric, such as `test_accuracy`.
+        value: of it, of the last or the best round: the baseline is the same.
+    """
+    said, (part, _, name) = number_words(key, value), key.partition("_")
+    baseline = summary["metrics"].get(f"{part}_baseline_{name}")
+    if baseline is None or name not in BASELINES or (name == "accuracy" and not measure_of(summary)):
+        return said
+    return f"{said} ({BASELINES[name]}: {number_words(key, baseline)})"
+
+
+def _with_baseline(summary: Mapping[str, Any], key: str) -> str:
+    return with_baseline(summary, key, summary["metrics"][key])
+
+
+def _named(measure: str) -> dict[str, str]:
+    """Keys and names of metrics in order: what judges the model before the accuracy."""
+    named: dict[str, str] = {}
+    for key, name in METRICS.items():
+        part = key.removesuffix("accuracy")
+        if measure and part in _PARTS:
+            named[part + measure] = f"{_PARTS[part]} {JUDGED[measure]}"
+        named.setdefault(key, name)
+    return named
 
 
 def extra_metrics(metrics: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
@@ -114,8 +166,8 @@ def number_words(key: str, value: float) -> str:
 def best_words(best: Mapping[str, Any]) -> str:
     """`best` of a summary, in words."""
     test = best.get("test_accuracy", best.get("test_rmse"))
-    tested = "" if test is None else f", test {score_words(best, 'test')}"
-    return f"round {best['round']}: validation {score_words(best)}{tested}"
+    tested = "" if test is None else f", test {score_words(best, 'test', _STOPPED_BY)}"
+    return f"round {best['round']}: validation {score_words(best, names=_STOPPED_BY)}{tested}"
 
 
 def pace_words(pace: Mapping[str, Mapping[str, Any]]) -> str:

@@ -30,8 +30,8 @@ class PartyFindings:
     Attributes:
         norm: Frobenius norm of its head; None where no head, or block of one, is its own.
         first_norm: the same before the first round.
-        noised: accuracy when its features are noised.
-        missing: accuracy when it sends zeros.
+        noised: the measure when its features are noised.
+        missing: the measure when it sends zeros.
     """
 
     name: str
@@ -51,15 +51,17 @@ class Findings:
     """Findings on all parties.
 
     Attributes:
-        part: rows of the accuracies: test, or validation where the run has no test rows.
+        part: measured rows: test, or validation where the run has no test rows.
+        measure: `accuracy`; where classes are unequal `auc` (two classes) or `balanced_accuracy` (more).
         labels: of these rows, int64 (rows,).
         embeddings: each party's of these rows, float32 (rows, width).
         sigma: standard deviation of the noise, in units of the scaled features.
-        clean: accuracy with everyone and no noise.
+        clean: the measure with everyone and no noise.
         parties: in the roster's order.
     """
 
     part: str
+    measure: str
     labels: Tensor
     embeddings: dict[str, Tensor]
     sigma: float
@@ -87,7 +89,7 @@ class Findings:
         return [self.parties[index] for index in order]
 
     def agreement(self, drops: Sequence[float]) -> float | None:
-        """Spearman's rank correlation of the importance with what accuracy lost; None where there is none."""
+        """Spearman's rank correlation of the importance with what the measure lost; None where there is none."""
         return _spearman(self.importance, drops)
 
 
@@ -103,24 +105,32 @@ def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = 
     """
     part = _part(trained)
     rows = torch.cat(trained.server.schedule.blocks(part))
-    labels = trained.server.labels[rows]
+    labels, measure_name = trained.server.labels[rows], _measure(trained, rows)
     with torch.no_grad():
         own = {name: trained.locals[name] for name in trained.names}
         embeddings = {name: _embeddings(trained.clients[name], own[name], part) for name in trained.names}
         sent = [own[name].answer(embeddings[name]) for name in trained.names]
 
-        def accuracy(index: int = -1, instead: Tensor | None = None) -> float:
+        def value(index: int = -1, instead: Tensor | None = None) -> float:
+            score = trained.server.score()
             parts = [instead if at == index and instead is not None else part for at, part in enumerate(sent)]
-            return (trained.joint.logits(parts).argmax(1) == labels).float().mean(dtype=torch.float64).item()
+            score.add(trained.joint.logits(parts), labels)
+            return {**score.metrics, **score.some({measure_name} - set(score.metrics))}.get(measure_name, math.nan)
 
         found = []
         for index, name in enumerate(trained.names):
             progress(name)
             noisy = own[name].answer(_embeddings(trained.clients[name], own[name], part, sigma))
-            noised, missing = accuracy(index, noisy), accuracy(index, torch.zeros_like(sent[index]))
+            noised, missing = value(index, noisy), value(index, torch.zeros_like(sent[index]))
             norm, first = _norm(trained.heads, index), _norm(trained.first_heads, index)
             found.append(PartyFindings(name, norm, first, noised, missing))
-        return Findings(part, labels, embeddings, sigma, accuracy(), tuple(found))
+        return Findings(part, measure_name, labels, embeddings, sigma, value(), tuple(found))
+
+
+def _measure(trained: Trained, rows: Tensor) -> str:
+    """The metric that judges the run's model; `accuracy` where these rows have one class alone."""
+    both = len(torch.unique(trained.server.labels[rows])) > 1
+    return trained.server.measure if both else trained.server.plain_metric
 
 
 def _part(trained: Trained) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -18,8 +19,15 @@ from colonnade.reports.html.svg import colour
 _BY = {
     "growth": "the norm of its head over what it was before the first round",
     "norm": "the norm of its head",
-    "missing": "the accuracy that is lost without it; there is no head, or block of one, that is its own",
+    "missing": "the {measure} that is lost without it; there is no head, or block of one, that is its own",
 }
+MEASURES = {"accuracy": "accuracy", "auc": "AUC", "balanced_accuracy": "balanced accuracy"}
+"""What is measured with a party noised or missing, in words."""
+
+_WHY = (
+    "Measured by {measure}, since classes are unequal: the commonest has {share:.1%} of the training rows, so that "
+    "accuracy would hardly change."
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,7 @@ class Maps:
 
 
 def numbers(trained: Trained, found: Findings) -> dict[str, Any]:
-    """Content of explain.json. Accuracies are fractions of the rows."""
+    """Content of explain.json. `measure` names the metric of `value`, `noised` and `missing`, from 0 to 1."""
     ranked = [party.name for party in found.ranked]
     return {
         "federation": trained.config.federation.id,
@@ -46,7 +54,8 @@ def numbers(trained: Trained, found: Findings) -> dict[str, Any]:
         "part": found.part,
         "rows": len(found.labels),
         "sigma": found.sigma,
-        "accuracy": found.clean,
+        "measure": found.measure,
+        "value": found.clean,
         "reported": _reported(trained, found),
         "ranked_by": found.by,
         "ranked": ranked,
@@ -66,8 +75,8 @@ def _party(found: Findings, party: PartyFindings, rank: int) -> dict[str, Any]:
         "norm": party.norm,
         "first_norm": party.first_norm,
         "growth": party.growth,
-        "accuracy_noised": party.noised,
-        "accuracy_missing": party.missing,
+        "noised": party.noised,
+        "missing": party.missing,
         "drop_noised": found.clean - party.noised,
         "drop_missing": found.clean - party.missing,
     }
@@ -83,14 +92,18 @@ def html(trained: Trained, found: Findings, maps: Maps) -> str:
 def sentences(trained: Trained, found: Findings) -> list[str]:
     """Findings, in words."""
     ranked = found.ranked
-    most, least = ranked[0], ranked[-1]
+    most, least, measure, shown = ranked[0], ranked[-1], MEASURES[found.measure], partial(value_words, found.measure)
     said = [
         f"{trained.config.federation.protocol.name} among {len(ranked)} parties, after round {trained.round} of "
-        f"{trained.server.schedule.rounds}: {found.part} accuracy {found.clean:.2%} ({len(found.labels)} rows).",
-        f"A party's importance is {_BY[found.by]}. The most important is {most.name}, the least {least.name}.",
-        f"Without {most.name} the accuracy is {most.missing:.2%}, without {least.name} {least.missing:.2%}; with noise "
-        f"on its features it is {most.noised:.2%} for {most.name} and {least.noised:.2%} for {least.name}.",
+        f"{trained.server.schedule.rounds}: {found.part} {measure} {shown(found.clean)} ({len(found.labels)} rows).",
+        f"A party's importance is {_BY[found.by].format(measure=measure)}. The most important is {most.name}, "
+        f"the least {least.name}.",
+        f"Without {most.name} the {measure} is {shown(most.missing)}, without {least.name} {shown(least.missing)}; "
+        f"with noise on its features it is {shown(most.noised)} for {most.name} and {shown(least.noised)} for "
+        f"{least.name}.",
     ]
+    if found.measure != "accuracy" and (balance := trained.server.balance) is not None:
+        said.insert(1, _WHY.format(measure=measure, share=balance.share))
     if found.by != "missing":
         said.append(_agreement(found))
     if trained.round < trained.server.schedule.rounds:
@@ -100,10 +113,15 @@ def sentences(trained: Trained, found: Findings) -> list[str]:
         )
     elif (reported := _reported(trained, found)) is not None and abs(reported - found.clean) > 5e-4:
         said.append(
-            f"The run itself reported {reported:.2%}: there somebody's answers were missing, or were not sent in the "
-            "clear, or the arithmetic was another machine's."
+            f"The run itself reported {shown(reported)}: there somebody's answers were missing, or were not sent in "
+            "the clear, or the arithmetic was another machine's."
         )
     return said
+
+
+def value_words(measure: str, value: float) -> str:
+    """A value of a measure: AUC to four digits, accuracies in per cent."""
+    return f"{value:.4f}" if measure == "auc" else f"{value:.2%}"
 
 
 def _agreement(found: Findings) -> str:
@@ -118,8 +136,8 @@ def _agreement(found: Findings) -> str:
 
 
 def _reported(trained: Trained, found: Findings) -> float | None:
-    key = "test_accuracy" if found.part == "test" else "val_accuracy"
-    value: float | None = trained.summary.get("metrics", {}).get(key)
+    prefix = "test" if found.part == "test" else "val"
+    value: float | None = trained.summary.get("metrics", {}).get(f"{prefix}_{found.measure}")
     return value
 
 
@@ -145,17 +163,29 @@ much the model leans on the party, and not whether others could stand in for it.
 
 
 def _drop(found: Findings, what: str, left: Callable[[PartyFindings], float]) -> Html:
-    lost = {party.name: 100 * (found.clean - left(party)) for party in found.parties}
-    picture = bars(list(lost), list(lost.values()), lambda value: f"{value:.2f}", ends=_ends(found))
-    title = f"Points of {found.part} accuracy lost when a party {what}"
+    unit, form = (1, ".4f") if found.measure == "auc" else (100, ".2f")
+    lost = {party.name: unit * (found.clean - left(party)) for party in found.parties}
+    picture = bars(list(lost), list(lost.values()), lambda value: f"{value:{form}}", ends=_ends(found))
+    points = "" if found.measure == "auc" else "points of "
+    title = f"{points}{found.part} {MEASURES[found.measure]} lost when a party {what}"
+    title = title[:1].upper() + title[1:]
     return section(title, tag("div", Html(picture), class_="scroll"))
 
 
 def _table(found: Findings) -> Html:
-    head = ("rank", "party", "norm of its head", "before round 1", "ratio", "accuracy noised", "accuracy without it")
+    measure, shown = MEASURES[found.measure], partial(value_words, found.measure)
+    head = (
+        "rank",
+        "party",
+        "norm of its head",
+        "before round 1",
+        "ratio",
+        f"{measure} noised",
+        f"{measure} without it",
+    )
     rows = [
         (str(rank), party.name, _plain(party.norm), _plain(party.first_norm), _plain(party.growth, 4),
-         f"{party.noised:.2%}", f"{party.missing:.2%}")
+         shown(party.noised), shown(party.missing))
         for rank, party in enumerate(found.ranked, 1)
     ]  # fmt: skip
     return section("All numbers", table(head, rows, words=(1,), caption="Every party, the most important first"))

@@ -23,6 +23,7 @@ from colonnade.server.reporting.summary import describe_source
 from colonnade.server.reporting.timeline import follow
 
 _OF_A_SERVER = ("listening", "begin", "round")
+_SCORES = ("_accuracy", "_auc", "_rmse", "_loss")
 _ROUNDS = ("round", "missing", "evaluation")
 _HINT = "give the folder that `up`, `server` or `simulate` printed"
 _EXPECTED: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
@@ -152,7 +153,7 @@ def _so_far(events: Sequence[Event], config: str) -> dict[str, Any]:
     metrics = {"train_loss": rounds[-1].get("loss")} if rounds else {}
     for event in events:
         if event["kind"] == "evaluation":
-            metrics |= {key: value for key, value in event.items() if key.endswith(("_accuracy", "_rmse", "_loss"))}
+            metrics |= {key: value for key, value in event.items() if key.endswith(_SCORES)}
     return {
         "status": "unfinished",
         **_agreed(config),

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from colonnade.common.observability.telemetry import Event
 from colonnade.reports.records.clock import Clock
 
-EVALUATED = ("val_accuracy", "test_accuracy", "val_rmse", "test_rmse", "val_loss", "test_loss")
+EVALUATED = tuple(
+    f"{part}_{name}" for name in ("auc", "balanced_accuracy", "accuracy", "rmse", "loss") for part in ("val", "test")
+)
 
 
 @dataclass(frozen=True)

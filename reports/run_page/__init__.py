@@ -8,4 +8,5 @@ charts.py     accuracy and loss                             presence.py    prese
 traffic.py    bytes by party and by kind of message         privacy.py     privacy spent by every party
 incidents.py  failures                               about.py       the sentence on top, configuration, versions
 quality.py    confusion and calibration                    importance.py  findings of `colonnade explain`
+gains.py      cumulative gains of two classes
 """

@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from colonnade.common.runtime.numbers import plain
-from colonnade.reports.console.summary import best_of_stopped, metric_rows, own_models, pace_words
+from colonnade.reports.console.progress import JUDGED
+from colonnade.reports.console.summary import (
+    WARNING,
+    best_of_stopped,
+    measure_of,
+    metric_rows,
+    number_words,
+    own_models,
+    pace_words,
+    with_baseline,
+)
 from colonnade.reports.html.frame import facts, folded, section
 from colonnade.reports.html.markup import Html, tag
 from colonnade.reports.records.run import RecordedRun
@@ -29,18 +39,29 @@ def headline(run: RecordedRun) -> str:
     took = seconds(said["seconds"]) + (" of simulated delays" if run.virtual else "")
     rounds, best = count(said["rounds"], "round"), best_of_stopped(said)
     if best is None:
-        return f"{what}: {reached(said['metrics'])} after {rounds} and {took}; {spent(said)}."
+        return f"{what}: {reached(said, said['metrics'])} after {rounds} and {took}; {spent(said)}."
     where = f"in round {best['round']}, the best of {rounds}"
-    return f"{what}: {reached(best)} {where}, after {took}; {spent(said)}."
+    return f"{what}: {reached(said, best)} {where}, after {took}; {spent(said)}."
 
 
-def reached(metrics: Mapping[str, Any]) -> str:
-    """The last accuracy or RMSE, of the test rows if there is one."""
+def reached(summary: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
+    """The last accuracy or RMSE, of the test rows if there is one; with unequal classes what judges the model first.
+
+    Args:
+        metrics: of the last round, or of the best.
+    """
+    measure = measure_of(summary)
     for part, rows in (("test", "test"), ("val", "validation")):
         if (value := metrics.get(f"{part}_accuracy")) is not None:
-            return f"{rows} accuracy {value:.2%}"
+            accuracy = f"accuracy {with_baseline(summary, f'{part}_accuracy', value)}"
+            judged = metrics.get(f"{part}_{measure}")
+            if not measure or judged is None:
+                return f"{rows} {accuracy}"
+            return f"{rows} {JUDGED[measure]} {number_words(f'{part}_{measure}', judged)} and {accuracy}"
         if (value := metrics.get(f"{part}_rmse")) is not None:
-            return f"{rows} RMSE {plain(value)}"
+            r2 = metrics.get(f"{part}_r2")
+            said = f"{rows} RMSE {with_baseline(summary, f'{part}_rmse', value)}"
+            return said if r2 is None else f"{said}, R2 {plain(r2)}"
     return "no accuracy was measured"
 
 
@@ -51,12 +72,15 @@ def opening(run: RecordedRun) -> Html:
     said = Html(tag("p", headline(run), class_="headline"))
     if ended:
         said = Html(said + tag("p", f"{ended} {error or ''}".strip(), class_="note"))
+    if warned := run.summary.get(WARNING):
+        said = Html(said + tag("p", f"Warning: {warned}.", class_="note"))
     return Html(tag("div", said, facts(_reached(run)), id="opening") + "\n")
 
 
 def _reached(run: RecordedRun) -> list[tuple[str, object]]:
     said, metrics = run.summary, run.summary["metrics"]
     rows: list[tuple[str, object]] = [*metric_rows(said), *own_models(metrics)]
+    rows = [(name, value) for name, value in rows if name != WARNING]  # it is above
     if said.get("stopped"):
         rows.append(("stopped", said["stopped"]))
     if said.get("pace"):

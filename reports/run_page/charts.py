@@ -17,6 +17,10 @@ from colonnade.reports.records.trace import EVALUATED, Measured
 from colonnade.reports.words import amount, count, listed, percent, seconds
 
 _SIZE = (420, 270)
+_SAID: dict[str, Callable[[float], str]] = {
+    "AUC": plain, "Balanced accuracy": percent, "Accuracy": percent, "RMSE": plain, "Loss": plain
+}  # fmt: skip
+_SHARES = ("AUC", "Balanced accuracy", "Accuracy")  # at most 1
 _ALL = 24_000  # points of all curves of a page together
 _PARTS = {"val": ("validation", ""), "test": ("test", "7 3"), "train": ("training", "2 3")}
 
@@ -50,8 +54,7 @@ def charts(runs: Mapping[str, RecordedRun]) -> Html:
     Args:
         runs: by name on this page.
     """
-    said: dict[str, Callable[[float], str]] = {"Accuracy": percent, "RMSE": plain, "Loss": plain}
-    drawn = [(title, say, _lines(runs, title.lower())) for title, say in said.items()]
+    drawn = [(title, say, _lines(runs, title.lower().replace(" ", "_"))) for title, say in _SAID.items()]
     if not (lines := [line for _, _, of_picture in drawn for line in of_picture]):
         return section("Accuracy and loss", tag("p", "Nothing was measured yet."))
     named = [replace(axis, name="bytes of tensors") if axis.key == "bytes" else axis for axis in _AXES]
@@ -78,7 +81,7 @@ def _lines(runs: Mapping[str, RecordedRun], what: str) -> list[_Line]:
 
 
 def _figure(title: str, say: Callable[[float], str], lines: list[_Line], axes: Sequence[_Axis]) -> Html:
-    span = _span([at.value for line in lines for at in line.measured], accuracy=title == "Accuracy")
+    span = _span([at.value for line in lines for at in line.measured], accuracy=title in _SHARES)
     shown = []
     for number, axis in enumerate(axes):
         drawn = [Curve(line.name, [(axis.take(at), at.value) for at in line.measured], line.stroke, line.dash)
@@ -153,7 +156,10 @@ def _numbers(name: str, run: RecordedRun, *, alone: bool) -> Html:
         series = {"train_loss": thin(run.trace.series["train_loss"], lambda at: at.value, 200)}
     places = {at.round: at for values in series.values() for at in values}
     values = {key: {at.round: at.value for at in found} for key, found in run.trace.series.items()}
-    heads = {"val_accuracy": "validation accuracy", "test_accuracy": "test accuracy", "val_rmse": "validation RMSE",
+    heads = {"val_auc": "validation AUC", "test_auc": "test AUC",
+             "val_balanced_accuracy": "validation balanced accuracy",
+             "test_balanced_accuracy": "test balanced accuracy",
+             "val_accuracy": "validation accuracy", "test_accuracy": "test accuracy", "val_rmse": "validation RMSE",
              "test_rmse": "test RMSE", "train_loss": "training loss",
              "val_loss": "validation loss", "test_loss": "test loss"}  # fmt: skip
     shown = {key: head for key, head in heads.items() if values[key]}

@@ -22,8 +22,9 @@ _NOT_ASKED = (
     tag("code", "colonnade explain RUN"),
     " measures it of a run that has ended, for protocols whose models it can take apart; this page then shows it.",
 )
-_COLUMNS = {"norm": "norm of its head", "growth": "over its first", "accuracy_noised": "accuracy, its data noised",
-            "accuracy_missing": "accuracy without it"}  # fmt: skip
+_MEASURES = {"accuracy": "accuracy", "auc": "AUC", "balanced_accuracy": "balanced accuracy"}
+_COLUMNS = {"norm": "norm of its head", "growth": "over its first", "noised": "{}, its data noised",
+            "missing": "{} without it"}  # fmt: skip
 
 
 def importance(run: RecordedRun, beside: Path | None) -> Html:
@@ -41,20 +42,23 @@ def importance(run: RecordedRun, beside: Path | None) -> Html:
     more = Html()
     if beside is not None and page.is_file():
         more = tag("p", "All about it: ", tag("a", page.name, href=quote(os.path.relpath(page, beside))))
-    return section(_TITLE, tag("p", said), _table(names, found.get("parties")), more)
+    measure = found.get("measure")
+    measure = measure if measure in _MEASURES else "accuracy"  # version 0.2 had no other, and did not name it
+    return section(_TITLE, tag("p", said), _table(names, found.get("parties"), measure), more)
 
 
-def _table(names: Sequence[str], parties: Any) -> Html:
-    """The numbers, and a bar of the accuracy that is lost without a party; nothing where the file was altered."""
+def _table(names: Sequence[str], parties: Any, measure: str) -> Html:
+    """The numbers, and a bar of what is lost without a party; nothing where the file was altered."""
     if not isinstance(parties, Mapping) or not all(isinstance(parties.get(name), Mapping) for name in names):
         return Html()
     drops = [_number(parties[name].get("drop_missing")) or 0.0 for name in names]
     most = max(*drops, 1e-9)
     rows = [
-        (name, _bar(max(drop, 0.0) / most), *(_said(key, parties[name].get(key)) for key in _COLUMNS))
+        (name, _bar(max(drop, 0.0) / most), *(_said(key, _value(parties[name], key), measure) for key in _COLUMNS))
         for name, drop in zip(names, drops, strict=True)
     ]
-    heads = ("party", "accuracy lost without it", *_COLUMNS.values())
+    words = _MEASURES[measure]
+    heads = ("party", f"{words} lost without it", *(head.format(words) for head in _COLUMNS.values()))
     return table(heads, rows, words=(0, 1), caption="The most important party first")
 
 
@@ -64,11 +68,15 @@ def _bar(share: float) -> Html:
     return Html(f'<svg class="strip" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{shape}</svg>')
 
 
-def _said(key: str, value: object) -> str:
+def _value(party: Mapping[str, Any], key: str) -> object:
+    return party.get(key, party.get(f"accuracy_{key}"))  # of version 0.2
+
+
+def _said(key: str, value: object, measure: str) -> str:
     number = _number(value)
     if number is None:
         return "-"
-    return percent(number) if key.startswith("accuracy") else plain(number)
+    return percent(number) if key in ("noised", "missing") and measure != "auc" else plain(number)
 
 
 def _number(value: object) -> float | None:

@@ -12,11 +12,15 @@ from colonnade.reports.console.summary import extra_metrics
 from colonnade.reports.html.frame import facts, folded, section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.records.run import RecordedRun
+from colonnade.reports.run_page.gains import gains_chart
 from colonnade.reports.words import percent
 
 _METRICS = {
-    "auc": "AUC", "average_precision": "average precision", "f1": "F1 (mean of the classes)", "log_loss": "log loss",
-    "brier": "Brier score", "ece": "expected calibration error", "rmse": "RMSE", "mae": "MAE", "r2": "R2",
+    "auc": "AUC", "average_precision": "average precision", "balanced_accuracy": "balanced accuracy",
+    "f1": "F1 (mean of the classes)", "log_loss": "log loss", "brier": "Brier score",
+    "ece": "expected calibration error", "ks": "KS statistic", "lift": "lift of the top decile",
+    "gain": "second class's rows in the top decile", "baseline_accuracy": "accuracy of always the commonest class",
+    "rmse": "RMSE", "mae": "MAE", "r2": "R2", "baseline_rmse": "RMSE of always the mean",
 }  # fmt: skip
 _PALEST = 0.15  # share at which a colour can still be seen
 _PARTS = {"test": "test", "validation": "val"}
@@ -37,7 +41,11 @@ def quality(run: RecordedRun) -> Html:
         if rows:
             parts = [facts(rows)]
             if isinstance(found := details.get(part), Mapping):
-                parts += [_confusion(found.get("confusion"), _names(run)), _reliability(found.get("reliability"))]
+                parts += [
+                    _confusion(found.get("confusion"), _names(run)),
+                    gains_chart(found.get("gains"), found.get("confusion")),
+                    _reliability(found.get("reliability")),
+                ]
             return section(f"Metrics on the {part} rows", *parts)
     return Html()
 

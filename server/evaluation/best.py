@@ -9,6 +9,16 @@ from typing import Any
 from colonnade.common.config.run_options import StopConfig
 from colonnade.common.runtime.numbers import plain
 
+TWO_CLASSES = frozenset({"auc", "average_precision", "ks", "lift"})
+"""Metrics that rows of a single class do not define."""
+
+_SMALL = frozenset({"rmse", "mae", "loss", "log_loss", "brier"})  # less is better
+_SHARES = frozenset({"accuracy", "balanced_accuracy"})  # said in per cent
+_WORDS = {
+    "balanced_accuracy": "balanced accuracy", "auc": "AUC", "average_precision": "average precision", "f1": "F1",
+    "ks": "KS", "log_loss": "log loss", "brier": "Brier score", "rmse": "RMSE", "mae": "MAE", "r2": "R2",
+}  # fmt: skip
+
 
 @dataclass
 class Best:
@@ -16,27 +26,40 @@ class Best:
 
     Args:
         config: when to stop; None records nothing and never stops.
-        found: part of the server's state: `round`, `val_accuracy` and `test_accuracy` of the best
-            round, and of the evaluations after it their number (`since`) and the `newest`.
-        metric: the criterion: `accuracy`, of which more is better, or `rmse`, of which less is.
+        found: part of the server's state: `round`, and `val_` and `test_` values of the best round: of the criterion
+            and of what else was entered; of the evaluations after it their number (`since`) and the `newest`.
+        metric: the criterion, such as `accuracy`, of which more is better, or `rmse`, of which less is.
     """
 
     config: StopConfig | None
     found: dict[str, Any]
     metric: str = "accuracy"
 
-    def enter(self, round: int, part: str, value: float) -> None:
-        """Enters an evaluation; a round's validation rows come first."""
+    def enter(self, round: int, part: str, value: float, **more: float) -> None:
+        """Enters an evaluation; a round's validation rows come first.
+
+        Args:
+            value: of the criterion; not a number where it is not defined.
+            more: further metrics to report of the best round.
+        """
         if self.config is None:
             return
         if part == "test":
             if round == self.round:
-                self.found[f"test_{self.metric}"] = value
-        elif not self.found or self._better(value, self.found[f"val_{self.metric}"]):
+                self.found.update(self._named("test", value, more))
+        elif not self._known or self._better(value, self.found[f"val_{self.metric}"]):
             self.found.clear()
-            self.found.update({"round": round, f"val_{self.metric}": value, "since": 0, "newest": value})
+            self.found.update({"round": round, **self._named("val", value, more), "since": 0, "newest": value})
         else:
             self.found.update(since=self.found["since"] + 1, newest=value)
+
+    def _named(self, part: str, value: float, more: dict[str, float]) -> dict[str, float]:
+        return {f"{part}_{name}": each for name, each in {self.metric: value, **more}.items()}
+
+    @property
+    def _known(self) -> bool:
+        """True if there is a best one by this criterion; another start may have had another."""
+        return f"val_{self.metric}" in self.found
 
     @property
     def round(self) -> int:
@@ -46,17 +69,16 @@ class Best:
     @property
     def stop(self) -> str:
         """The reason to stop now, or ""."""
-        if self.config is None or not self.found:
+        if self.config is None or not self._known:
             return ""
         best, newest, since = (self.found[key] for key in (f"val_{self.metric}", "newest", "since"))
-        drop, patience, small = self.config.drop, self.config.patience, self.metric == "rmse"
-        name, best_said, newest_said = (
-            ("RMSE", plain(best), plain(newest)) if small else ("accuracy", f"{best:.2%}", f"{newest:.2%}")
-        )
+        drop, patience, small = self.config.drop, self.config.patience, self.metric in _SMALL
+        name, shares = _WORDS.get(self.metric, self.metric), self.metric in _SHARES
+        best_said, newest_said = (f"{value:.2%}" if shares else plain(value) for value in (best, newest))
         peak = f"the best, {best_said} in round {self.round}"
         if drop is not None and not (newest <= best * (1 + drop) if small else best - newest <= drop):  # NaN is far
-            far = f"{100 * drop:g} % above" if small else f"{100 * drop:g} points below"
-            return f"validation {name} is {newest_said}, more than {far} {peak}"
+            far = f"{100 * drop:g} points" if shares else f"{100 * drop:g} %" if small else f"{drop:g}"
+            return f"validation {name} is {newest_said}, more than {far} {'above' if small else 'below'} {peak}"
         if patience is not None and since >= patience:
             return f"validation {name} was no better in {since} evaluations than {peak}"
         return ""
@@ -64,11 +86,12 @@ class Best:
     def _better(self, value: float, best: float) -> bool:
         if math.isnan(best):
             return not math.isnan(value)
-        return value < best if self.metric == "rmse" else value > best
+        return value < best if self.metric in _SMALL else value > best
 
     def summary(self, saved: int) -> dict[str, Any] | None:
         """The best round, its metrics, and whether all members hold its checkpoint (that of round `saved`)."""
-        if not self.found:
+        if not self._known:
             return None
-        kept = {key: self.found.get(key) for key in ("round", f"val_{self.metric}", f"test_{self.metric}")}
-        return {**kept, "checkpoint": saved == self.round}
+        wanted = [key.removeprefix("val_") for key in self.found if key.startswith("val_")]
+        kept = {f"{part}_{name}": self.found.get(f"{part}_{name}") for name in wanted for part in ("val", "test")}
+        return {"round": self.round, **kept, "checkpoint": saved == self.round}

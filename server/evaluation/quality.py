@@ -1,14 +1,17 @@
 """Quality of class probabilities beyond accuracy: ranking, calibration, confusion.
 
-scikit-learn computes it. It is imported on first use, once at the end of a run: that takes a second.
+scikit-learn computes most of it. It is imported on first use, for most runs at the end: that takes a second.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from colonnade.server.evaluation import chance, gains
 
 BINS = 10  # of equal width, in a reliability curve
 
@@ -21,48 +24,78 @@ def describe(probabilities: Probabilities, labels: Classes) -> tuple[dict[str, f
 
     With two classes `auc`, `average_precision` and `brier` are those of the second; with more, `auc` and
     `average_precision` are the means over every class against the rest, without classes of which these rows have
-    none or nothing else, and `brier` is the sum over all classes.
+    none or nothing else, and `brier` is the sum over all classes. `ks`, `lift` and `gain` are those of the second of
+    two classes, ranked by its probability.
 
     Args:
         probabilities: float64 (rows, classes), rows of which sum to 1.
         labels: class numbers, int64 (rows,), at least one.
 
     Returns:
-        `auc`, `average_precision` (neither where it is not defined), `f1` (macro), `log_loss`, `brier` and `ece`;
-        and `confusion`, rows by true and then predicted class, and `reliability`, a list of bins. Both are empty
-        if a probability is not finite.
+        `auc`, `average_precision`, `ks`, `lift`, `gain` (each where it is defined), `balanced_accuracy`, `f1`
+        (macro), `log_loss`, `brier` and `ece`; and `confusion`, rows by true and then predicted class, `reliability`,
+        a list of bins, `gains`, points of a curve (two classes), and `chance`, a verdict. Both are empty if a
+        probability is not finite.
     """
-    from sklearn.metrics import confusion_matrix, f1_score  # noqa: PLC0415
+    from sklearn.metrics import confusion_matrix  # noqa: PLC0415
 
-    if not np.isfinite(probabilities).all():
+    metrics = measure(probabilities, labels, _METRICS)
+    if not metrics:
         return {}, {}
     classes, predicted = probabilities.shape[1], probabilities.argmax(axis=1)
-    bins = _reliability(*_confidence(probabilities, labels))
-    of_label = probabilities[np.arange(len(labels)), labels].clip(np.finfo(np.float64).tiny)
-    metrics = {
-        **_ranking(probabilities, labels),
-        "f1": float(f1_score(labels, predicted, average="macro", zero_division=0.0)),
-        "log_loss": float(-np.log(of_label).mean()),
-        "brier": _brier(probabilities, labels),
-        "ece": sum(each["rows"] * abs(each["confidence"] - each["share"]) for each in bins) / len(labels),
+    details: dict[str, Any] = {
+        "confusion": confusion_matrix(labels, predicted, labels=np.arange(classes)).tolist(),
+        "reliability": _bins(probabilities, labels),
+        "chance": chance.of_classes(probabilities, labels, metrics.get("auc")),
     }
-    confusion = confusion_matrix(labels, predicted, labels=np.arange(classes)).tolist()
-    return metrics, {"confusion": confusion, "reliability": bins}
+    if "gain" in metrics:
+        details["gains"] = gains.curve(probabilities[:, 1], labels == 1)
+    return metrics, details
 
 
-def _ranking(probabilities: Probabilities, labels: Classes) -> dict[str, float]:
-    """`auc` and `average_precision`, or nothing where no class has rows on both sides."""
-    from sklearn.metrics import average_precision_score, roc_auc_score  # noqa: PLC0415
+def measure(probabilities: Probabilities, labels: Classes, names: Collection[str]) -> dict[str, float]:
+    """Some metrics of `describe`, by name, without those that are not defined; none if a probability is not finite."""
+    if not np.isfinite(probabilities).all():
+        return {}
+    found = {name: _METRICS[name](probabilities, labels) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
 
+
+def _auc(probabilities: Probabilities, labels: Classes) -> float | None:
+    from sklearn.metrics import roc_auc_score  # noqa: PLC0415
+
+    return _against_the_rest(roc_auc_score, probabilities, labels)
+
+
+def _average_precision(probabilities: Probabilities, labels: Classes) -> float | None:
+    from sklearn.metrics import average_precision_score  # noqa: PLC0415
+
+    return _against_the_rest(average_precision_score, probabilities, labels)
+
+
+def _against_the_rest(score: Callable[..., float], probabilities: Probabilities, labels: Classes) -> float | None:
+    """Mean over the classes that these rows have, and other ones beside; None where no class has both."""
     wanted = [1] if probabilities.shape[1] == 2 else range(probabilities.shape[1])
     sides = {number: labels == number for number in wanted}
-    sides = {number: own for number, own in sides.items() if 0 < own.sum() < len(labels)}
-    if not sides:
-        return {}
-    return {
-        name: float(np.mean([score(own, probabilities[:, number]) for number, own in sides.items()]))
-        for name, score in (("auc", roc_auc_score), ("average_precision", average_precision_score))
-    }
+    found = [score(own, probabilities[:, number]) for number, own in sides.items() if 0 < own.sum() < len(labels)]
+    return float(np.mean(found)) if found else None
+
+
+def _balanced_accuracy(probabilities: Probabilities, labels: Classes) -> float:
+    """Mean over the classes of these rows of the share that is right."""
+    right = probabilities.argmax(axis=1) == labels
+    return float(np.mean([right[labels == number].mean() for number in np.unique(labels)]))
+
+
+def _f1(probabilities: Probabilities, labels: Classes) -> float:
+    from sklearn.metrics import f1_score  # noqa: PLC0415
+
+    return float(f1_score(labels, probabilities.argmax(axis=1), average="macro", zero_division=0.0))
+
+
+def _log_loss(probabilities: Probabilities, labels: Classes) -> float:
+    of_label = probabilities[np.arange(len(labels)), labels].clip(np.finfo(np.float64).tiny)
+    return float(-np.log(of_label).mean())
 
 
 def _brier(probabilities: Probabilities, labels: Classes) -> float:
@@ -70,6 +103,46 @@ def _brier(probabilities: Probabilities, labels: Classes) -> float:
     wrong[np.arange(len(labels)), labels] -= 1.0
     squares = np.square(wrong)
     return float((squares[:, 1] if squares.shape[1] == 2 else squares.sum(axis=1)).mean())
+
+
+def _ece(probabilities: Probabilities, labels: Classes) -> float:
+    bins = _bins(probabilities, labels)
+    return float(sum(each["rows"] * abs(each["confidence"] - each["share"]) for each in bins) / len(labels))
+
+
+def _ranked(
+    of: Callable[[Probabilities, NDArray[np.bool_]], float],
+) -> Callable[[Probabilities, Classes], float | None]:
+    """A metric of the second of two classes; None where these rows have one alone, or there are more."""
+
+    def metric(probabilities: Probabilities, labels: Classes) -> float | None:
+        positive = labels == 1
+        both = probabilities.shape[1] == 2 and 0 < positive.sum() < len(labels)
+        return of(probabilities[:, 1], positive) if both else None
+
+    return metric
+
+
+def _lift(scores: Probabilities, positive: NDArray[np.bool_]) -> float:
+    return gains.gain(scores, positive) / gains.TOP
+
+
+_METRICS: dict[str, Callable[[Probabilities, Classes], float | None]] = {
+    "auc": _auc,
+    "average_precision": _average_precision,
+    "balanced_accuracy": _balanced_accuracy,
+    "f1": _f1,
+    "log_loss": _log_loss,
+    "brier": _brier,
+    "ece": _ece,
+    "ks": _ranked(gains.ks),
+    "lift": _ranked(_lift),
+    "gain": _ranked(gains.gain),
+}
+
+
+def _bins(probabilities: Probabilities, labels: Classes) -> list[dict[str, Any]]:
+    return _reliability(*_confidence(probabilities, labels))
 
 
 def _confidence(probabilities: Probabilities, labels: Classes) -> tuple[Probabilities, NDArray[np.bool_]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from colonnade.common.data.targets import TargetScale
 from colonnade.common.numerics.losses import Squared
+from colonnade.server.evaluation import chance
 
 
 class Residuals:
@@ -56,9 +58,18 @@ class Residuals:
             "loss": self._loss / self.rows,
         }
 
-    def closer(self) -> tuple[dict[str, float], dict[str, Any]]:
+    def some(self, names: Collection[str]) -> dict[str, float]:  # noqa: ARG002  # that of `Score`
         """Further metrics, as `Score` has them: none."""
-        return {}, {}
+        return {}
+
+    def closer(self) -> tuple[dict[str, float], dict[str, Any]]:
+        """`baseline_rmse`, that of always predicting the training rows' mean; and `chance`, a verdict."""
+        predicted, true = self.arrays()
+        mean, deviation = self._scale.mean.numpy(), self._scale.deviation.numpy()
+        model, baseline = (np.square((guess - true) / deviation) for guess in (predicted, mean))
+        metrics = {"baseline_rmse": float((np.sqrt(baseline.mean(axis=0)) * deviation).mean())}
+        diverged = None if np.isfinite(predicted).all() else dict(chance.DIVERGED)
+        return metrics, {"chance": diverged or chance.of_numbers(model, baseline)}
 
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Predicted and true numbers of all rows in the targets' own units, float64 (rows, targets) each."""

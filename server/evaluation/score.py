@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from colonnade.server.evaluation.quality import Classes, Probabilities, describe
+from colonnade.server.evaluation import chance
+from colonnade.server.evaluation.quality import Classes, Probabilities, describe, measure
 
 
 class Score:
     """Accuracy and mean cross-entropy, without class weights.
 
+    Args:
+        commonest: class of the baseline, the commonest among the training rows; None for no baseline.
+
     Attributes:
         rows: number of rows added.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, commonest: int | None = None) -> None:
+        self._commonest = commonest
         self._hits = self._loss = 0.0
         self.rows = 0
         self._logits: list[Tensor] = []
@@ -38,9 +44,20 @@ class Score:
         """`accuracy` and `loss` of all rows, at least one."""
         return {"accuracy": self._hits / self.rows, "loss": self._loss / self.rows}
 
+    def some(self, names: Collection[str]) -> dict[str, float]:
+        """Some of the further metrics by name, without those that these rows do not define."""
+        return measure(*self.arrays(), names) if names else {}
+
     def closer(self) -> tuple[dict[str, float], dict[str, Any]]:
-        """Further metrics by name, and details too large for a metric: `server.evaluation.quality.describe`."""
-        return describe(*self.arrays())
+        """Further metrics by name, and details too large for a metric: `server.evaluation.quality.describe`.
+
+        `baseline_accuracy` is that of always saying the commonest class of the training rows.
+        """
+        probabilities, labels = self.arrays()
+        metrics, details = describe(probabilities, labels)
+        if self._commonest is not None:
+            metrics["baseline_accuracy"] = float((labels == self._commonest).mean())
+        return metrics, details or {"chance": dict(chance.DIVERGED)}
 
     def arrays(self) -> tuple[Probabilities, Classes]:
         """Probabilities of all rows, float64 (rows, classes), and their classes, int64 (rows,)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from pathlib import Path
 from typing import get_args
 
@@ -120,20 +121,31 @@ def open_releases(
     if config is None or (begun and not there):
         before, now = ("with", "without") if there else ("without", "with")
         raise CheckpointError(f"the run was begun {before} private answers and cannot go on {now} them", hint=_ANEW)
-    _check_delta(config, len(schedule.partition.train))
+    refuse_large_delta(config, len(schedule.partition.train))
     spent = 0
     if path is not None and there:
         spent, accounting = _read(path, config)
         if "accounting" not in config.model_fields_set:  # a run goes on with what it was begun with
             config = config.model_copy(update={"accounting": accounting})
-    expected = int(schedule.epoch(schedule.rounds)) * (parties + 1)
-    releases = RowReleases(config, rows, max(1, expected // _BLOCKS), path, spent)
+    releases = RowReleases(config, rows, max(1, expected_releases(schedule, parties) // _BLOCKS), path, spent)
     if not there:
         releases.write(spent)
     return releases
 
 
-def _check_delta(config: ResponseNoiseConfig, rows: int) -> None:
+def expected_releases(schedule: Schedule, parties: int, *, arrivals: bool = False) -> int:
+    """Releases of a row in a whole run.
+
+    Args:
+        parties: that get responses.
+        arrivals: True if parties take turns at their own pace, each of which is one release to the party and one in
+            the server's own step. Else an epoch is one to every party, and one in the server's step.
+    """
+    return math.ceil(schedule.epoch(schedule.rounds)) * (2 * parties if arrivals else parties + 1)
+
+
+def refuse_large_delta(config: ResponseNoiseConfig, rows: int) -> None:
+    """Refuses a delta that is too large for the training rows. Raises ConfigError."""
     if config.delta >= 1 / rows:
         raise ConfigError(
             f"server.privacy.answers.delta = {config.delta:g}: with {rows} training rows it must be below "

@@ -108,7 +108,7 @@ async def _evaluate(ctx: ServerContext, together: Together, model: TwoPart, roun
                 score.add(still.predict(e), ctx.labels[block])
             for party, prediction in predictions.items():
                 scores[party].add(prediction.r.to(ctx.device), ctx.labels[block])
-        metric = ctx.best.metric
+        metric = ctx.plain_metric
         theirs = {f"{metric}_{party}": each.metrics[metric] for party, each in scores.items() if each.rows}
         ctx.evaluated(round, part, score, **theirs)
 

@@ -20,6 +20,7 @@ from colonnade.common.privacy.settings import Adjacency
 from colonnade.common.runtime.durable import write_durably
 from colonnade.common.runtime.environment import describe_environment
 from colonnade.common.runtime.run_folder import SUMMARY_SCHEMA
+from colonnade.server.evaluation import chance
 from colonnade.server.membership.hub import Hub
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.staleness import Staleness
@@ -79,9 +80,20 @@ def findings(ctx: ServerContext) -> dict[str, Any]:
         "theorem": theorem(ctx),
         "targets": None if ctx.scale is None else ctx.scale.record(),
         "details": dict(ctx.details) or None,
+        "classes": None if ctx.balance is None else ctx.balance.summary(),
+        "warning": warning(ctx),
         "pace": pace(ctx),
         "absent": dict(ctx.absent) or None,
     }
+
+
+def warning(ctx: ServerContext) -> str | None:
+    """Warning of a model that is no better than one without columns, by the test rows if there are some; or None."""
+    baseline = "always predicting the mean" if ctx.balance is None else "always saying the commonest class"
+    for part in ("test", "validation"):
+        if part in ctx.details:
+            return chance.warning(ctx.details[part].get("chance"), part, baseline)
+    return None
 
 
 def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from colonnade.server.membership.hub import Hub
 from colonnade.server.membership.saving import Saving
 from colonnade.server.membership.session_numbers import SessionNumbers
 from colonnade.server.protocols import SERVE
+from colonnade.server.reporting.planned import tell_planned
 from colonnade.server.training.context import ServerContext
 
 _AWAY = "it is away"
@@ -80,6 +81,8 @@ class ServerSessions:
                     hub.aligned = await self.rows.align(cohort, ctx.session)
                 ctx.confirm()
                 parties, device = list(cohort), str(ctx.device)
+                if not resumed:
+                    tell_planned(ctx)
                 ctx.telemetry.event("begin", rounds=ctx.schedule.rounds, parties=parties, round=round, device=device)
                 await SERVE[name](ctx, cohort, ctx.federation.protocol)
                 return

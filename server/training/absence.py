@@ -58,7 +58,7 @@ class Absence(Generic[M]):
             message = replace(responses[party], **stands)
             changed = replace(responses, answers={**responses.answers, party: message})
             score.add(predict(changed, block), self._ctx.labels[block])
-        return score.metrics[self._ctx.best.metric]
+        return score.metrics[self._ctx.plain_metric]
 
     def _of(self, response: M) -> Tensor:
         value: Tensor = getattr(response, self._field)

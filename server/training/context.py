@@ -33,7 +33,8 @@ from colonnade.common.numerics.row_gradients import refuse_batch_norm
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.labels import NoisyLabels, posterior
 from colonnade.common.runtime.phases import EVALUATION, Phases
-from colonnade.server.evaluation.best import Best
+from colonnade.server.evaluation.balance import ClassBalance
+from colonnade.server.evaluation.best import TWO_CLASSES, Best
 from colonnade.server.evaluation.outside_metrics import OutsideMetrics
 from colonnade.server.evaluation.residuals import Residuals
 from colonnade.server.evaluation.score import Score
@@ -51,6 +52,8 @@ class ServerContext:
             regression the numbers to be predicted, passed unscaled and kept on the scale of `scale`, float32
             (rows, targets).
         scale: of these; None where there are classes.
+        balance: sizes of the classes among the training rows, estimates where the labels are noisy; None where there
+            are none.
         columns: the server's own, where it is the active party: `columns[rows]` is float32 (rows, ...).
         noisy: the protected training labels, if they are protected.
         releases: number of releases of each label, if responses are protected; no session sets it back.
@@ -85,6 +88,7 @@ class ServerContext:
     phases: Phases = field(default_factory=Phases)
     thorough: bool = False
     scale: TargetScale | None = field(default=None, init=False)
+    balance: ClassBalance | None = field(default=None, init=False)
     _evidence: Tensor | None = None
     _begun: float = 0.0
 
@@ -97,6 +101,8 @@ class ServerContext:
         if self.federation.task == "regression":
             self.scale = TargetScale.fit(labels.cpu(), schedule.partition.train)
             self.labels = self.scale.apply(labels)
+        else:
+            self.balance = ClassBalance.of(labels[schedule.partition.train], self.federation.outputs)
 
     @cached_property
     def loss(self) -> Objective:
@@ -115,7 +121,9 @@ class ServerContext:
 
     def score(self) -> Score | Residuals:
         """A new metric that an evaluation adds its outputs to."""
-        return Score() if self.scale is None else Residuals(self.scale)
+        if self.scale is not None:
+            return Residuals(self.scale)
+        return Score(None if self.balance is None else self.balance.commonest)
 
     @cached_property
     def extra_metrics(self) -> OutsideMetrics:
@@ -128,6 +136,7 @@ class ServerContext:
             return
         train, shape = self.schedule.partition.train, (len(self.labels), noisy.values.shape[1])
         self.noisy, self.labels = noisy, self.labels.clone()
+        self.balance = ClassBalance.estimated(noisy.values)
         self.labels[train] = -1  # using these by mistake fails
         self._evidence = torch.zeros(shape, device=self.device)
         self._evidence[train] = noisy.evidence().to(self.device, torch.float32)
@@ -177,10 +186,21 @@ class ServerContext:
         return self.state.keep("absent", dict)
 
     @property
+    def plain_metric(self) -> str:
+        """The metric that every evaluation has: `accuracy`, in regression `rmse`."""
+        return "accuracy" if self.scale is None else "rmse"
+
+    @property
+    def measure(self) -> str:
+        """The metric that judges the model: `plain_metric`, or another where classes are unequal."""
+        return self.plain_metric if self.balance is None else self.balance.measure
+
+    @property
     def best(self) -> Best:
         """The best evaluation so far, kept where early stopping is on."""
-        metric = "accuracy" if self.scale is None else "rmse"
-        return Best(self.federation.stop, self.state.keep("best", dict), metric)
+        stop = self.federation.stop
+        metric = self.plain_metric if stop is None or stop.metric is None else stop.metric
+        return Best(stop, self.state.keep("best", dict), metric)
 
     @property
     def details(self) -> dict[str, Any]:
@@ -203,11 +223,27 @@ class ServerContext:
         self._begun = self.clock()
 
     def confirm(self) -> None:
-        """Checks that the settled rows are those of the state. Raises CheckpointError."""
+        """Checks the settled rows.
+
+        Raises:
+            CheckpointError: they are not those of the state.
+            DataError: the metric of `federation.stop` is not defined on the validation rows.
+        """
+        self._refuse_undefined()
         if self.scale is not None and self.state.keep("targets", self.scale.record) != self.scale.record():
             raise CheckpointError(
                 "the numbers to be predicted are not those that the run began with",
                 hint="restore server.labels, or begin a new run",
+            )
+
+    def _refuse_undefined(self) -> None:
+        """Refuses to stop by a metric that needs two classes where the validation rows have one."""
+        rows, metric = self.schedule.partition.validation, self.best.metric
+        if self.federation.stop is not None and metric in TWO_CLASSES and len(torch.unique(self.labels[rows])) < 2:
+            raise DataError(
+                f"federation.stop.metric = {metric}: all {len(rows)} validation rows are of one class, so that it is "
+                "not defined",
+                hint="give more validation rows in federation.rows, or stop by another metric, such as loss",
             )
 
     def record(self, round: int, loss: float, responses: Responses[Message]) -> None:
@@ -241,12 +277,12 @@ class ServerContext:
     def evaluated(self, round: int, part: str, score: Score | Residuals, **more: float) -> None:
         """Records an evaluation of a part, and `more`. The last one of a run gets further metrics."""
         metrics, prefix = self._measured(score) | more, "val" if part == "validation" else part
-        if self.thorough:
-            metrics |= score.closer()[0]
+        metrics |= score.closer()[0] if self.thorough else score.some({self.measure, self.best.metric} - set(metrics))
         named = {f"{prefix}_{name}": value for name, value in metrics.items()}
         self.metrics.update(named)
         self.telemetry.event("evaluation", round=round, part=part, **named)
-        self.best.enter(round, part, metrics[self.best.metric])
+        judged = {name: metrics.get(name, math.nan) for name in (self.plain_metric, self.measure)}
+        self.best.enter(round, part, metrics.get(self.best.metric, math.nan), **judged)
         if round == self.schedule.rounds or self.best.stop:
             found, details = score.closer()
             self.metrics.update({f"{prefix}_{name}": value for name, value in found.items()})

@@ -68,8 +68,43 @@ def test_of_errors_the_least_is_the_best_and_a_drop_is_a_share_of_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("metric", "values", "round", "said"),
+    [
+        ("auc", [0.7, 0.9, 0.88], 2, "validation AUC is 0.88, more than 0.01 below the best, 0.9 in round 2"),
+        ("loss", [0.7, 0.5, 0.6], 2, "validation loss is 0.6, more than 1 % above the best, 0.5 in round 2"),
+        ("r2", [-0.5, 0.2, 0.1], 2, "validation R2 is 0.1, more than 0.01 below the best, 0.2 in round 2"),
+        ("balanced_accuracy", [0.9, 0.5], 1, "validation balanced accuracy is 50.00%, more than 1 points below"),
+        ("ks", [0.4, float("nan")], 1, "validation KS is nan, more than 0.01 below the best, 0.4 in round 1"),
+    ],
+)
+def test_every_metric_has_its_better_end(metric: str, values: list[float], round: int, said: str) -> None:
+    best = Best(StopConfig(drop=0.01), {}, metric)
+    for number, value in enumerate(values, 1):
+        best.enter(number, "validation", value, accuracy=0.5)
+        best.enter(number, "test", value, accuracy=0.6)
+    assert best.stop.startswith(said) and best.round == round
+    found = best.summary(0)
+    assert found is not None
+    assert (found[f"val_{metric}"], found["test_accuracy"]) == (values[round - 1], 0.6)
+
+
+def test_a_start_that_stops_by_another_metric_begins_anew() -> None:
+    found: dict[str, Any] = {}
+    Best(StopConfig(patience=1), found).enter(10, "validation", 0.9)
+    best = Best(StopConfig(patience=1), found, "auc")
+    assert (best.stop, best.summary(10)) == ("", None)
+    best.enter(20, "validation", 0.4)
+    assert best.round == 20 and best.summary(0) == {
+        "round": 20, "val_auc": 0.4, "test_auc": None, "checkpoint": False,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
     ("federation", "message"),
     [
+        ({"stop": {"patience": 3, "metric": "aux"}}, r"federation\.stop\.metric"),
+        ({"stop": {"patience": 3, "metric": "rmse"}}, r"stop\.metric = rmse with federation\.task = classification"),
+        ({"stop": {"patience": 3, "metric": "ks"}}, r"stop\.metric = ks with \d+ classes: it ranks the second of two"),
         ({"stop": {}}, r"federation\.stop: neither patience nor drop is given"),
         ({"stop": {"patience": 0}}, r"federation\.stop\.patience = 0: expected at least 1"),
         ({"stop": {"drop": 2}}, r"federation\.stop\.drop = 2: expected less than 1"),

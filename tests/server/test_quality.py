@@ -91,4 +91,7 @@ def test_residuals_are_those_of_scikit_learn_in_the_targets_own_units(rows: int,
     assert found["rmse"] == pytest.approx(metrics.root_mean_squared_error(true, back), rel=1e-4)
     assert found["mae"] == pytest.approx(metrics.mean_absolute_error(true, back), rel=1e-4)
     assert found["r2"] == pytest.approx(metrics.r2_score(true, back), rel=1e-4, abs=1e-4)
-    assert residuals.closer() == ({}, {})
+    more, details = residuals.closer()
+    mean = np.broadcast_to(true.mean(dim=0).numpy(), true.shape)
+    assert more == {"baseline_rmse": pytest.approx(metrics.root_mean_squared_error(true, mean), rel=1e-4)}
+    assert set(details) == {"chance"}

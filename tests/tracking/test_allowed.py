@@ -32,11 +32,12 @@ KINDS = (
     "aligned", "pace", "missing", "round", "skipped", "warning", "evaluation", "stopped", "abandoned", "preparing",
     "partial_sum", "checkpoint_failed", "checkpoint", "revocations", "resume", "join", "failed", "leave", "rejoin",
     "late", "begin", "end", "rollback", "listening", "capture", "server_away", "refused", "observed", "unheard_of",
+    "privacy",
 )  # fmt: skip
 FIELDS = (
     "party", "reason", "hint", "address", "addresses", "rounds", "epoch", "loss", "seconds", "bytes_up", "bytes_down",
     "slowest", "part", "parties", "device", "kind_of", "phases", "val_accuracy", "test_auc", f"val_{CANARY}", CANARY,
-    f"test_accuracy_{CANARY}", "train_loss", "metrics", "health", "waiting_for", "status",
+    f"test_accuracy_{CANARY}", "train_loss", "metrics", "health", "waiting_for", "status", "said",
 )  # fmt: skip
 
 

@@ -105,7 +105,8 @@ def plan(
         raise ConfigError(
             f"federation.privacy.epsilon = {budget:g}: at noise_multiplier = {sigma:g} it pays for {allowed} "
             f"releases, and a run of one round makes {releases(1)}, its evaluations among them",
-            hint="give more noise, a larger epsilon, a larger batch or smaller test parts",
+            hint="leave noise_multiplier out, so that it is found from epsilon; or give a larger epsilon, a larger "
+            "batch or smaller test parts",
         )
     return PrivacyPlan(config, sigma, paid, releases(paid), allowed, rows)
 

@@ -73,7 +73,8 @@ def table_of(folder: Path) -> str:
 
 def test_a_report_and_a_card_begin_with_the_best_round(found: dict[str, Any], folder: Path) -> None:
     best, run = found["best"], read_run(folder)
-    expected = f"test RMSE {rmse(best['test_rmse'])} in round {best['round']}, the best of"
+    mean = rmse(found["metrics"]["test_baseline_rmse"])
+    expected = f"test RMSE {rmse(best['test_rmse'])} (always the mean: {mean}) in round {best['round']}, the best of"
     assert expected in headline(run) and expected in markdown(run)
 
 
@@ -99,5 +100,6 @@ def test_numbers_are_printed_without_powers_of_ten(found: dict[str, Any], folder
 def test_a_run_without_early_stopping_reports_its_last_round(found: dict[str, Any], tmp_path: Path) -> None:
     """Shows that the tests above can fail."""
     run = read_run(leave(tmp_path / "run", {**found, "stopped": None}))
-    expected = f"test RMSE {rmse(found['metrics']['test_rmse'])} after {found['rounds']} rounds"
-    assert expected in headline(run)
+    metrics = found["metrics"]
+    expected = f"test RMSE {rmse(metrics['test_rmse'])} (always the mean: {rmse(metrics['test_baseline_rmse'])})"
+    assert f"{expected}, R2 {metrics['test_r2']:.4f} after {found['rounds']} rounds" in headline(run)

@@ -203,7 +203,7 @@ def test_the_command_writes_a_page_that_needs_nothing_else(
     maps = page[page.index('class="maps"') :]
     assert len(re.findall("<use [^>]*style=", maps)) == 3 * result["rows"]
     assert result["most_important"] in page and "opened on one machine" in page and "no guarantee" in page
-    assert result["round"] == result["rounds"] == 12 and result["accuracy"] == pytest.approx(result["reported"])
+    assert result["round"] == result["rounds"] == 12 and result["value"] == pytest.approx(result["reported"])
     kept = load(out / "keep-top-2.yaml")
     assert set(kept.federation.names) == set(result["ranked"][:2])
 
@@ -294,7 +294,7 @@ def _height(picture: str, fill: str) -> float:
 
 def findings(*noised: float) -> Findings:
     parties = tuple(PartyFindings(str(n), 2.0 - n / 10, 1.0, value, value) for n, value in enumerate(noised))
-    return Findings("test", torch.zeros(1), {}, 1.0, 1.0, parties)
+    return Findings("test", "accuracy", torch.zeros(1), {}, 1.0, 1.0, parties)
 
 
 def test_rank_correlation() -> None:
@@ -358,7 +358,7 @@ def test_a_run_and_what_is_kept_of_it(tmp_path: Path) -> None:
         code, output = colonnade(*words)
         assert code == 0, output
     result = json.loads((out / "explain.json").read_text())
-    assert result["accuracy"] == pytest.approx(result["reported"])
+    assert result["value"] == pytest.approx(result["reported"])
     code, output = colonnade("up", out / "keep-top-3.yaml", "--out", tmp_path / "kept")
     assert code == 0, output
     kept = summary_of(tmp_path / "kept")

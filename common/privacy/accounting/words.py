@@ -1,0 +1,71 @@
+"""Planned privacy in words, before anything is sent: no noise multiplier without the epsilon that it comes to."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from colonnade.common.privacy.accounting.plan import PrivacyPlan
+
+LITTLE = 20.0
+"""Epsilon above which a guarantee protects little."""
+
+
+class Sentence(NamedTuple):
+    """A sentence on planned privacy.
+
+    Attributes:
+        weak: it says that something is not protected, or little.
+    """
+
+    text: str
+    weak: bool = False
+
+
+def describe_plan(plan: PrivacyPlan, parties: int, active: str = "") -> list[Sentence]:
+    """What `federation.privacy` comes to on the rows of a run, a sentence each.
+
+    Args:
+        plan: of the run; its releases are the most that a party, or a row, makes.
+        parties: in the roster.
+        active: reason why there is no bound for a person beside the parties' own, or "".
+    """
+    delta, rounds = f"delta {plan.config.delta:g}", f"{plan.releases} releases in {plan.rounds} rounds"
+    noise = f"{rounds}, noise multiplier {plan.noise_multiplier:g}"
+    own = plan.epsilon(plan.releases, plan.strict)
+    person = plan.person_epsilon([plan.releases] * parties)
+    if plan.strict == "row":
+        whose = "a row's own embeddings" if plan.config.unbounded else "a row"
+        about = f"{whose} at one party: epsilon {own:.2f}"
+    else:
+        absent = plan.epsilon(plan.releases, "participation")
+        about = f"a party: epsilon {own:.2f} (other data), {absent:.2f} (the party absent)"
+    if plan.void:
+        reasons = "; ".join(dict.fromkeys(reason for reason in (plan.void, plan.config.unbounded) if reason))
+        said = f"no guarantee: {reasons}; by the accounting alone {about} at {delta} ({noise})"
+        return [Sentence(said, weak=True), *little(own), *large_delta(plan)]
+    all_of_them = f"no guarantee ({active})" if active else f"epsilon {person:.2f}"
+    said = f"{about} at {delta} ({noise}); a person at all {parties} parties: {all_of_them}"
+    return [Sentence(said, weak=bool(active)), *little(own if active else max(own, person)), *large_delta(plan)]
+
+
+def little(epsilon: float) -> list[Sentence]:
+    """A sentence about an epsilon that protects little; none about a smaller one."""
+    if epsilon <= LITTLE:
+        return []
+    said = (
+        f"epsilon {epsilon:.2f} is above {LITTLE:g} and protects little: what leaves may make one of two neighbouring "
+        f"data sets up to e^{epsilon:.0f} times as likely as the other"
+    )
+    return [Sentence(said, weak=True)]
+
+
+def large_delta(plan: PrivacyPlan) -> list[Sentence]:
+    """A sentence about a delta that is too large for the rows, which only `federation.benchmark` allows."""
+    delta, rows = plan.config.delta, plan.rows
+    if not rows or delta < 1 / rows:
+        return []
+    said = (
+        f"delta {delta:g} is not below 1/{rows} = {1 / rows:.2g}: publishing a row at random would count as private; "
+        "it is allowed because federation.benchmark says that the data are not secret"
+    )
+    return [Sentence(said, weak=True)]

@@ -1,0 +1,63 @@
+"""What the privacy sections of a configuration come to on the rows of a run, in words."""
+
+from __future__ import annotations
+
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import ServerConfig
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.privacy.accounting.accountant import epsilon
+from colonnade.common.privacy.accounting.words import Sentence, describe_plan, little
+from colonnade.common.privacy.labels import label_epsilon
+from colonnade.server.privacy.label_budget import expected_releases, refuse_large_delta
+from colonnade.server.training.context import ServerContext
+
+
+def planned(federation: FederationConfig, server: ServerConfig | None, schedule: Schedule) -> list[Sentence]:
+    """A sentence for each guarantee, and for each that protects little, with the key that it is about.
+
+    Args:
+        server: its section; None where it is not known, as in a party's file.
+        schedule: of the run's rows.
+
+    Raises:
+        ConfigError: delta of `server.privacy.answers` is too large for the training rows.
+    """
+    found: list[tuple[str, Sentence]] = []
+    if schedule.privacy is not None:
+        active = "the server's own columns take part without noise" if server is not None and server.active else ""
+        said = describe_plan(schedule.privacy, len(federation.names), active)
+        found += [("federation.privacy", each) for each in said]
+    if server is not None:
+        found += [("server.privacy.labels", each) for each in _labels(server)]
+        found += [("server.privacy.answers", each) for each in _answers(federation, server, schedule)]
+    return [Sentence(f"{key}: {said.text}", said.weak) for key, said in found]
+
+
+def tell_planned(ctx: ServerContext) -> None:
+    """Tells it at the beginning of a run, as events; nothing where nothing is protected."""
+    for said, weak in planned(ctx.federation, ctx.config, ctx.schedule):
+        ctx.telemetry.event("privacy", party=SERVER, said=said, weak=weak)
+
+
+def _labels(server: ServerConfig) -> list[Sentence]:
+    if (config := server.privacy.labels) is None:
+        return []
+    spent = label_epsilon(config)
+    if config.seeded:
+        said = f"no guarantee, since the seed is known; by the noise alone a label: epsilon {spent:.2f}"
+        return [Sentence(said, weak=True)]
+    return [Sentence(f"a training label: epsilon {spent:.2f} at delta 0"), *little(spent)]
+
+
+def _answers(federation: FederationConfig, server: ServerConfig, schedule: Schedule) -> list[Sentence]:
+    if (config := server.privacy.answers) is None:
+        return []
+    refuse_large_delta(config, len(schedule.partition.train))
+    arrivals = getattr(federation.protocol, "arrivals", False)
+    releases = expected_releases(schedule, len(federation.names), arrivals=arrivals)
+    spent = epsilon(releases, config.noise_multiplier, config.delta, "replace", config.accounting)
+    noise = f"about {releases} releases of a row, noise multiplier {config.noise_multiplier:g}"
+    void = "no guarantee, since the seed is known; by the noise alone " if config.seeded else ""
+    said = f"{void}a training label: epsilon {spent:.2f} at delta {config.delta:g} ({noise})"
+    return [Sentence(said, weak=config.seeded), *little(spent)]

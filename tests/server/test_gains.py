@@ -1,0 +1,95 @@
+"""Gains, lift and KS of a ranking, against SciPy, against all orders of tied rows, and against the area under them."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.stats import ks_2samp
+from sklearn.metrics import roc_auc_score
+
+from colonnade.server.evaluation import gains
+from colonnade.server.evaluation.quality import describe, measure
+
+RANKED = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=60)  # few scores: many ties
+
+
+def arrays(rows: list[tuple[int, bool]]) -> tuple[np.ndarray, np.ndarray]:
+    scores, positive = (np.array(column) for column in zip(*rows, strict=True))
+    assume(0 < positive.sum() < len(rows))
+    return scores / 5, positive
+
+
+def test_a_ranking_by_hand() -> None:
+    scores = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
+    positive = np.array([1, 1, 0, 1, 0, 0, 0, 0, 0, 0], dtype=bool)
+    assert gains.gain(scores, positive) == pytest.approx(1 / 3)  # the first row of ten, and one of three positive ones
+    assert gains.gain(scores, positive, 0.2) == pytest.approx(2 / 3)
+    assert gains.gain(scores, positive, 0.15) == pytest.approx(1 / 2)  # half of the second row
+    assert gains.ks(scores, positive) == pytest.approx(1 - 1 / 7)
+
+
+@given(RANKED)
+@settings(deadline=None, max_examples=60)
+def test_ks_is_that_of_two_samples(rows: list[tuple[int, bool]]) -> None:
+    scores, positive = arrays(rows)
+    assert gains.ks(scores, positive) == pytest.approx(ks_2samp(scores[positive], scores[~positive]).statistic)
+
+
+@given(RANKED)
+@settings(deadline=None, max_examples=60)
+def test_the_area_under_the_gains_is_that_under_the_roc_curve(rows: list[tuple[int, bool]]) -> None:
+    scores, positive = arrays(rows)
+    share, (taken, found) = positive.mean(), gains.steps(scores, positive)
+    area = np.trapezoid(found, taken)
+    assert area == pytest.approx(share / 2 + (1 - share) * roc_auc_score(positive, scores))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=2, max_size=5), st.integers(1, 4))
+@settings(deadline=None, max_examples=60)
+def test_tied_rows_are_taken_in_all_their_orders(rows: list[tuple[int, bool]], taken: int) -> None:
+    scores, positive = arrays(rows)
+    assume(taken <= len(scores))
+    orders = [list(order) for order in permutations(range(len(scores))) if (np.diff(scores[list(order)]) <= 0).all()]
+    expected = np.mean([positive[order[:taken]].sum() / positive.sum() for order in orders])
+    assert gains.gain(scores, positive, taken / len(scores)) == pytest.approx(expected)
+
+
+@given(RANKED, st.randoms())
+@settings(deadline=None, max_examples=30)
+def test_the_order_of_the_rows_does_not_matter(rows: list[tuple[int, bool]], draw: object) -> None:
+    scores, positive = arrays(rows)
+    order = np.array(sorted(range(len(rows)), key=lambda _: draw.random()))  # type: ignore[attr-defined]
+    assert gains.curve(scores, positive) == gains.curve(scores[order], positive[order])
+
+
+def test_equal_scores_rank_nothing() -> None:
+    positive = np.arange(20) < 5
+    constant = np.full(20, 0.3)
+    assert gains.ks(constant, positive) == pytest.approx(0) and gains.gain(constant, positive) == pytest.approx(0.1)
+    assert all(each["found"] == pytest.approx(each["rows"]) for each in gains.curve(constant, positive))
+
+
+def test_a_perfect_ranking_reaches_the_best_lift() -> None:
+    labels = np.repeat([0, 1], [80, 20])
+    p = np.stack([1 - labels, labels], axis=1).astype(np.float64)
+    found, details = describe(p, labels)
+    assert found["lift"] == pytest.approx(5) and found["gain"] == pytest.approx(0.5) and found["ks"] == 1
+    assert details["gains"][0] == {"rows": 0.0, "found": 0.0} and details["gains"][-1] == {"rows": 1.0, "found": 1.0}
+    assert [each["found"] for each in details["gains"]] == sorted(each["found"] for each in details["gains"])
+
+
+@pytest.mark.parametrize("labels", [np.zeros(6, dtype=np.int64), np.ones(6, dtype=np.int64)])
+def test_rows_of_one_class_have_no_ranking(labels: np.ndarray) -> None:
+    p = np.full((6, 2), 0.5)
+    found, details = describe(p, labels)
+    assert not {"auc", "ks", "lift", "gain"} & set(found) and "gains" not in details and details["chance"] is None
+    assert measure(p, labels, ["auc", "ks", "accuracy"][:2]) == {}
+
+
+def test_more_than_two_classes_are_not_ranked() -> None:
+    found, details = describe(np.full((6, 3), 1 / 3), np.arange(6) % 3)
+    assert not {"ks", "lift", "gain"} & set(found) and "gains" not in details
