@@ -184,6 +184,7 @@ class TrainingDiverged(ColonnadeError):
 
     Attributes:
         advice: what to do about it, for all members.
+        sound: round of the newest checkpoint from before the growth; 0 if there is none.
     """
 
     exit_code = 6
@@ -193,7 +194,7 @@ class TrainingDiverged(ColonnadeError):
         self, member: str, reason: str, *, members: tuple[str, ...] = (), hint: str = "", shared: str = ""
     ) -> None:
         super().__init__(f"{member} {reason}", hint=hint, shared=shared)
-        self.advice = ""
+        self.advice, self.sound = "", 0
         self.member, self.reason, self.members = member, escaped(reason, _LONGEST), members or (member,)
 
 

@@ -12,9 +12,9 @@ from colonnade.common.compression.quantise import Packed
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import Carrier
 from colonnade.common.conversation.traffic import Traffic
-from colonnade.common.errors import ContractError, InputError, TrainingDiverged
+from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.departure import ways_out
-from colonnade.common.messaging.message import Message, all_finite
+from colonnade.common.messaging.message import Message
 from colonnade.common.messaging.outgoing import MaskedTensor, Outgoing, Released
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import Release
@@ -67,10 +67,8 @@ class Egress:
         rows; `rows` gives their numbers, where each has a row of the matrix.
 
         Raises:
-            TrainingDiverged: a number is not finite; nothing was paid for.
+            TrainingDiverged: a number is not finite, and no noise is agreed.
         """
-        if not all_finite(private):
-            raise TrainingDiverged("this side", "has numbers to release that are not finite")
         released = self._release(private, evaluation=evaluation, rows=rows)
         self._admit(released, released.mechanism, released.epsilon, released.packed)
         return released

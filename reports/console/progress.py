@@ -29,10 +29,11 @@ class Progress:
         self._round: Event = {}
         self._validation = "-"
         self._next_plain = 0.0
+        self._diverged = False
 
     def __call__(self, event: Event) -> None:
         """Takes an event in."""
-        match event["kind"]:
+        match self._kind(event):
             case "listening":
                 waiting = len(event["waiting_for"])
                 self._say(f"server listens on {event['address']}, waiting for {waiting} parties")
@@ -47,18 +48,26 @@ class Progress:
                 self._say(f"{event['common']} rows are common to all, of the server's {event['rows']}")
             case "rejoin":
                 self._say(f"{event['party']} is back after {event['seconds']:.1f} s, in round {event['round']}")
+            case "back_off":
+                self._say(back_off_line(event), style="yellow")
             case "stopped":
                 self._say(f"stopped after round {event['round']}: {event['reason']}")
-            case "resume" if event["round"]:
-                self._say(f"everyone goes on after round {event['round']}")
             case "resume":
-                self._say("everyone begins again: no checkpoint was taken yet")
+                again = "everyone begins again: no checkpoint was taken yet"
+                self._say(f"everyone goes on after round {event['round']}" if event["round"] else again)
             case "evaluation" if event["part"] == "validation":
                 self._validation = score_words(event)
                 self._update(event)
             case "round":
                 self._round = event
                 self._update(event)
+
+    def _kind(self, event: Event) -> str:
+        """The event's kind; "" for those who leave because the run has diverged, which is told already."""
+        kind = str(event["kind"])
+        if kind in ("diverged", "back_off"):
+            self._diverged = kind == "diverged"
+        return "" if self._diverged and kind == "leave" else kind
 
     def close(self) -> None:
         """Leaves the last line standing."""
@@ -133,6 +142,13 @@ def score_words(said: Mapping[str, Any], part: str = "val") -> str:
     """The one number that says most about a part's rows: '97.2%' are right, or 'RMSE 54.3'."""
     accuracy = said.get(f"{part}_accuracy")
     return f"RMSE {plain(said[f'{part}_rmse'])}" if accuracy is None else f"{accuracy:.2%}"
+
+
+def back_off_line(event: Mapping[str, Any]) -> str:
+    """Words for an event `back_off`."""
+    at = f"the checkpoint of round {event['round']}" if event["round"] else "the beginning"
+    whence = f"everyone goes back to {at}, with {event['factor']:.3g} of the configured learning rates"
+    return f"{event['party']}: {event['reason']}: {whence}"
 
 
 def megabytes(size: int) -> str:

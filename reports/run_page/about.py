@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from colonnade.common.runtime.numbers import plain
-from colonnade.reports.console.summary import best_of_stopped, metric_rows, own_models, pace_words
+from colonnade.reports.console.summary import back_off_words, best_of_stopped, metric_rows, own_models, pace_words
 from colonnade.reports.html.frame import facts, folded, section
 from colonnade.reports.html.markup import Html, tag
 from colonnade.reports.records.run import RecordedRun
@@ -59,6 +59,8 @@ def _reached(run: RecordedRun) -> list[tuple[str, object]]:
     rows: list[tuple[str, object]] = [*metric_rows(said), *own_models(metrics)]
     if said.get("stopped"):
         rows.append(("stopped", said["stopped"]))
+    if said.get("back_offs"):
+        rows.append(("went back", back_off_words(said["back_offs"])))
     if said.get("pace"):
         rows.append(("turns", pace_words(said["pace"])))
     if said.get("seconds_to_first_round") is not None:

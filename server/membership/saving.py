@@ -127,7 +127,8 @@ class Saving:
             EnvironmentFault: the disk refuses it.
         """
         if (pending := self._pending) is not None:
-            self.give_up(SERVER, "the run goes back")
+            self._pending = None
+            pending.done.set_result(None)
             if pending.writing is not None:
                 await asyncio.wait({pending.writing})  # else its file would come after those that are removed
         self.committed, self.backed_off = self.sound, backed_off

@@ -41,6 +41,7 @@ async def after_divergence(ctx: ServerContext, saving: Saving | None, diverged: 
         members=list(diverged.members), sound=sound,
     )  # fmt: skip
     if times >= most:
+        diverged.sound = sound
         diverged.advice = advice(ctx.federation, diverged.members, sound)
         diverged.hint = diverged.hint or diverged.advice
         raise diverged
