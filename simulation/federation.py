@@ -41,7 +41,6 @@ from colonnade.common.observability.capture import Capture
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.labels import NoisyLabels
-from colonnade.server.divergence.watch import NOTHING_FINITE
 from colonnade.server.membership.saving import Saving
 from colonnade.server.privacy.label_budget import open_releases
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
@@ -121,6 +120,8 @@ class Simulation:
                 begin = 0.0 if self.files is None else self._resume(self.files)
                 with suppress(_GoBack):
                     return inprocess.run_virtual(self._main(), begin, loop)
+                assert self.files is not None  # else there is nothing to go back to
+                self.files.begun = True
 
     def _resume(self, files: RunFiles) -> float:
         """Takes up a run where its members' checkpoints left it. Returns the first reading of the clock."""
@@ -192,7 +193,7 @@ class Simulation:
         try:
             await PARTICIPATE[protocol.name](ctx, link, protocol)
         except TrainingDiverged:
-            raise watch.blame(ctx.name, NOTHING_FINITE, watch.newest) from None
+            raise watch.blame_sender(ctx.name) from None
 
     def _end(self, outcome: Outcome) -> None:
         """Notes how the run ended."""

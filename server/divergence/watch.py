@@ -17,12 +17,9 @@ from colonnade.common.messaging.message import Message, TensorSpec, schema
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.server.divergence.growth import LossGrowth, NormGrowth
 
-NOTHING_FINITE = "what it would send is not finite"
-"""Words for a party that has noticed it by itself."""
-
 _BLAMED = 30.0  # factor of growth from which a member has begun a divergence
 _SUSTAINED = 10  # rounds in a row with an exploded loss, after which a run that may go back does so
-_RECEIVED, _LOSS, _SENT, _HEAD = range(4)  # order of causes within a round
+_RECEIVED, _LOSS, _SENT, _HEAD, _NEXT = range(5)  # order of causes within a round
 _HEADS = ("head", "heads", "active model")  # names of models in the server's state
 _UNWATCHED = "Evaluation"  # messages of evaluations repeat those of training
 
@@ -125,6 +122,10 @@ class Watch:
             first.member, f"diverged by round {round}: {first.what}{alike}{then}",
             members=members, shared=f"{DIVERGED} by round {round}, at first at {', '.join(members)}",
         )  # fmt: skip
+
+    def blame_sender(self, party: str) -> TrainingDiverged:
+        """The error of a party that has noticed it by itself: its next message would hold numbers that are not finite."""
+        return self.blame(party, "what it would send is not finite", self._round, _NEXT)
 
     def blame_loss(self, loss: float) -> TrainingDiverged:
         """The error of a loss, or of a difference of losses, that is not finite."""

@@ -31,7 +31,7 @@ from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING, EVALUATION, WAITING, Phases
 from colonnade.common.wire.connection import Connection
-from colonnade.server.divergence.watch import NOTHING_FINITE, Watch
+from colonnade.server.divergence.watch import Watch
 from colonnade.server.membership.admission import Admission, claimed
 from colonnade.server.membership.party import Intake, Member, Versions, first_hello, screened
 from colonnade.server.membership.revocations import Revocations
@@ -282,7 +282,7 @@ class Hub:
             return
         match parcel:
             case said.Failure(reason=TrainingDiverged.telling) if self.watch and party in self._links:
-                self._links[party].lose(self.watch.blame(party, NOTHING_FINITE, self.round))
+                self._links[party].lose(self.watch.blame_sender(party))
             case said.Failure(reason=reason, hint=hint):
                 self._telemetry.event("failed", party=party, reason=reason)
                 member.parted.set()
