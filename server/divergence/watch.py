@@ -124,7 +124,7 @@ class Watch:
         )  # fmt: skip
 
     def blame_sender(self, party: str) -> TrainingDiverged:
-        """The error of a party that has noticed it by itself: its next message would hold numbers that are not finite."""
+        """The error of a party that has noticed it by itself: its next message would not be finite."""
         return self.blame(party, "what it would send is not finite", self._round, _NEXT)
 
     def blame_loss(self, loss: float) -> TrainingDiverged:
