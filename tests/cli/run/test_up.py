@@ -28,7 +28,7 @@ SUMMARY = {
     "schema", "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds",
     "seconds_to_first_round",
     "metrics", "best", "stopped", "bytes", "epsilon", "delta", "person", "privacy", "label_privacy", "answer_privacy",
-    "details", "targets", "theorem", "pace", "absent", "missing", "late", "environment", "timeline",
+    "details", "targets", "theorem", "pace", "absent", "back_offs", "missing", "late", "environment", "timeline",
 }  # fmt: skip
 
 
