@@ -134,6 +134,10 @@ def label_words(labels: dict[str, Any]) -> str:
     return f"noised once, epsilon {labels['epsilon']:.2f} at delta 0"
 
 
+OF_TRAINING = ("turns", "went back")
+"""Lines of `what_else` that are not about privacy."""
+
+
 def what_else(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Lines about what only some runs have."""
     if (labels := summary.get("label_privacy")) is not None:
