@@ -179,6 +179,7 @@ class TrainingDiverged(ColonnadeError):
     Args:
         member: the member whose numbers grew first, or `server`.
         reason: what grew, and since when.
+        round: in which it was found.
         members: all members whose numbers grew in the same round; empty for `member` alone.
         shared: text that other members may read.
 
@@ -191,10 +192,10 @@ class TrainingDiverged(ColonnadeError):
     telling: ClassVar[str | None] = "its numbers are not finite any more"
 
     def __init__(
-        self, member: str, reason: str, *, members: tuple[str, ...] = (), hint: str = "", shared: str = ""
+        self, member: str, reason: str, round: int = 0, *, members: tuple[str, ...] = (), shared: str = ""
     ) -> None:
-        super().__init__(f"{member} {reason}", hint=hint, shared=shared)
-        self.advice, self.sound = "", 0
+        super().__init__(f"{member} {reason}", shared=shared)
+        self.round, self.advice, self.sound = round, "", 0
         self.member, self.reason, self.members = member, escaped(reason, _LONGEST), members or (member,)
 
 

@@ -135,7 +135,6 @@ class Simulation:
 
     async def _main(self) -> Outcome:
         await self._align()
-        self._ledgers.clear()
         outcome = self._outcome()
         federation, contract = self.config.federation, CONTRACTS[self.config.federation.protocol.name]
         cohort, links = inprocess.connect(
@@ -236,6 +235,10 @@ class Simulation:
                     tasks.remove(task)
             outcome.seconds = asyncio.get_running_loop().time()
             await asyncio.gather(*sides)
+        except TrainingDiverged:
+            if self._saving is not None:  # while the others can still save
+                await self._saving.settle(self.config.federation.timeouts.answer)
+            raise
         finally:  # the first error is the one that counts
             for task in tasks:
                 task.cancel()
@@ -246,8 +249,8 @@ class Simulation:
         """Closes what is written while the run goes on."""
         for capture in outcome.captures.values():
             capture.close()
-        for ledger in self._ledgers:
-            ledger.close()
+        while self._ledgers:
+            self._ledgers.pop().close()
         for privacy in outcome.privacy.values():
             privacy.close()
         if outcome.server.releases is not None:

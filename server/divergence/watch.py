@@ -19,7 +19,7 @@ from colonnade.server.divergence.growth import LossGrowth, NormGrowth
 
 _BLAMED = 30.0  # factor of growth from which a member has begun a divergence
 _SUSTAINED = 10  # rounds in a row with an exploded loss, after which a run that may go back does so
-_RECEIVED, _LOSS, _SENT, _HEAD, _NEXT = range(5)  # order of causes within a round
+_RECEIVED, _LOSS, _SENT, _HEAD = range(4)  # order of causes within a round
 _HEADS = ("head", "heads", "active model")  # names of models in the server's state
 _UNWATCHED = "Evaluation"  # messages of evaluations repeat those of training
 
@@ -56,23 +56,18 @@ class Watch:
         self._last: tuple[Message | None, dict[str, float]] = (None, {})
         self.begin(State())
 
-    def begin(self, state: State) -> None:
-        """Begins anew with a restored state, which keeps the loss's history and has the heads."""
+    def begin(self, state: State, round: int = 0) -> None:
+        """Begins anew with the restored state of a round, which keeps the loss's history and has the heads."""
         self._state = state
+        self._round = self._done = round  # newest of a message, and newest that is over
         self._loss = LossGrowth(state.keep("growth", dict[str, Any]))
         self._norms: dict[tuple[str, int, str, str], NormGrowth] = {}
         self._warned = False
-        self._round = 0  # of the newest message
 
     @property
     def growing(self) -> bool:
         """True if a checkpoint of this moment may be one of a divergence."""
         return self._warned or bool(self._loss.since) or any(self._party_norms())
-
-    @property
-    def newest(self) -> int:
-        """The newest round of which anything was seen."""
-        return self._round
 
     @property
     def sustained(self) -> bool:
@@ -97,6 +92,7 @@ class Watch:
             raise self.blame(SERVER, f"the loss is {loss}", round, _LOSS)
         self._loss.add(round, loss)
         self._enter_heads(round)
+        self._done = round
         self._warn(round)
 
     def blame(self, member: str, said: str, round: int, stage: int = _RECEIVED) -> TrainingDiverged:
@@ -119,13 +115,13 @@ class Watch:
         then = "".join(f"; then {one.member}: {one.what}" for one in sorted(others.values())[:2])
         alike = f" (and {_genitives(members[1:])})" if members[1:] else ""
         return TrainingDiverged(
-            first.member, f"diverged by round {round}: {first.what}{alike}{then}",
+            first.member, f"diverged by round {round}: {first.what}{alike}{then}", round,
             members=members, shared=f"{DIVERGED} by round {round}, at first at {', '.join(members)}",
         )  # fmt: skip
 
     def blame_sender(self, party: str) -> TrainingDiverged:
         """The error of a party that has noticed it by itself: its next message would not be finite."""
-        return self.blame(party, "what it would send is not finite", self._round, _NEXT)
+        return self.blame(party, "what it would send is not finite", self._done + 1)
 
     def blame_loss(self, loss: float) -> TrainingDiverged:
         """The error of a loss, or of a difference of losses, that is not finite."""

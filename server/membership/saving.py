@@ -117,15 +117,22 @@ class Saving:
         self.committed = round
         self.sound = self.sound if self.sound <= round else round
 
-    async def go_back(self, backed_off: int) -> int:
+    async def settle(self, limit: float) -> None:
+        """Waits until a sound checkpoint that is pending is committed or given up, at most `limit` seconds."""
+        if self._pending is not None and self._pending.sound:
+            await asyncio.wait({self._pending.done}, timeout=limit)
+
+    async def go_back(self, backed_off: int, limit: float) -> int:
         """Drops the checkpoints of a divergence. Returns the round to go on from: the newest sound one, or 0.
 
         Args:
             backed_off: as the attribute, from now on.
+            limit: as of `settle`, so that the round does not depend on the members' disks.
 
         Raises:
             EnvironmentFault: the disk refuses it.
         """
+        await self.settle(limit)
         if (pending := self._pending) is not None:
             self._pending = None
             pending.done.set_result(None)

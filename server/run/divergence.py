@@ -35,9 +35,9 @@ async def after_divergence(ctx: ServerContext, saving: Saving | None, diverged: 
         EnvironmentFault: the disk refuses it.
     """
     times, most = ctx.backed_off, 0 if saving is None else ctx.federation.back_off
-    sound = 0 if saving is None else await saving.go_back(times + (times < most))
+    sound = 0 if saving is None else await saving.go_back(times + (times < most), ctx.federation.timeouts.answer)
     ctx.telemetry.event(
-        "diverged", party=diverged.member, round=ctx.watch.newest, reason=diverged.reason,
+        "diverged", party=diverged.member, round=diverged.round, reason=diverged.reason,
         members=list(diverged.members), sound=sound,
     )  # fmt: skip
     if times >= most:

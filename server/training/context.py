@@ -213,7 +213,7 @@ class ServerContext:
         """
         self.config, self.backed_off = with_lower_rates(self._configured, backed_off), backed_off
         self.state, self.round = State(snapshot), round
-        self.watch.begin(self.state)
+        self.watch.begin(self.state, round)
         self._begun = self.clock()
 
     def confirm(self) -> None:

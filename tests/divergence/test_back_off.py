@@ -148,15 +148,25 @@ def test_the_factor_outlives_a_resume_and_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_over_grpc_it_is_as_on_the_virtual_clock(tmp_path: Path) -> None:
-    file = write(tmp_path, SPLIT, lr=30, rounds=20, epochs=0, back_off=4, checkpoint={"rounds": 2})
+@pytest.mark.parametrize(
+    ("protocol", "lr", "more"),
+    [
+        (SPLIT, 30, {"rounds": 20, "checkpoint": {"rounds": 2}}),
+        ({"name": "vimadmm", "embedding": 60}, 0.2, {"rounds": 40, "batch": 32, "checkpoint": {"rounds": 20}}),
+    ],
+    ids=["the server finds it", "a party finds it"],
+)
+def test_over_grpc_it_is_as_on_the_virtual_clock(
+    protocol: dict[str, object], lr: float, more: dict[str, object], tmp_path: Path
+) -> None:
+    file = write(tmp_path, protocol, lr=lr, epochs=0, back_off=4, **more)
     code, output = colonnade("up", file, "--out", tmp_path / "up")
-    assert code == 0 and "everyone goes back to" in output, output
+    assert code == 0 and "everyone goes back to" in " ".join(output.split()), output
     assert colonnade("simulate", file, "--out", tmp_path / "virtual")[0] == 0
     ours, theirs = (list(read_lines(tmp_path / name / "events.jsonl")) for name in ("up", "virtual"))
     for kind, field in (("round", "loss"), ("back_off", "round"), ("back_off", "reason"), ("diverged", "party")):
         assert [e[field] for e in of_kind(ours, kind)] == [e[field] for e in of_kind(theirs, kind)]
-    assert rounds(tmp_path / "up")[-1] == 20 and not of_kind(ours, "leave") and not of_kind(ours, "failed")
+    assert rounds(tmp_path / "up")[-1] == more["rounds"] and not of_kind(ours, "leave") and not of_kind(ours, "failed")
 
 
 def test_a_server_that_lowers_rates_beyond_the_largest_number_is_refused(tmp_path: Path) -> None:
