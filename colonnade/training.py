@@ -42,6 +42,7 @@ def simulate(
     Raises:
         ConfigError: a key or a value is not allowed.
         DataError: a table is not usable.
+        TrainingDiverged: numbers are not finite any more; its `hint` has the command that goes back.
         ColonnadeError: as in a real run.
         KeyboardInterrupt: it was interrupted; `colonnade.load(folder).resume()` goes on with it.
     """

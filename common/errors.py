@@ -14,6 +14,7 @@
     │       └── PartyAway             its connection broke; it may reconnect
     ├── MemberFailed          a member's process on this machine has failed, by its own last words
     ├── BudgetSpent           no fault: the privacy budget is spent
+    ├── TrainingDiverged      numbers of the training grew beyond what a float holds
     └── EnvironmentFault      machine or network: a port in use, a server that never starts
 
 An error is one line that names the fault and its place, plus a hint with the remedy.
@@ -168,6 +169,36 @@ class BudgetSpent(ColonnadeError):
     telling = None
 
 
+DIVERGED = "training has diverged"
+"""Beginning of the text about a divergence that other members read."""
+
+
+class TrainingDiverged(ColonnadeError):
+    """Training has diverged: a number of a message, the loss or a model is not finite, or the loss grew without end.
+
+    Args:
+        member: the member whose numbers grew first, or `server`.
+        reason: what grew, and since when.
+        round: in which it was found.
+        members: all members whose numbers grew in the same round; empty for `member` alone.
+        shared: text that other members may read.
+
+    Attributes:
+        advice: what to do about it, for all members.
+        sound: round of the newest checkpoint from before the growth; 0 if there is none.
+    """
+
+    exit_code = 6
+    telling: ClassVar[str | None] = "its numbers are not finite any more"
+
+    def __init__(
+        self, member: str, reason: str, round: int = 0, *, members: tuple[str, ...] = (), shared: str = ""
+    ) -> None:
+        super().__init__(f"{member} {reason}", shared=shared)
+        self.round, self.advice, self.sound = round, "", 0
+        self.member, self.reason, self.members = member, escaped(reason, _LONGEST), members or (member,)
+
+
 class EnvironmentFault(ColonnadeError):
     """The machine or the network is at fault. The message may name paths and addresses."""
 
@@ -185,6 +216,8 @@ def declared(error: BaseException) -> tuple[str, str]:
     """
     if not isinstance(error, ColonnadeError):
         return f"an unforeseen error ({_type_name(error)})", _AT_HOME
+    if isinstance(error, TrainingDiverged):
+        return error.shared, error.advice
     return error.shared, error.hint if error.telling is None else _AT_HOME
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 
 from colonnade.common.config.members import Config
-from colonnade.common.errors import InputError
+from colonnade.common.config.remedy import command
+from colonnade.common.errors import InputError, TrainingDiverged
 from colonnade.common.observability.telemetry import Event, Listener
 from colonnade.common.parsing.earlier_defaults import load_begun
 from colonnade.common.runtime.run_folder import RunFolder
@@ -71,6 +72,9 @@ def _simulate(config: Config, base: Path, folder: Path, listeners: Sequence[List
     torch.set_num_threads(max(1, config.server.threads if config.server else 1))
     try:
         return simulate_in(config, base, folder, listeners)
+    except TrainingDiverged as diverged:
+        diverged.hint = command(config, diverged.members, diverged.sound, folder, "simulate")
+        raise
     except KeyboardInterrupt as interrupted:
         interrupted.args = (folder,)
         raise

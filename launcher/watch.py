@@ -107,6 +107,7 @@ class Launch:
         self._events = self._follow(self._folder.events, _size(self._folder.events))
         self._address = scratch / "address"
         self._begun = self._went_on = False
+        self._diverged: dict[str, Any] | None = None  # event of a divergence that ends the run
         self._resumed = resumed
         self._files: dict[Path, str] = {}
         self._there = set(folder.rglob("*"))
@@ -262,6 +263,8 @@ class Launch:
             if event["kind"] == "listening":
                 _replace(self._address, event["address"])
             self._begun = self._begun or event["kind"] == "begin"
+            if event["kind"] in ("begin", "back_off", "diverged"):
+                self._diverged = event if event["kind"] == "diverged" else None
             if advances(event):
                 self._went_on = True
                 self._keep()
@@ -289,6 +292,8 @@ class Launch:
         # Exit code 3 says that somebody else was at fault, 130 that we ended it, a negative one that it was killed.
         ranked = sorted(failed, key=lambda name: (failed[name] == INTERRUPTED, failed[name] == 3, failed[name] > 0))
         root = ranked[0]
+        if root == "server" and self._diverged is not None:
+            return ended(self._divergence(self._diverged, failed[root]), (), self._log(root))
         message, hint = last_words(self._log(root), failed[root])
         others = tuple(
             f"{name}: {last_words(self._log(name), failed[name])[0]}"
@@ -297,6 +302,14 @@ class Launch:
         )
         code = failed[root] if failed[root] > 0 else 1
         return ended(MemberFailed(root, message, code, hint=hint), others, self._log(root) if self._begun else None)
+
+    def _divergence(self, event: dict[str, Any], code: int) -> MemberFailed:
+        """The failure of a run that has diverged, at the member with which growth began. The others only followed."""
+        from colonnade.common.config.remedy import command  # noqa: PLC0415
+        from colonnade.common.errors import MemberFailed  # noqa: PLC0415
+
+        hint = command(self._config, event["members"], event["sound"], self._folder.path, "up")
+        return MemberFailed(event["party"], event["reason"], code, hint=hint)
 
     def _file(self, name: str) -> Path:
         return self._scratch / f"{name}.yaml"

@@ -19,7 +19,7 @@ from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.accounting.chain import BEGINNING, newest
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
-from colonnade.reports.console.summary import metric_rows, own_models, what_else
+from colonnade.reports.console.summary import OF_TRAINING, back_off_words, metric_rows, own_models, what_else
 from colonnade.reports.guarantee import by_party, describe_privacy, details
 from colonnade.reports.records.run import RecordedRun, read_run
 from colonnade.reports.run_page.about import headline
@@ -84,6 +84,8 @@ def _trained(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, obj
     yield "ended", run.summary["status"]  # an error may quote confidential text
     if run.summary.get("stopped"):
         yield "stopped early", run.summary["stopped"]
+    if run.summary.get("back_offs"):
+        yield "went back", back_off_words(run.summary["back_offs"])
 
 
 def _parties(run: RecordedRun, config: Config | None) -> str:
@@ -123,7 +125,7 @@ def _good(run: RecordedRun) -> Iterator[tuple[str, object]]:
 def _protected(run: RecordedRun) -> Iterator[tuple[str, object]]:
     yield "parties' data", describe_privacy(run.summary)
     yield from details(run.summary)
-    yield from ((name, words) for name, words in what_else(run.summary) if name != "turns")
+    yield from ((name, words) for name, words in what_else(run.summary) if name not in OF_TRAINING)
     for kind, book in run.books.items():
         ways = ", ".join({"": "nothing private", "none": "in the clear"}.get(how, how) for how in book.mechanisms)
         yield f"{kind} messages", f"{book.messages}, {amount(book.bytes)}, {book.rows} rows: {ways}"

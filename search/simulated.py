@@ -15,7 +15,7 @@ import torch
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.data.rows import Partition, partition_around
-from colonnade.common.errors import ColonnadeError, ContractError, EnvironmentFault, InputError
+from colonnade.common.errors import ColonnadeError, ContractError, EnvironmentFault, InputError, TrainingDiverged
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import parse
 from colonnade.search.folds import read_aligned, read_parts
@@ -149,6 +149,8 @@ def perform(task: Task, listen: Listen) -> Result:
     torch.set_num_threads(task.threads)
     try:
         outcome = simulation.run()
+    except TrainingDiverged as error:
+        raise Diverged(f"diverged: {error}", hint="lower learning rates train more steadily") from error
     except TrialEnded:
         return _result(course, None, time.perf_counter() - begun)
     finally:

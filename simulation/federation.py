@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 import torch
@@ -21,17 +23,18 @@ from colonnade.client.privacy.stage import Privacy
 from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
 from colonnade.common.checkpointing.state import Snapshot, State
+from colonnade.common.config.back_off import with_lower_rates
 from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation import inprocess
-from colonnade.common.conversation.chaos import Chaos, ChaosConfig, Pause
+from colonnade.common.conversation.chaos import Chaos, ChaosConfig
 from colonnade.common.conversation.chaos import PatternIndex as Place
 from colonnade.common.conversation.compression import Compressor, form_of
 from colonnade.common.conversation.control import Item, Save
 from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Link
 from colonnade.common.conversation.inprocess import Delay
-from colonnade.common.errors import ConfigError, EnvironmentFault, declared
+from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault, TrainingDiverged, declared
 from colonnade.common.messaging.message import Message, snapshot
 from colonnade.common.models.randomness import keep_generators
 from colonnade.common.observability.capture import Capture
@@ -43,12 +46,15 @@ from colonnade.server.privacy.label_budget import open_releases
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
 from colonnade.server.protocols import SERVE
 from colonnade.server.reporting.planned import tell_planned
+from colonnade.server.run.divergence import after_divergence, refuse_sustained, worth_saving
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.alignment import find_rows
 from colonnade.simulation.contexts import Timetable, client_context, refuse_other_rows, server_context
 from colonnade.simulation.files import RunFiles
+from colonnade.simulation.incidents import VirtualIncidents, at_once, warn
 from colonnade.simulation.outcome import Outcome, both_ways
 
+_BACK = "goes back"  # status of a start that an earlier checkpoint takes the place of
 Snapshots = Mapping[str, Snapshot]
 
 
@@ -95,6 +101,8 @@ class Simulation:
     _ahead: float = field(default=0.0, init=False)  # of the clock, in seconds, are times of events
     _saving: Saving | None = field(default=None, init=False)
     _ledgers: list[Ledger] = field(default_factory=list, init=False)
+    _events: list[Event] = field(default_factory=list, init=False)
+    _messages: list[tuple[str, str, Message]] = field(default_factory=list, init=False)
     _earlier: Mapping[str, int] = field(default_factory=dict, init=False)
 
     def run(self, loop: Callable[[float], inprocess.VirtualLoop] = inprocess.VirtualLoop) -> Outcome:
@@ -103,13 +111,23 @@ class Simulation:
         Raises:
             ColonnadeError: as in a real run.
         """
-        begin = 0.0 if self.files is None else self._resume(self.files)
-        with torch.random.fork_rng(devices=[]):  # members' models may draw from torch's own generator
-            return inprocess.run_virtual(self._main(), begin, loop)
+        self._events, self._messages = [], []
+        with torch.random.fork_rng(devices=[]), ExitStack() as ending:  # models may draw from torch's own generator
+            if self.files is None and self.config.federation.back_off and not self.start[0]:
+                folder = Path(ending.enter_context(TemporaryDirectory(prefix="colonnade-")))
+                self.files = RunFiles(folder, self.config, self.base, whole=self.sample is None)
+                ending.callback(setattr, self, "files", None)
+            while True:
+                begin = 0.0 if self.files is None else self._resume(self.files)
+                with suppress(_GoBack):
+                    return inprocess.run_virtual(self._main(), begin, loop)
+                assert self.files is not None  # else there is nothing to go back to
+                self.files.begun = True
 
     def _resume(self, files: RunFiles) -> float:
         """Takes up a run where its members' checkpoints left it. Returns the first reading of the clock."""
         begin, earlier = files.seconds_before(), 0.0  # events of a start with processes are in seconds since 1970
+        begin = max([begin, *(event["time"] for event in self._events)])
         if round := files.begin():
             self.start = (round, files.states(round))
             earlier = State(self.start[1][SERVER]).keep("clock", dict[str, float]).get("seconds", 0.0)
@@ -134,13 +152,13 @@ class Simulation:
             round, states = self.start
             state = State(states.get(name))
             egress = self._open_egress(outcome, name, links[name], state)
+            cohort[name].watch = outcome.server.watch
             cohort[name]._carry = self._recorded(outcome, SERVER, name, cohort[name]._carry)
             ctx = outcome.clients[name] = self._context(outcome.server, name, egress, state, round)
             ctx.steps = outcome.privacy[name].steps
-            ctx.warn = partial(_warn, outcome.server.telemetry, name)
+            ctx.warn = partial(warn, outcome.server.telemetry, name)
             links[name].on_save = partial(self._save, outcome, name, ctx.state)
-            side = PARTICIPATE[contract.name](ctx, links[name], federation.protocol)
-            sides.append(asyncio.ensure_future(side))
+            sides.append(asyncio.ensure_future(self._participate(outcome, ctx, links[name])))
         rounds, parties = outcome.server.schedule.rounds, list(federation.names)
         if self.start[0] > rounds:
             raise ConfigError(
@@ -155,6 +173,11 @@ class Simulation:
         try:
             await self._serve(outcome, cohort, sides)
             outcome.status = "completed"
+        except TrainingDiverged as diverged:
+            outcome.error = str(diverged)
+            await after_divergence(outcome.server, self._saving, diverged)
+            outcome.status = _BACK
+            raise _GoBack from None
         except asyncio.CancelledError:
             outcome.status = "interrupted"
             raise
@@ -162,8 +185,16 @@ class Simulation:
             outcome.error = str(error)
             raise
         finally:
-            self._end(outcome)
+            if outcome.status != _BACK:
+                self._end(outcome)
         return outcome
+
+    async def _participate(self, outcome: Outcome, ctx: ClientContext, link: Link) -> None:
+        protocol, watch = self.config.federation.protocol, outcome.server.watch
+        try:
+            await PARTICIPATE[protocol.name](ctx, link, protocol)
+        except TrainingDiverged:
+            raise watch.blame_sender(ctx.name) from None
 
     def _end(self, outcome: Outcome) -> None:
         """Notes how the run ended."""
@@ -206,6 +237,10 @@ class Simulation:
                     tasks.remove(task)
             outcome.seconds = asyncio.get_running_loop().time()
             await asyncio.gather(*sides)
+        except TrainingDiverged:
+            if self._saving is not None:  # while the others can still save
+                await self._saving.settle(self.config.federation.timeouts.answer)
+            raise
         finally:  # the first error is the one that counts
             for task in tasks:
                 task.cancel()
@@ -216,15 +251,15 @@ class Simulation:
         """Closes what is written while the run goes on."""
         for capture in outcome.captures.values():
             capture.close()
-        for ledger in self._ledgers:
-            ledger.close()
+        while self._ledgers:
+            self._ledgers.pop().close()
         for privacy in outcome.privacy.values():
             privacy.close()
         if outcome.server.releases is not None:
             outcome.server.releases.close()
 
     def _outcome(self) -> Outcome:
-        events: list[Event] = []
+        events = self._events
         listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
         telemetry = Telemetry(None, *listeners, clock=self._time, log="simulation")
         rows = self._rows.get(SERVER, self.sample)
@@ -233,14 +268,14 @@ class Simulation:
         self._protect(server)
         server.clock = asyncio.get_running_loop().time
         round, states = self.start
-        server.restore(round, states.get(SERVER))
+        server.restore(round, states.get(SERVER), 0 if self.files is None else self.files.backed_off)
         keep_generators(server.state, server.device, self.config.federation.seed, SERVER)  # one process, one generator
         server.confirm()
-        outcome = Outcome(server, events=events)
+        outcome = Outcome(server, events=events, messages=self._messages)
         if (files := self.files) is not None:
             store, folder = files.checkpoints(SERVER), files.folder.checkpoints
             checkpoint, owner = self.config.federation.checkpoint, files.owner(SERVER)
-            self._saving = Saving(store, folder, owner, checkpoint, telemetry, server.clock, aside=_at_once)
+            self._saving = Saving(store, folder, owner, checkpoint, telemetry, server.clock, aside=at_once)
             if round:
                 self._saving.restored(round)
                 if self._saving.best != server.best.round:
@@ -267,18 +302,18 @@ class Simulation:
 
     def _open_egress(self, outcome: Outcome, name: str, link: Link, state: State) -> Egress:
         federation, config = self.config.federation, self.config.parties[name].chaos
-        plan = outcome.server.schedule.privacy
         ledger = Ledger(None) if self.files is None else self.files.ledger(name, self.start[0])
         self._ledgers.append(ledger)
         spent = None if self.files is None else self.files.folder.party(name).ledger
-        privacy = outcome.privacy[name] = Privacy(name, federation, self.config.parties[name].policy, plan, spent)
+        policy, plan = self.config.parties[name].policy, outcome.server.schedule.privacy
+        privacy = outcome.privacy[name] = Privacy(name, federation, policy, plan, spent)
         carry = self._recorded(outcome, name, SERVER, link._carry)
-        capture = self._capture(outcome, name)
-        carry = carry if capture is None else capture.outward(carry)
+        if (capture := self._capture(outcome, name)) is not None:
+            carry = capture.outward(carry)
         if config != ChaosConfig():
             names = federation.names
             place = Place(names.index(name), len(names), federation.batch)
-            chaos = Chaos(config, place, federation.seed, _VirtualIncidents(), outcome.server.telemetry.event)
+            chaos = Chaos(config, place, federation.seed, VirtualIncidents(), outcome.server.telemetry.event)
             carry = chaos.outward(carry)
             link.deliver = chaos.inward(link.deliver)  # type: ignore[method-assign, assignment]
         if capture is not None:
@@ -289,22 +324,21 @@ class Simulation:
         return egress
 
     def _capture(self, outcome: Outcome, name: str) -> Capture | None:
-        wanted = self.config.parties[name].capture
-        if wanted is None or self.files is None:
+        if (wanted := self.config.parties[name].capture) is None or self.files is None:
             return None
-        made = Capture(self.files.home(name), wanted, self.config.federation, outcome.server.schedule)
-        outcome.captures[name] = made
-        return made
+        federation, schedule = self.config.federation, outcome.server.schedule
+        outcome.captures[name] = Capture(self.files.home(name), wanted, federation, schedule)
+        return outcome.captures[name]
 
     def _context(self, server: ServerContext, name: str, egress: Egress, state: State, round: int) -> ClientContext:
         sample = self._rows.get(name, self.sample)
         ctx = client_context(
             self.config, name, self.base, egress.release, egress.admit_masked,
             sample=sample, files=self.files, timetable=self.timetable,
-            warn=partial(_warn, server.telemetry, name),
+            warn=partial(warn, server.telemetry, name),
         )  # fmt: skip
         refuse_other_rows(name, ctx.features.shape[0], len(server.labels))
-        ctx.state, ctx.round = state, round
+        ctx.state, ctx.round, ctx.config = state, round, with_lower_rates(ctx.config, server.backed_off)
         return ctx
 
     async def _between(self, outcome: Outcome, round: int) -> None:
@@ -312,13 +346,15 @@ class Simulation:
             outcome.saved[round] = {SERVER: outcome.server.state.capture()}
             for link in self._cohort.values():
                 link.request_save(Save(round))
+        refuse_sustained(outcome.server, self._saving, round)
         if self._saving is not None:
             await self._checkpoint(self._saving, outcome, round)
 
     async def _checkpoint(self, saving: Saving, outcome: Outcome, round: int) -> None:
         """Begins a checkpoint if one is due after this round, as the server's process does."""
         ctx, best = outcome.server, outcome.server.best
-        if saving.due(round, round if best.stop else ctx.schedule.rounds, best.round):
+        last = round if best.stop else ctx.schedule.rounds
+        if saving.due(round, last, best.round) and worth_saving(ctx, saving, last):
             ctx.state.keep("clock", dict[str, float])["seconds"] = ctx.clock()
             ctx.state.keep("traffic", dict[str, int]).update(self._traffic(outcome))
 
@@ -326,19 +362,20 @@ class Simulation:
                 for link in self._cohort.values():
                     link.request_save(save)
 
-            await saving.begin(round, ctx.state.capture(), self.config.federation.names, ask, best.round)
+            names, sound = self.config.federation.names, not ctx.watch.growing
+            await saving.begin(round, ctx.state.capture(), names, ask, best.round, sound=sound)
 
     def _save(self, outcome: Outcome, name: str, state: State, save: Save) -> None:
         snapshot = state.capture()
         if self.save:
             outcome.saved[save.round][name] = snapshot
-        if self.files is not None and self._saving is not None:
-            try:
-                self.files.save(name, save, snapshot)
-            except EnvironmentFault as failed:
-                self._saving.saved(name, save.round, declared(failed)[0])
-            else:
-                self._saving.saved(name, save.round)
+        if self.files is None or self._saving is None:
+            return
+        try:
+            self.files.save(name, save, snapshot)
+            self._saving.saved(name, save.round)
+        except (EnvironmentFault, CheckpointError) as failed:
+            self._saving.saved(name, save.round, declared(failed)[0])
 
     def _traffic(self, outcome: Outcome) -> dict[str, int]:
         """Bytes of tensors and late messages by party, earlier starts included, as the server's process keeps them."""
@@ -360,24 +397,5 @@ class Simulation:
         return carry_and_record if self.record else carry
 
 
-def _warn(telemetry: Telemetry, party: str, reason: str) -> None:
-    telemetry.event("warning", party=party, reason=reason)
-
-
-class _VirtualIncidents:
-    """Pauses hold a party's messages; crashes need real processes."""
-
-    def pause(self, chaos: Chaos, pause: Pause) -> None:
-        """Holds the party's messages for this long."""
-        chaos.report("paused", round=pause.round, seconds=pause.seconds)
-        chaos.hold(pause.seconds)
-
-    def crash(self, chaos: Chaos, round: int) -> None:  # noqa: ARG002  # the port's
-        """Raises ConfigError: there is no process to kill."""
-        raise ConfigError(
-            f"chaos.crash = {round}: nothing can crash on the virtual clock", hint="run it with `up`, or pause instead"
-        )
-
-
-async def _at_once(write: Callable[..., None], *given: object) -> None:
-    write(*given)
+class _GoBack(Exception):
+    """All members go on from an earlier checkpoint."""

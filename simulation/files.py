@@ -28,7 +28,7 @@ from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.runtime.durable import write_durably
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.run_folder import STAMP, RunFolder
-from colonnade.server.membership.saving import common_round
+from colonnade.server.membership.saving import common_round, read_committed
 from colonnade.server.membership.session_numbers import SessionNumbers
 
 
@@ -149,8 +149,10 @@ class RunFiles:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_durably(path, text.encode())
 
+    @property
+    def backed_off(self) -> int:
+        """Number of times that the run went back after a divergence."""
+        return read_committed(self.folder.checkpoints / "committed.json")[3]
+
     def _committed(self) -> int:
-        try:
-            return int(json.loads((self.folder.checkpoints / "committed.json").read_text())["round"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return 0
+        return read_committed(self.folder.checkpoints / "committed.json")[0]

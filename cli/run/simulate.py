@@ -11,7 +11,7 @@ from colonnade.common.errors import InputError
 from colonnade.common.observability.telemetry import Event
 from colonnade.launcher.configuration import GivenConfig
 from colonnade.launcher.virtual import resume_virtually, run_virtually
-from colonnade.reports.console.progress import Progress, megabytes
+from colonnade.reports.console.progress import Progress, back_off_line, megabytes
 from colonnade.reports.console.screen import INTERRUPTED
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.console.summary import WARNING, metric_rows, own_models, what_else
@@ -46,6 +46,8 @@ def simulate(file: Path | None, sets: tuple[str, ...], out: Path | None, resume:
 def _warn(event: Event) -> None:
     if event["kind"] == "privacy":
         console.print(event["said"], style="yellow" if event["weak"] else None, markup=False, soft_wrap=True)
+    if event["kind"] == "back_off":
+        console.print(back_off_line(event), style="yellow", markup=False, soft_wrap=True)
     if event["kind"] == "warning":
         console.print(f"{event['party']}: {event['reason']}", style="yellow", markup=False, soft_wrap=True)
 

@@ -84,6 +84,7 @@ def _refuse_wrong(ids: Path, file: Path, sets: tuple[str, ...] = ()) -> None:
 
 def _show(ended: Ended) -> int:
     """Prints how a run ended, and returns the exit code."""
+    from colonnade.common.errors import TrainingDiverged  # noqa: PLC0415
     from colonnade.reports.console.summary import show_summary  # noqa: PLC0415
 
     code = INTERRUPTED if ended.interrupted else 0
@@ -94,7 +95,7 @@ def _show(ended: Ended) -> int:
             console.print(f"  then {line}", style="dim", markup=False)
         if ended.log is not None:
             console.print(f"  log: {ended.log}", style="dim", markup=False)
-    if code and ended.begun:
+    if code and ended.begun and code != TrainingDiverged.exit_code:  # its hint says from where, and with what
         console.print(f"  go on with it: colonnade up --resume {ended.folder}", markup=False, soft_wrap=True)
     if ended.advanced:
         show_summary(console, ended.folder)

@@ -19,12 +19,14 @@ from colonnade.common.crypto.pki.peers import verify_peer
 from colonnade.common.crypto.pki.probe import fetch_certificate
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import (
+    DIVERGED,
     ContractError,
     PartyAway,
     PartyFailed,
     PartyLost,
     PeerError,
     RefusedError,
+    TrainingDiverged,
     declared,
 )
 from colonnade.common.messaging.message import Message
@@ -211,14 +213,22 @@ class Membership:
         if (error := side.exception()) is not None:
             if isinstance(error, ContractError) or not isinstance(error, PeerError):  # else the server knows already
                 self.post(Failure("", *declared(error)))
+            if isinstance(error, TrainingDiverged):  # the server says who began it, or goes back with everybody
+                await self._hear_end(stop)
+            if stop.done() and not isinstance(stop.result(), PartyAway):
+                return
             raise error
         if not last:
             return
         self.post(Farewell())
+        await self._hear_end(stop)  # a server that is still busy has received our farewell
+
+    async def _hear_end(self, stop: asyncio.Future[Any]) -> None:
+        """Waits for the server's farewell, or for what stops the session."""
         parted = asyncio.ensure_future(self._farewell.wait())
         either: set[asyncio.Future[Any]] = {parted, stop}
         await asyncio.wait(either, timeout=_PARTING, return_when=asyncio.FIRST_COMPLETED)
-        parted.cancel()  # a server that is still busy has received our farewell
+        parted.cancel()
 
     async def _await(self, *kinds: type[_N]) -> _N:
         notice = await self._inbox.get()
@@ -256,6 +266,8 @@ def _as_error(parcel: Parcel) -> PeerError:
     match parcel:
         case Refusal(reason=reason, hint=hint):
             return RefusedError(f"the server refused: {reason}", hint=hint)
+        case Failure(reason=reason, hint=hint) if reason.startswith(DIVERGED):
+            return PeerError(f"the run ended: {reason}", hint=hint, shared=reason)
         case Failure(party=party, reason=reason, hint=hint):
             return PartyFailed(party or "server", reason, hint=hint)
         case _:

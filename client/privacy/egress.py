@@ -65,6 +65,9 @@ class Egress:
 
         Only the returned tensor itself may then be sent, and once. `evaluation` marks validation or test
         rows; `rows` gives their numbers, where each has a row of the matrix.
+
+        Raises:
+            TrainingDiverged: a number is not finite, and no noise is agreed.
         """
         released = self._release(private, evaluation=evaluation, rows=rows)
         self._admit(released, released.mechanism, released.epsilon, released.packed)

@@ -25,6 +25,7 @@ from colonnade.common.alignment.record import kept_rows
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.state import Snapshot, State
+from colonnade.common.config.back_off import MOST_BACK_OFFS, with_lower_rates
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.schedule import Schedule
@@ -38,7 +39,7 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.sources import prepare, prepare_others
-from colonnade.common.errors import ContractError, EnvironmentFault, declared
+from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault, declared
 from colonnade.common.models.randomness import keep_generators
 from colonnade.common.observability.capture import Capture
 from colonnade.common.observability.telemetry import Telemetry
@@ -175,6 +176,7 @@ class PartySessions:
         """Pins the run, and refuses a Begin that would discard some of it; the error is reported to the server."""
         with membership.telling():
             try:
+                _refuse_many(begin)
                 self._pin.admit(begin)
             except ContractError as wrong:
                 membership.post(Failure("", *declared(wrong)))
@@ -195,6 +197,7 @@ class PartySessions:
 
     async def _attend(self, membership: Membership, begin: Begin) -> bool:
         contract, owner = self.task.contract, self._owner(begin.run)
+        config = with_lower_rates(self.config, begin.backed_off)
         state = self.state = State(self.store.load(begin.round, owner) if begin.round else None)
         keep_generators(state, self.device, self.federation.seed, self.name)
         ledger = Ledger(self._folder.ledger, after=self.task.repeats_after(begin.round))
@@ -230,7 +233,7 @@ class PartySessions:
             ctx = ClientContext(
                 self.name,
                 self.task.federation,
-                self.config,
+                config,
                 self._columns,
                 schedule=self._schedule,
                 release=egress.release,
@@ -315,7 +318,7 @@ class PartySessions:
     async def _report(self, membership: Membership, save: Save, writing: Awaitable[None]) -> None:
         try:
             await writing
-        except EnvironmentFault as failed:
+        except (EnvironmentFault, CheckpointError) as failed:
             membership.post(Saved(save.round, declared(failed)[0]))
         else:
             self.progress.saved = save.round
@@ -329,3 +332,9 @@ class PartySessions:
 
     def _owner(self, run: str) -> Owner:
         return Owner(self.name, run, self.federation.lasting_hashes())
+
+
+def _refuse_many(begin: Begin) -> None:
+    """Raises ContractError for a Begin that would lower the learning rates beyond what can be agreed."""
+    if begin.backed_off > MOST_BACK_OFFS:
+        raise ContractError(SERVER, "Begin", "backed_off", f"at most {MOST_BACK_OFFS}", str(begin.backed_off))

@@ -24,6 +24,7 @@ from colonnade.common.errors import CheckpointError, EnvironmentFault
 from colonnade.common.runtime.durable import write_durably
 
 _FORMAT = 1
+_FREE = ("protocol.tau", "protocol.local_steps")  # keys that a run without differential privacy may change
 _SHORT = 16  # hexadecimal digits of a value's hash in checkpoints of 0.1.0
 
 
@@ -78,8 +79,10 @@ class Checkpoints:
         """Writes a checkpoint; it is on the disk when this returns.
 
         Raises:
+            CheckpointError: a number of the state is not finite; nothing is written.
             EnvironmentFault: the disk refuses it; no part of it is left.
         """
+        _refuse_not_finite(round, snapshot)
         tensors = safetensors.torch.save(dict(snapshot.tensors))
         record = {
             "format": _FORMAT,
@@ -196,7 +199,10 @@ class Checkpoints:
                 )
         theirs = record["config"]
         differing = sorted(
-            key for key in {*theirs, *owner.config} if not _same_value(theirs.get(key), owner.config.get(key))
+            key
+            for key in {*theirs, *owner.config}
+            if not _same_value(theirs.get(key), owner.config.get(key))
+            and not (key in _FREE and key not in owner.config)
         )
         if differing:
             raise CheckpointError(
@@ -212,6 +218,16 @@ class Checkpoints:
 
     def _tensors(self, round: int) -> Path:
         return self._folder / f"round-{round:08}.safetensors"
+
+
+def _refuse_not_finite(round: int, snapshot: Snapshot) -> None:
+    for name, tensor in snapshot.tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise CheckpointError(
+                f"the checkpoint of round {round} would hold numbers that are not finite, in {name}",
+                hint="training has diverged; the checkpoint before is kept",
+                shared=f"the checkpoint of round {round} would hold numbers that are not finite",
+            )
 
 
 def _same_value(kept: str | None, ours: str | None) -> bool:

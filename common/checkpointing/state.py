@@ -83,7 +83,9 @@ def _restore(name: str, made: Any, saved: Any) -> None:
         match made:
             case torch.Generator():
                 made.set_state(saved)
-            case nn.Module() | torch.optim.Optimizer():
+            case torch.optim.Optimizer():
+                _restore_optimiser(made, saved)
+            case nn.Module():
                 made.load_state_dict(saved)
             case Tensor():
                 if made.shape != saved.shape or made.dtype != saved.dtype:
@@ -103,6 +105,14 @@ def _restore(name: str, made: Any, saved: Any) -> None:
             f"the checkpoint's {name} does not fit: {first}",
             hint="resume with the model, head and optimiser that the run began with",
         ) from unfit
+
+
+def _restore_optimiser(made: torch.optim.Optimizer, saved: Any) -> None:
+    """Restores momenta and counts of steps. Rates and other settings stay as configured: a resume may change them."""
+    settings = [{key: value for key, value in group.items() if key != "params"} for group in made.param_groups]
+    made.load_state_dict(saved)
+    for group, own in zip(made.param_groups, settings, strict=True):
+        group.update(own)
 
 
 def _pack(path: str, value: Any, tensors: dict[str, Tensor]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, SerializeAsAny, field_validator
 
+from colonnade.common.config.back_off import MOST_BACK_OFFS
 from colonnade.common.config.blinding import BlindingConfig
 from colonnade.common.config.keys import KeysConfig
 from colonnade.common.config.protocol import ProtocolConfig
@@ -31,11 +32,16 @@ from colonnade.common.privacy.settings import BEFORE
 from colonnade.common.section import Section
 
 # Keys of the federation section that a resumed run may change.
-_MAY_CHANGE = ("parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence", "stop")
+_MAY_CHANGE = (
+    "parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence", "stop", "back_off",
+)  # fmt: skip
+# Without differential privacy, whose costs depend on the number of local steps, these too.
+_STEPS = ("protocol.tau", "protocol.local_steps")
 
 
 _NEWER = [
-    ("privacy.accounting", BEFORE["accounting"]), ("loss", ""), ("stop.metric", None), ("protocol.damping", "none")
+    ("privacy.accounting", BEFORE["accounting"]), ("loss", ""), ("stop.metric", None), ("protocol.damping", "none"),
+    ("back_off", 0),
 ]  # fmt: skip
 
 
@@ -80,6 +86,13 @@ class FederationConfig(Section):
         default="rollback",
         description="when a party disconnects: rollback stops and returns to the newest common checkpoint; wait "
         "finishes the round and stops; continue goes on if the quorum allows it",
+    )
+    back_off: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_BACK_OFFS,
+        description="times that a run which diverges goes back to its newest sound checkpoint, each time with all "
+        "learning rates times 0.3; 0: it ends with an error",
     )
     compress: CompressConfig = Field(default=CompressConfig(), description="compression of tensors in messages")
     blinding: BlindingConfig = Field(default=BlindingConfig(), description="sums whose terms the server does not see")
@@ -133,7 +146,12 @@ class FederationConfig(Section):
         """`hashes` of the values that cannot change during a run: its results depend on them, its length does not."""
         # "parties" is the roster's order; "parties.NAME" is a fingerprint, which may be renewed.
         hashes = self.hashes().items()
-        return {key: h for key, h in hashes if key == "parties" or key.split(".")[0] not in _MAY_CHANGE}
+        free = () if self.privacy is not None else _STEPS
+        return {
+            key: h
+            for key, h in hashes
+            if key == "parties" or (key.split(".")[0] not in _MAY_CHANGE and key not in free)
+        }
 
     def hashes(self) -> dict[str, str]:
         """SHA-256 of every value by its dotted key, in hex, so that two ends can name the keys that differ."""

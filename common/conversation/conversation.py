@@ -26,8 +26,8 @@ from colonnade.common.conversation.capacity import AHEAD, Capacity, Unlimited, b
 from colonnade.common.conversation.control import Close, Item, Open, Save
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.conversation.responses import Quorum, ResponseCollector, Responses
-from colonnade.common.conversation.traffic import Traffic
-from colonnade.common.errors import ContractError, PartyAway, PartyLost
+from colonnade.common.conversation.traffic import MessageWatch, Traffic
+from colonnade.common.errors import ContractError, PartyAway, PartyLost, TrainingDiverged
 from colonnade.common.messaging.message import (
     Kinds,
     M,
@@ -67,6 +67,7 @@ class Link(Capacity):
         on_round: called with the number of a round when this side has finished it.
         on_save: called when a checkpoint was requested and this side has finished its round.
         keyed: True once keys were agreed over these connections: a peer that reconnects has none of them.
+        watch: sees every message.
         given_up: the round of the last checkpoint requested here: of its round and those before,
             the other end gives up exchanges in progress.
     """
@@ -87,6 +88,7 @@ class Link(Capacity):
         self.on_round: Callable[[int], None] = lambda _round: None
         self.on_save: Callable[[Save], None] = lambda _save: None
         self.keyed = False
+        self.watch: MessageWatch | None = None
         self.given_up = 0
         self.last: int | None = None
         self.known = 0
@@ -100,12 +102,15 @@ class Link(Capacity):
 
         Raises:
             ContractError: our own side breaks its contract.
+            TrainingDiverged: a number is not finite.
             PeerError: the peer is known to be gone.
         """
         self._refuse_if_lost()
         if self.kinds.get(type(message).__name__) is not type(message):
             raise ContractError("this side", type(message).__name__, "", declared(self.kinds), "undeclared")
         check("this side", message, self.limits)
+        if self.watch is not None:
+            self.watch.sent(self.peer, message)
         if self._outlet.full:
             await self._outlet.room()
             self._refuse_if_lost()
@@ -242,8 +247,11 @@ class Link(Capacity):
             return
         try:
             check(self.peer, message, self.limits)
-            check_finite(self.peer, message)
-        except ContractError as broken:
+            if self.watch is None:
+                check_finite(self.peer, message)
+            else:
+                self.watch.received(self.peer, message)
+        except (ContractError, TrainingDiverged) as broken:
             self.lose(broken)
             return
         Traffic.count(self.traffic.received, message)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from colonnade.common.conversation.control import Item
 
 # Version of the files in proto/: incremented whenever a message changes in a way that older code misreads.
-WIRE_VERSION = 6
+WIRE_VERSION = 7
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class Begin:
     """Server to party: all parties have joined, in this order; continue after `round`, in the given session.
 
     Every session has its own number, which enters all values derived for it: keys, nonces, masks.
-    `aligned` is the number of the current alignment of rows, if there is one already.
+    `aligned` is the number of the current alignment of rows, if there is one already; `backed_off` the number of times
+    that the run went back after a divergence, each time with lower learning rates.
     """
 
     session: int
@@ -53,6 +54,7 @@ class Begin:
     run: str = ""
     round: int = 0
     aligned: str = ""
+    backed_off: int = 0
 
 
 @dataclass(frozen=True)

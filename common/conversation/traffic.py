@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from colonnade.common.messaging.message import Message, payload_bytes
 
@@ -20,3 +21,13 @@ class Traffic:
         entry = book.setdefault(type(message).__name__, [0, 0])
         entry[0] += 1
         entry[1] += payload_bytes(message)
+
+
+class MessageWatch(Protocol):
+    """Sees the messages of a link."""
+
+    def sent(self, party: str, message: Message) -> None:
+        """Sees a message before it leaves. Raises an error to refuse it."""
+
+    def received(self, party: str, message: Message) -> None:
+        """Sees a message that fits its contract. Raises an error if a number of it is not finite."""

@@ -25,10 +25,11 @@ LEVELS: Mapping[str, int] = {
         logging.INFO,
     ),
     **dict.fromkeys(
-        ("missing", "late", "refused", "warning", "leave", "rollback", "checkpoint_failed", "abandoned", "server_away"),
+        ("missing", "late", "refused", "warning", "leave", "rollback", "checkpoint_failed", "abandoned", "server_away",
+         "back_off"),
         logging.WARNING,
     ),
-    "failed": logging.ERROR,
+    **dict.fromkeys(("failed", "diverged"), logging.ERROR),
 }  # fmt: skip
 """Level by kind of event; DEBUG for others. An `end` of a run that is not completed has the level of its status."""
 

@@ -8,7 +8,7 @@ the hashes of those values, and none of keys that are newer. Keys set in the con
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
+from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import read_tree
 from colonnade.common.privacy.settings import BEFORE
@@ -36,10 +37,23 @@ _DAMPED = ("vimadmm_j", "linear_admm")  # protocols whose files of before say no
 def load_begun(path: Path, overrides: tuple[str, ...] = ()) -> Config:
     """Reads the configuration stored in a run's folder: complete except for keys newer than the run.
 
+    Every party has a whole section there, so that `every_party.KEY=VALUE` sets KEY in all of them.
+
     Raises:
         ConfigError: like `load`.
     """
-    return parse(with_defaults_before(read_tree(path)), overrides)
+    tree = with_defaults_before(read_tree(path))
+    parties = tree.get("parties")
+    return parse(tree, tuple(_spread(overrides, tuple(parties) if isinstance(parties, dict) else ())))
+
+
+def _spread(overrides: tuple[str, ...], parties: tuple[str, ...]) -> Iterator[str]:
+    for setting in overrides:
+        of_all, dot, rest = setting.partition(".")
+        if of_all == TEMPLATE and dot and parties:
+            yield from (f"parties.{name}.{rest}" for name in parties)
+        else:
+            yield setting
 
 
 def with_defaults_before(tree: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from colonnade.common.compression.quantise import AS_IS, Form, pack, unpack
+from colonnade.common.errors import TrainingDiverged
+from colonnade.common.messaging.message import all_finite
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
@@ -37,7 +39,15 @@ def release_clear(
     evaluation: bool = False,  # noqa: ARG001  # part of the interface
     rows: Tensor | None = None,  # noqa: ARG001  # part of the interface
 ) -> Released:
-    """Releases values as they are: no clipping, no noise, no guarantee."""
+    """Releases values as they are: no clipping, no noise, no guarantee.
+
+    Stages with noise map every number to a finite one, so that nothing leaves but what they protect.
+
+    Raises:
+        TrainingDiverged: a number is not finite.
+    """
+    if not all_finite(private):
+        raise TrainingDiverged("this side", "has numbers to release that are not finite")
     return Released(private, "none", None)
 
 

@@ -28,13 +28,14 @@ COUNTED: Mapping[str, str] = {
     "late": "answers_late",
     "skipped": "rounds_skipped",
     "rollback": "rollbacks",
+    "back_off": "back_offs",
 }
 """Events of the server that are counted, each with the name of its metric. Nothing else is taken from them."""
 
 AGREED = (
     "id", "protocol", "task", "epochs", "rounds", "batch", "shuffle", "seed", "align", "rows", "evaluate", "stop",
     "quorum", "timeouts", "checkpoint", "absence", "compress", "blinding", "privacy", "adjust", "participation",
-    "benchmark",
+    "benchmark", "back_off",
 )  # fmt: skip
 """Keys of the agreed section. Class names, rules for keys and fingerprints are not listed."""
 
@@ -59,7 +60,7 @@ OWN_WORDS: Mapping[str, tuple[str, ...]] = {
 
 SUMMARY = (
     "schema", "rounds", "seconds", "seconds_to_first_round", "best", "bytes", "epsilon", "delta", "person", "privacy",
-    "label_privacy", "answer_privacy", "theorem", "pace", "absent", "missing", "late",
+    "label_privacy", "answer_privacy", "theorem", "pace", "absent", "back_offs", "missing", "late",
 )  # fmt: skip
 """Keys of a summary of which the numbers pass, also those below it under the keys of `BELOW`."""
 
@@ -67,7 +68,7 @@ BELOW = frozenset({
     "round", "checkpoint", "up", "down", "payload", "wire", "parties", "epsilon", "delta", "clip", "head_clip", "scale",
     "noise_multiplier", "releases", "release_epsilon", "deviation", "accounted", "rows", "turns", "staleness", "row",
     "participation", "replace", "zeta", "variance", "delta_prime", "epsilon_bar", "epsilon_bar_printed", "delta_bar",
-    "epsilon_renyi",
+    "epsilon_renyi", "times", "factor",
 })  # fmt: skip
 """Keys at any depth of a summary, besides parties' names and names of metrics."""
 

@@ -42,10 +42,11 @@ class Progress:
         self._round: Event = {}
         self._validation = "-"
         self._next_plain = 0.0
+        self._diverged = False
 
     def __call__(self, event: Event) -> None:
         """Takes an event in."""
-        match event["kind"]:
+        match self._kind(event):
             case "listening":
                 waiting = len(event["waiting_for"])
                 self._say(f"server listens on {event['address']}, waiting for {waiting} parties")
@@ -60,14 +61,24 @@ class Progress:
                 self._say(_LINES[kind].format_map(event))
             case "resume" if event["round"]:
                 self._say(f"everyone goes on after round {event['round']}")
+            case "back_off":
+                self._say(back_off_line(event), style="yellow")
             case "resume":
-                self._say("everyone begins again: no checkpoint was taken yet")
+                again = "everyone begins again: no checkpoint was taken yet"
+                self._say(f"everyone goes on after round {event['round']}" if event["round"] else again)
             case "evaluation" if event["part"] == "validation":
                 self._validation = score_words(event)
                 self._update(event)
             case "round":
                 self._round = event
                 self._update(event)
+
+    def _kind(self, event: Event) -> str:
+        """The event's kind; "" for those who leave because the run has diverged, which is told already."""
+        kind = str(event["kind"])
+        if kind in ("diverged", "back_off"):
+            self._diverged = kind == "diverged"
+        return "" if self._diverged and kind == "leave" else kind
 
     def close(self) -> None:
         """Leaves the last line standing."""
@@ -158,6 +169,13 @@ def score_words(said: Mapping[str, Any], part: str = "val", names: Mapping[str, 
 def share(value: float) -> str:
     """0.972 -> '97.20%'."""
     return f"{value:.2%}"
+
+
+def back_off_line(event: Mapping[str, Any]) -> str:
+    """Words for an event `back_off`."""
+    at = f"the checkpoint of round {event['round']}" if event["round"] else "the beginning"
+    whence = f"everyone goes back to {at}, with {event['factor']:.3g} of the configured learning rates"
+    return f"{event['party']}: {event['reason']}: {whence}"
 
 
 def megabytes(size: int) -> str:

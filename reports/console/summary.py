@@ -186,6 +186,10 @@ def label_words(labels: dict[str, Any]) -> str:
     return f"noised once, epsilon {labels['epsilon']:.2f} at delta 0"
 
 
+OF_TRAINING = ("turns", "went back")
+"""Lines of `what_else` that are not about privacy."""
+
+
 def what_else(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Lines about what only some runs have."""
     if (labels := summary.get("label_privacy")) is not None:
@@ -196,6 +200,14 @@ def what_else(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Theorem 4.1", claim_words(claim)
     if (pace := summary.get("pace")) is not None:
         yield "turns", pace_words(pace)
+    if (back := summary.get("back_offs")) is not None:
+        yield "went back", back_off_words(back)
+
+
+def back_off_words(back: Mapping[str, Any]) -> str:
+    """`back_offs` of a summary, in words."""
+    times = "once" if back["times"] == 1 else f"{back['times']} times"
+    return f"{times} after a divergence; learning rates are {back['factor']:.3g} of those configured"
 
 
 def claim_words(claim: Mapping[str, Any]) -> str:

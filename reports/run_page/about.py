@@ -9,6 +9,7 @@ from colonnade.common.runtime.numbers import plain
 from colonnade.reports.console.progress import JUDGED
 from colonnade.reports.console.summary import (
     WARNING,
+    back_off_words,
     best_of_stopped,
     measure_of,
     metric_rows,
@@ -83,6 +84,8 @@ def _reached(run: RecordedRun) -> list[tuple[str, object]]:
     rows = [(name, value) for name, value in rows if name != WARNING]  # it is above
     if said.get("stopped"):
         rows.append(("stopped", said["stopped"]))
+    if said.get("back_offs"):
+        rows.append(("went back", back_off_words(said["back_offs"])))
     if said.get("pace"):
         rows.append(("turns", pace_words(said["pace"])))
     if said.get("seconds_to_first_round") is not None:

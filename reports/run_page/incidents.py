@@ -16,6 +16,8 @@ _WORDS = {
     "leave": "left",
     "rejoin": "came back",
     "rollback": "was lost: back to a checkpoint",
+    "diverged": "diverged",
+    "back_off": "made everyone go back, with lower rates",
     "resume": "went on",
     "warning": "warned",
     "checkpoint_failed": "could not save",

@@ -7,7 +7,7 @@ from typing import Any
 
 from colonnade.common.runtime.numbers import plain
 from colonnade.reports import guarantee
-from colonnade.reports.console.summary import what_else
+from colonnade.reports.console.summary import OF_TRAINING, what_else
 from colonnade.reports.html.frame import facts, section, table
 from colonnade.reports.html.markup import Html, tag
 from colonnade.reports.records.run import RecordedRun
@@ -47,7 +47,7 @@ def privacy(run: RecordedRun) -> Html:
         else:
             parts.append(tag("p", _PERSON, class_="faint"))
         parts += [_by_party(run, spent), facts(guarantee.details(run.summary)), facts(_settings(spent))]
-    labels = [(name, words) for name, words in what_else(run.summary) if name != "turns"]
+    labels = [(name, words) for name, words in what_else(run.summary) if name not in OF_TRAINING]
     return section("Privacy", *parts, facts(labels))
 
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from colonnade.common.errors import InputError
 from colonnade.common.numerics.differences import EmbeddingColumns, Slopes
 from colonnade.common.numerics.directions import Directions
 from colonnade.common.numerics.zeroth_order import spread
@@ -54,7 +53,7 @@ class Perturbed:
             batch: row numbers, int64 (rows,).
 
         Raises:
-            InputError: the loss is not finite.
+            TrainingDiverged: the loss is not finite.
         """
 
         def remembered(logits: Tensor) -> Tensor:
@@ -67,10 +66,7 @@ class Perturbed:
         else:
             loss = self._whole.protected(parts, remembered, batch, self._private)
         if not math.isfinite(loss):
-            raise InputError(
-                f"server: the loss is {loss}, so that there are no differences to answer with",
-                hint="lower server.optimiser.lr or the parties' optimiser.lr: the run diverges",
-            )
+            raise self._ctx.watch.blame_loss(loss)
         return loss
 
     def of(self, party: str, turn: int) -> tuple[int, Tensor]:

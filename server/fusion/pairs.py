@@ -13,7 +13,6 @@ from colonnade.common.contracts.pairs import Difference, Evaluation, Pair, Pairs
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.data.rows import generator
-from colonnade.common.errors import InputError
 from colonnade.common.numerics.two_point import TwoPoint, row_losses
 from colonnade.server.fusion.combined import CombinedHead
 from colonnade.server.fusion.joint import Targets
@@ -36,6 +35,7 @@ class PairedHead(CombinedHead):
         super().__init__(ctx, cfg.embedding, cfg.combine)
         draws = ctx.state.keep("directions", lambda: generator("directions", ctx.federation.seed, SERVER))
         self._two_point, self._mu = TwoPoint(self.head, draws, draw=cfg.draw, mu=cfg.mu), cfg.mu
+        self._watch = ctx.watch
 
     def slopes(
         self, parts: Sequence[Tensor], perturbed: Mapping[int, Tensor], targets: Targets
@@ -48,7 +48,7 @@ class PairedHead(CombinedHead):
             targets: the targets of the loss, the same for all losses of a turn.
 
         Raises:
-            InputError: a loss is not finite any more.
+            TrainingDiverged: a loss is not finite any more.
         """
         moved = [self.combined([*parts[:index], h, *parts[index + 1 :]]) for index, h in perturbed.items()]
         logits, *others = self._two_point(self.combined(parts), *moved)
@@ -56,18 +56,10 @@ class PairedHead(CombinedHead):
         losses = row_losses(self.loss, logits, y)
         own, *theirs = (float((row_losses(self.loss, other, y) - losses).mean()) / self._mu for other in others)
         loss = float(losses.mean())
-        _refuse_divergence(loss, own, *theirs)
+        if wrong := [value for value in (loss, own, *theirs) if not math.isfinite(value)]:
+            raise self._watch.blame_loss(wrong[0])
         self._two_point.estimate(own)
         return loss, dict(zip(perturbed, theirs, strict=True))
-
-
-def _refuse_divergence(*values: float) -> None:
-    if not all(map(math.isfinite, values)):
-        raise InputError(
-            "the loss, or its change along a direction, is no finite number any more",
-            hint="lower server.optimiser.lr and the parties' optimiser.lr: steps along one direction must be far "
-            "smaller than down a gradient",
-        )
 
 
 async def serve_pairs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -23,12 +24,14 @@ from colonnade.common.errors import (
     PartyFailed,
     PartyLost,
     RefusedError,
+    TrainingDiverged,
     declared,
 )
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING, EVALUATION, WAITING, Phases
 from colonnade.common.wire.connection import Connection
+from colonnade.server.divergence.watch import Watch
 from colonnade.server.membership.admission import Admission, claimed
 from colonnade.server.membership.party import Intake, Member, Versions, first_hello, screened
 from colonnade.server.membership.revocations import Revocations
@@ -81,7 +84,8 @@ class Hub:
         self.totals = Totals(federation.names)
         self.versions = Versions(telemetry)
         self.releases: dict[str, float] = {}  # by party, as last reported
-        self.session, self.round, self.aligned = 0, 0, ""  # aligned: number of the alignment, for parties that begin
+        self.session, self.round, self.aligned, self.backed_off = 0, 0, "", 0  # the last two for parties that begin
+        self.watch: Watch | None = None
 
     async def greet(self, connection: Connection, pem: bytes | None) -> None:
         """Checks a new connection's certificate, reads its Hello and admits it, or refuses with a reason."""
@@ -209,11 +213,9 @@ class Hub:
                 return
             self._changed.clear()
             left = min(self._away.values()) + limit - loop.time() + 0.01
-            try:
+            with suppress(TimeoutError):  # the party and its time of departure are recorded above
                 async with asyncio.timeout(left):
                     await self._changed.wait()
-            except TimeoutError:
-                pass  # the party and its time of departure are recorded above
 
     async def watch_absence(self) -> None:
         """Detects departures at once, also while no message is awaited. Runs until cancelled. Raises as `gate`."""
@@ -245,19 +247,13 @@ class Hub:
             member.connection.post(said.Farewell())
             if not member.connection.session:
                 member.parted.set()  # joined too late to take part: no farewell to wait for
-        try:
+        with suppress(TimeoutError):  # any party that is silent then has received all that it needs
             async with asyncio.timeout(patience):
                 for member in list(self.members.values()):
                     await member.parted.wait()
-        except TimeoutError:
-            pass  # any party that is silent now has received all that it needs
         for member in list(self.members.values()):
             member.parted.set()
         await asyncio.gather(*(member.connection.close() for member in self.members.values()))
-
-    def late(self) -> Mapping[str, int]:
-        """Number of messages by party that came after their round."""
-        return self.totals.late
 
     def queues(self) -> dict[tuple[str, str], int]:
         """Queue lengths, by queue and party: unsent for the connection, unread for the server side."""
@@ -285,6 +281,8 @@ class Hub:
         if member.parted.is_set() and not isinstance(parcel, said.Saved | said.Spent):
             return
         match parcel:
+            case said.Failure(reason=TrainingDiverged.telling) if self.watch and party in self._links:
+                self._links[party].lose(self.watch.blame_sender(party))
             case said.Failure(reason=reason, hint=hint):
                 self._telemetry.event("failed", party=party, reason=reason)
                 member.parted.set()
@@ -347,21 +345,23 @@ class Hub:
         """Admits a returned party to the current session. Raises PartyAway if that session has keys."""
         if self._links[party].keyed:
             raise PartyAway(party, "it is back, and everyone agrees on new keys")
-        since = self._away.pop(party)
-        seconds = round(asyncio.get_running_loop().time() - since, 3)
+        seconds = round(asyncio.get_running_loop().time() - self._away.pop(party), 3)
         self._links[party].renew(self.members[party].connection.post)
         self.session = self._numbers.after(self.session)  # a party takes part in no session twice
         restored = self._start(party, max((r for r in self.members[party].hello.held if r <= self.round), default=0))
         self._telemetry.event("rejoin", party=party, round=self.round, restored=restored, seconds=seconds)
 
     def _start(self, party: str, round: int) -> int:
-        self.members[party].begin(said.Begin(self.session, self._names, self._run, round, self.aligned))
+        self.members[party].begin(
+            said.Begin(self.session, self._names, self._run, round, self.aligned, self.backed_off)
+        )
         return round
 
     def _link(self, party: str) -> Link:
         connection = self.members[party].connection
         compress = Compressor(form_of(self._federation.compress.down), self._federation.seed, party)
         link = Link(party, self._kinds, self._limits, connection.post, self._mailbox, compress=compress)
+        link.watch = self.watch
         self.totals.link(party, link)
         return link
 

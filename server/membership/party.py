@@ -16,7 +16,7 @@ from colonnade.server.membership.admission import Admission
 
 _HELLO_PATIENCE = 10.0  # seconds that a new connection has for its Hello
 _REFUSAL_PAUSE = 1.0  # seconds before a refused certificate is reported to its sender
-_HELD = 2  # checkpoints that a party keeps
+_HELD = 3  # checkpoints that a party keeps: the newest, the sound one before, and the best
 
 
 @dataclass

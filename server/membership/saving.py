@@ -28,6 +28,8 @@ class _Pending:
     waiting: set[str]
     begun: float
     done: asyncio.Future[None]
+    keep: int
+    sound: bool
     writing: asyncio.Task[None] | None = field(default=None)
 
 
@@ -49,6 +51,9 @@ class Saving:
     Attributes:
         committed: the newest round that every member has saved, 0 if none.
         best: the best round, if every member has saved it; it is kept in addition to the newest two.
+        sound: the newest committed round in which nothing grew, 0 if none. While something grows it is kept in the
+            place of the second newest.
+        backed_off: number of times that the run went back to a sound round after a divergence.
     """
 
     def __init__(
@@ -67,7 +72,7 @@ class Saving:
         self._config, self._telemetry, self._clock = config, telemetry, clock
         self._pending: _Pending | None = None
         self._last_time = clock()
-        self.committed, self.best = _read_committed(self._record)
+        self.committed, self.best, self.sound, self.backed_off = read_committed(self._record)
 
     def due(self, round: int, last: int, best: int = 0) -> bool:
         """Returns True if a checkpoint is due after this round: periodic, the last, or the best."""
@@ -80,20 +85,68 @@ class Saving:
         return by_rounds or by_time
 
     async def begin(
-        self, round: int, snapshot: Snapshot, parties: Iterable[str], ask: Callable[[Save], None], best: int = 0
+        self,
+        round: int,
+        snapshot: Snapshot,
+        parties: Iterable[str],
+        ask: Callable[[Save], None],
+        best: int = 0,
+        *,
+        sound: bool = True,
     ) -> None:
-        """Saves the server's part in the background and requests the parties'. `best` is the best round so far."""
+        """Saves the server's part in the background and requests the parties'.
+
+        Args:
+            round, snapshot: of the server's state.
+            parties: that save too.
+            ask: sends them the request.
+            best: the best round so far.
+            sound: True if nothing grows in this round.
+        """
         if self._pending is not None:  # the last or the best: it waits for the one before
             await asyncio.wait({self._pending.done})
         loop = asyncio.get_running_loop()
-        pending = _Pending(round, best, {SERVER, *parties}, self._clock(), loop.create_future())
+        keep = self.sound or self.committed
+        pending = _Pending(round, best, {SERVER, *parties}, self._clock(), loop.create_future(), keep, sound)
         self._pending, self._last_time = pending, self._clock()
         pending.writing = loop.create_task(self._save_own(pending, snapshot))
-        ask(Save(round, self.committed, self.best))
+        ask(Save(round, keep, self.best))
 
     def restored(self, round: int) -> None:
         """Notes that the run resumes from a checkpoint of all members: it is kept until a newer one is committed."""
         self.committed = round
+        self.sound = self.sound if self.sound <= round else round
+
+    async def settle(self, limit: float) -> None:
+        """Waits until a sound checkpoint that is pending is committed or given up, at most `limit` seconds."""
+        if self._pending is not None and self._pending.sound:
+            await asyncio.wait({self._pending.done}, timeout=limit)
+
+    async def go_back(self, backed_off: int, limit: float) -> int:
+        """Drops the checkpoints of a divergence. Returns the round to go on from: the newest sound one, or 0.
+
+        Args:
+            backed_off: as the attribute, from now on.
+            limit: as of `settle`, so that the round does not depend on the members' disks.
+
+        Raises:
+            EnvironmentFault: the disk refuses it.
+        """
+        await self.settle(limit)
+        if (pending := self._pending) is not None:
+            self._pending = None
+            pending.done.set_result(None)
+            if pending.writing is not None:
+                await asyncio.wait({pending.writing})  # else its file would come after those that are removed
+        self.committed, self.backed_off = self.sound, backed_off
+        self.best = self.best if self.best <= self.sound else 0
+        try:
+            self._write()
+        except OSError as failed:
+            reason = f"{self._record} cannot be written: {failed.strerror}"
+            raise EnvironmentFault(reason, hint="make room on the disk") from failed
+        self._store.prune({self.sound, self.best})
+        return self.sound
 
     def saved(self, member: str, round: int, error: str = "") -> None:
         """Records that a member has saved a round, or could not."""
@@ -134,25 +187,31 @@ class Saving:
     async def _save_own(self, pending: _Pending, snapshot: Snapshot) -> None:
         try:
             await self._aside(self._store.save, pending.round, snapshot, self._owner)
-        except EnvironmentFault as failed:
+        except (EnvironmentFault, CheckpointError) as failed:
             self.saved(SERVER, pending.round, str(failed))
         else:
             self.saved(SERVER, pending.round)
 
     def _commit(self, pending: _Pending) -> None:
-        before, self._pending = self.committed, None
-        best = pending.round if pending.best == pending.round else self.best
+        before, self._pending = (self.committed, self.best, self.sound), None
+        self.committed = pending.round
+        self.best = pending.round if pending.best == pending.round else self.best
+        self.sound = pending.round if pending.sound else self.sound
         try:
-            self._record.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(self._record, json.dumps({"round": pending.round, "best": best}).encode())
-            self._store.prune({pending.round, before, best})
+            self._write()
+            self._store.prune({pending.round, pending.keep, self.best})
         except OSError as failed:
+            self.committed, self.best, self.sound = before
             self._telemetry.event("checkpoint_failed", round=pending.round, party=SERVER, reason=str(failed))
         else:
-            self.committed, self.best = pending.round, best
             seconds = round(self._clock() - pending.begun, 6)
             self._telemetry.event("checkpoint", round=pending.round, seconds=seconds)
         pending.done.set_result(None)
+
+    def _write(self) -> None:
+        self._record.parent.mkdir(parents=True, exist_ok=True)
+        record = {"round": self.committed, "best": self.best, "sound": self.sound, "backed_off": self.backed_off}
+        write_durably(self._record, json.dumps(record).encode())
 
 
 def common_round(held: Mapping[str, Collection[int]], committed: int) -> int:
@@ -174,9 +233,11 @@ def common_round(held: Mapping[str, Collection[int]], committed: int) -> int:
     return max(common, default=0)
 
 
-def _read_committed(record: Path) -> tuple[int, int]:
+def read_committed(record: Path) -> tuple[int, int, int, int]:
+    """Round, best, sound (in a record without it the round) and number of times that the run went back."""
     try:
         content = json.loads(record.read_text())
-        return int(content["round"]), int(content.get("best", 0))
+        round = int(content["round"])
+        return round, int(content.get("best", 0)), int(content.get("sound", round)), int(content.get("backed_off", 0))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return 0, 0  # missing or altered: the members' checkpoints decide
+        return 0, 0, 0, 0  # missing or altered: the members' checkpoints decide

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from colonnade.common.config.back_off import back_off_factor
 from colonnade.common.contracts.agreed_parts import parts_in_use
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import without_nan
@@ -57,7 +58,7 @@ def summarise(
         **protection(ctx, hub.releases),
         **findings(ctx),
         "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
-        "late": {name: hub.late().get(name, 0) for name in federation.names},
+        "late": {name: hub.totals.late.get(name, 0) for name in federation.names},
         "environment": {
             **describe_environment(),
             **parts_in_use(federation, ctx.config),
@@ -84,6 +85,7 @@ def findings(ctx: ServerContext) -> dict[str, Any]:
         "warning": warning(ctx),
         "pace": pace(ctx),
         "absent": dict(ctx.absent) or None,
+        "back_offs": back_offs(ctx),
     }
 
 
@@ -186,6 +188,12 @@ def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:
 def pace(ctx: ServerContext) -> dict[str, Any] | None:
     """Turns and staleness by party in an asynchronous run, or None."""
     return Staleness(ctx, ctx.federation.names).summary() if Staleness.kept(ctx) else None
+
+
+def back_offs(ctx: ServerContext) -> dict[str, Any] | None:
+    """Number of times that the run went back after a divergence, and the factor of all learning rates, or None."""
+    times = ctx.backed_off
+    return {"times": times, "factor": round(back_off_factor(times), 9)} if times else None
 
 
 def theorem(ctx: ServerContext) -> dict[str, Any] | None:

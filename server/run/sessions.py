@@ -8,7 +8,7 @@ from pathlib import Path
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.crypto.sealing import Session
-from colonnade.common.errors import PartyAway, declared
+from colonnade.common.errors import PartyAway, TrainingDiverged, declared
 from colonnade.common.models.randomness import keep_generators
 from colonnade.common.runtime.phases import CHECKPOINT, WAITING
 from colonnade.common.runtime.run_folder import RunFolder
@@ -19,6 +19,7 @@ from colonnade.server.membership.saving import Saving
 from colonnade.server.membership.session_numbers import SessionNumbers
 from colonnade.server.protocols import SERVE
 from colonnade.server.reporting.planned import tell_planned
+from colonnade.server.run.divergence import after_divergence, refuse_sustained, worth_saving
 from colonnade.server.training.context import ServerContext
 
 _AWAY = "it is away"
@@ -56,6 +57,7 @@ class ServerSessions:
             federation, contract, self.admission, self.owner.run, telemetry,
             saved=self.saving.saved, away=self._away, numbers=SessionNumbers(self.folder),
         )  # fmt: skip
+        self.hub.watch = self.ctx.watch
         self.ctx.traffic, self.ctx.phases = self.hub.totals.wire, self.hub.phases
 
     async def run(self) -> None:
@@ -73,6 +75,7 @@ class ServerSessions:
             held, committed = self.store.usable(self.owner), self.saving.committed
             if self.rows is not None:
                 hub.aligned = self.rows.agreed({name: member.hello.aligned for name, member in hub.members.items()})
+            hub.backed_off = self.saving.backed_off
             cohort, round = hub.begin(held, committed, self._between, lambda: bool(ctx.best.stop))
             self._restore(round, first=not resumed)
             ctx.session = Session(ctx.federation.id, self.owner.run, hub.session, ctx.federation.hashes())
@@ -90,8 +93,15 @@ class ServerSessions:
                 self.saving.give_up(gone.party, _AWAY)
                 ctx.telemetry.event("rollback", party=gone.party, round=ctx.round, reason=str(gone))
                 hub.rewind(declared(gone)[0])
+            except TrainingDiverged as diverged:
+                await self._back_off(diverged)
             finally:
                 ctx.phases.turn()
+
+    async def _back_off(self, diverged: TrainingDiverged) -> None:
+        """Has all members go back to the newest sound checkpoint, with lower rates. Raises if that was done enough."""
+        await after_divergence(self.ctx, self.saving, diverged)
+        self.hub.rewind(declared(diverged)[0])
 
     def _record_run(self) -> None:
         """Writes the run's number to the disk, before any party learns it."""
@@ -101,7 +111,7 @@ class ServerSessions:
         ctx = self.ctx
         if round:
             self.saving.restored(round)
-        ctx.restore(round, self.store.load(round, self.owner) if round else None)
+        ctx.restore(round, self.store.load(round, self.owner) if round else None, self.saving.backed_off)
         keep_generators(ctx.state, ctx.device, ctx.federation.seed, "server")
         counts: dict[str, int] = ctx.state.keep("traffic", dict)
         if self.saving.best != ctx.best.round:
@@ -113,11 +123,15 @@ class ServerSessions:
         """After every round: saves a checkpoint if one is due, and checks the parties' presence."""
         best = self.ctx.best
         last = round if best.stop else self.ctx.schedule.rounds
-        if self.saving.due(round, last, best.round) and not self.hub.away:
+        refuse_sustained(self.ctx, self.saving, round)
+        if self.saving.due(round, last, best.round) and not self.hub.away and worth_saving(self.ctx, self.saving, last):
             self.ctx.phases.turn(CHECKPOINT)
             self.ctx.state["traffic"].update(self.hub.totals.capture())
             names = self.ctx.federation.names
-            await self.saving.begin(round, self.ctx.state.capture(), names, self.hub.request_save, best.round)
+            sound = not self.ctx.watch.growing
+            await self.saving.begin(
+                round, self.ctx.state.capture(), names, self.hub.request_save, best.round, sound=sound
+            )
             if round == last:
                 await self.saving.finish(self.ctx.federation.timeouts.answer)
         self.ctx.phases.turn(WAITING)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.state import Snapshot, State
+from colonnade.common.config.back_off import with_lower_rates
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.config.schedule import Schedule
@@ -33,6 +34,7 @@ from colonnade.common.numerics.row_gradients import refuse_batch_norm
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.labels import NoisyLabels, posterior
 from colonnade.common.runtime.phases import EVALUATION, Phases
+from colonnade.server.divergence.watch import Watch
 from colonnade.server.evaluation.balance import ClassBalance
 from colonnade.server.evaluation.best import TWO_CLASSES, Best
 from colonnade.server.evaluation.outside_metrics import OutsideMetrics
@@ -54,6 +56,8 @@ class ServerContext:
         scale: of these; None where there are classes.
         balance: sizes of the classes among the training rows, estimates where the labels are noisy; None where there
             are none.
+        backed_off: number of times that the run went back after a divergence; `config` has the rates after it.
+        watch: of the numbers of all members, for growth.
         columns: the server's own, where it is the active party: `columns[rows]` is float32 (rows, ...).
         noisy: the protected training labels, if they are protected.
         releases: number of releases of each label, if responses are protected; no session sets it back.
@@ -89,10 +93,14 @@ class ServerContext:
     thorough: bool = False
     scale: TargetScale | None = field(default=None, init=False)
     balance: ClassBalance | None = field(default=None, init=False)
+    watch: Watch = field(init=False)
+    backed_off: int = field(default=0, init=False)
+    _configured: ServerConfig = field(init=False)
     _evidence: Tensor | None = None
     _begun: float = 0.0
 
     def __post_init__(self) -> None:
+        self.watch, self._configured = Watch(self.telemetry), self.config
         self.take(self.labels, self.schedule)
 
     def take(self, labels: Tensor, schedule: Schedule) -> None:
@@ -217,9 +225,15 @@ class ServerContext:
         """Number of parties that a round waits for, and its time limit."""
         return self.federation.round_quorum
 
-    def restore(self, round: int, snapshot: Snapshot | None) -> None:
-        """Restores the state after a round (0: the beginning); the next round's clock starts now."""
+    def restore(self, round: int, snapshot: Snapshot | None, backed_off: int = 0) -> None:
+        """Restores the state after a round (0: the beginning); the next round's clock starts now.
+
+        Args:
+            backed_off: number of times that the run went back: learning rates are lower each time.
+        """
+        self.config, self.backed_off = with_lower_rates(self._configured, backed_off), backed_off
         self.state, self.round = State(snapshot), round
+        self.watch.begin(self.state, round)
         self._begun = self.clock()
 
     def confirm(self) -> None:
@@ -247,7 +261,15 @@ class ServerContext:
             )
 
     def record(self, round: int, loss: float, responses: Responses[Message]) -> None:
-        """Records a training round: its loss, duration, slow and missing parties."""
+        """Records a training round: its loss, duration, slow and missing parties.
+
+        Raises:
+            TrainingDiverged: the loss or a head is not finite.
+        """
+        self._enter(round, loss, responses)
+        self.watch.round(round, loss)
+
+    def _enter(self, round: int, loss: float, responses: Responses[Message]) -> None:
         self.metrics["train_loss"] = loss
         for party in sorted(set(responses.missing).intersection(self.schedule.participants(round))):
             self.missing[party] = self.missing.get(party, 0) + 1
@@ -260,7 +282,7 @@ class ServerContext:
     def skip(self, round: int, responses: Responses[Message]) -> None:
         """Records a round in which nothing was learned, since too few parties responded."""
         self.telemetry.event("skipped", round=round, answers=len(responses))
-        self.record(round, self.metrics.get("train_loss", math.nan), responses)
+        self._enter(round, self.metrics.get("train_loss", math.nan), responses)
 
     def warn(self, reason: str) -> None:
         """Reports a warning in the run's record and progress lines."""

@@ -199,7 +199,7 @@ def test_members_end_and_are_started_again_only_where_that_helps(
 ) -> None:
     for job in of(rendered[overlay], "Job"):
         never, ignore = job["spec"]["podFailurePolicy"]["rules"]
-        assert never["action"] == "FailJob" and never["onExitCodes"]["values"] == [2, 5]
+        assert never["action"] == "FailJob" and never["onExitCodes"]["values"] == [2, 5, 6]
         assert ignore["action"] == "Ignore"
         assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"  # required by podFailurePolicy
         claims = [v for v in job["spec"]["template"]["spec"]["volumes"] if v["name"] == "run"]

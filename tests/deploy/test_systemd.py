@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from colonnade.cli.main import app
-from colonnade.common.errors import BudgetSpent, EnvironmentFault, InputError, PeerError
+from colonnade.common.errors import BudgetSpent, EnvironmentFault, InputError, PeerError, TrainingDiverged
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "systemd"
 UNITS = {
@@ -59,7 +59,7 @@ def test_the_sandbox_is_tight(tmp_path: Path, unit: str) -> None:
 @pytest.mark.parametrize("unit", UNITS)
 def test_errors_that_a_restart_cannot_fix_cause_no_restart(unit: str) -> None:
     never = {int(code) for code in settings(unit)["RestartPreventExitStatus"][0].split()}
-    assert never == {InputError.exit_code, BudgetSpent.exit_code}
+    assert never == {InputError.exit_code, BudgetSpent.exit_code, TrainingDiverged.exit_code}
     assert not never & {PeerError.exit_code, EnvironmentFault.exit_code}
     assert settings(unit)["Restart"] == ["on-failure"]
 

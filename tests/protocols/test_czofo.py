@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from colonnade.client.protocols import czofo as party_side
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.errors import ConfigError, ContractError, InputError
+from colonnade.common.errors import ConfigError, ContractError, TrainingDiverged
 from colonnade.common.numerics.directions import Directions
 from colonnade.common.protocols.czofo import CONTRACT, Differences, Embedding, Evaluation
 from colonnade.server.reporting.summary import findings
@@ -252,7 +252,7 @@ def test_a_vector_of_another_length_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_loss_that_is_not_finite_ends_the_run() -> None:
-    with pytest.raises(InputError, match=r"the loss is (nan|inf)"):
+    with pytest.raises(TrainingDiverged, match=r"its head is not finite|the loss is (nan|inf)"):
         run("server.optimiser.lr=1e30", "federation.rounds=20")
 
 

@@ -62,7 +62,7 @@ class Looked:
 
 def test_the_numbers_are_those_of_the_summary_and_the_ledgers(tmp_path: Path) -> None:
     looked = Looked(7)
-    agreed = {"compress": {"up": 8, "down": 16}, "privacy": {"clip": 1.0, "noise_multiplier": 50.0}}
+    agreed = {"compress": {"up": 8, "down": 16}, "privacy": {"clip": 1.0, "noise_multiplier": 5.0}}
     run = Watched(config(VIMADMM, checkpoint={"rounds": 4}, **agreed), tmp_path, looked)
     run.run()
     whole, shown, parties = summary(run), looked.end, run.config.federation.names

@@ -33,6 +33,7 @@ KINDS = (
     "partial_sum", "checkpoint_failed", "checkpoint", "revocations", "resume", "join", "failed", "leave", "rejoin",
     "late", "begin", "end", "rollback", "listening", "capture", "server_away", "refused", "observed", "unheard_of",
     "privacy",
+    "back_off", "diverged",
 )  # fmt: skip
 FIELDS = (
     "party", "reason", "hint", "address", "addresses", "rounds", "epoch", "loss", "seconds", "bytes_up", "bytes_down",
@@ -70,7 +71,7 @@ def test_no_event_passes_what_is_not_a_listed_number(value: Any, tmp_path: Path)
     listener.party(3, dict.fromkeys((*FIELDS, *PARTY_METRICS), value))
     listener.finish("failed", 3, {CANARY: value, "error": value, "metrics": {CANARY: value}})
     assert CANARY not in seen(config.last)
-    counts = {"answers_missing": 1, "rounds_skipped": 1, "answers_late": 1, "rollbacks": 1}
+    counts = {"answers_missing": 1, "rounds_skipped": 1, "answers_late": 1, "rollbacks": 1, "back_offs": 1}
     numbers = {name: each for _, values in config.last.of("metrics") for name, each in values.items()}
     assert numbers.items() <= counts.items()
 

@@ -88,18 +88,20 @@ class Refusal(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., hint: _Optional[str] = ...) -> None: ...
 
 class Begin(_message.Message):
-    __slots__ = ("session", "parties", "run", "round", "aligned")
+    __slots__ = ("session", "parties", "run", "round", "aligned", "backed_off")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     PARTIES_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     ALIGNED_FIELD_NUMBER: _ClassVar[int]
+    BACKED_OFF_FIELD_NUMBER: _ClassVar[int]
     session: int
     parties: _containers.RepeatedScalarFieldContainer[str]
     run: str
     round: int
     aligned: str
-    def __init__(self, session: _Optional[int] = ..., parties: _Optional[_Iterable[str]] = ..., run: _Optional[str] = ..., round: _Optional[int] = ..., aligned: _Optional[str] = ...) -> None: ...
+    backed_off: int
+    def __init__(self, session: _Optional[int] = ..., parties: _Optional[_Iterable[str]] = ..., run: _Optional[str] = ..., round: _Optional[int] = ..., aligned: _Optional[str] = ..., backed_off: _Optional[int] = ...) -> None: ...
 
 class Open(_message.Message):
     __slots__ = ("round",)

@@ -345,7 +345,7 @@ def test_late_messages_are_logged_and_counted() -> None:
                     ada.arrive(Embedding(late, torch.ones(2, 2)))
             await cohort.collect(Embedding, round, Quorum(need=round))
         assert there.logged("late") == [{"party": "ada", "kind_of": "Embedding", "round": 1, "now": 2}]
-        assert there.hub.late() == {"ada": 1}
+        assert there.hub.totals.late == {"ada": 1}
 
     play(scene())
 

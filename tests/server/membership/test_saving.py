@@ -91,7 +91,12 @@ def test_it_is_committed_when_all_have_saved_and_not_before(tmp_path: Path) -> N
         assert saving.committed == 0 and not (tmp_path / "committed.json").exists()
         saving.saved("bob", 10)
         assert saving.committed == 10 and place.logged("checkpoint") == [10]
-        assert json.loads((tmp_path / "committed.json").read_text()) == {"round": 10, "best": 0}
+        assert json.loads((tmp_path / "committed.json").read_text()) == {
+            "round": 10,
+            "best": 0,
+            "sound": 10,
+            "backed_off": 0,
+        }
         assert place.saving().committed == 10
         await saving.finish(1)
 

@@ -1,0 +1,1 @@
+"""Divergence of a training: what grows, who began, and what is still sound."""

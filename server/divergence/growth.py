@@ -1,0 +1,134 @@
+"""Growth of a norm and of the loss over rounds, told apart from noise."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+from typing import Any
+
+_STALE = 50  # rounds without a new peak, after which a loss counts as the usual one
+
+GREW, EXPLODED = 10.0, 100.0
+"""A norm grows from the first of these factors on, and explodes from the second on: over the largest one before."""
+
+_REMEMBERED = 20  # entries for which a growth that is over can still have been the cause of another
+
+_SLOW = 2.0  # factor over the largest norm before, below which it grows no more
+
+_LAG = 10  # entries that a norm is compared over: one that grows by 1.3 each time has grown 14 times
+
+_WINDOW = 5  # rounds of a moving median: two of them may be anything
+_ROSE, _EXPLODED_BY = 0.5, 3.0  # shares of the first loss that the median rises above its best
+
+
+class NormGrowth:
+    """Norm of one value over rounds: it grows while it is far above all that lay more than a few entries back.
+
+    Attributes:
+        since: round in which it began to grow, 0 if it does not.
+        factor: of growth, the largest since then; 1 if it does not grow.
+        now: newest factor.
+    """
+
+    def __init__(self) -> None:
+        self.since, self.factor, self.now = 0, 1.0, 1.0
+        self._over, self._age = (0, 1.0), 0
+        self._recent: deque[float] = deque(maxlen=_LAG)
+        self._before = self._usual = 0.0
+
+    def add(self, round: int, norm: float) -> None:
+        """Enters the norm of a round. Norms are finite, and not negative."""
+        before = self._before or next(filter(None, self._recent), 0.0)
+        self._age += 1
+        if self.since:
+            self._follow(norm, before)
+        elif before and norm >= GREW * before:
+            again = self._over[0] and self._age < _REMEMBERED
+            self.since, self._usual = self._over[0] if again else round, before
+            self.factor = self.now = norm / before
+        if len(self._recent) == _LAG:
+            self._before = max(self._before, self._recent[0])
+        self._recent.append(norm)
+
+    @property
+    def exploded(self) -> bool:
+        """True if it is far beyond what noise explains."""
+        return self.factor >= EXPLODED
+
+    @property
+    def last(self) -> tuple[int, float]:
+        """Round in which the newest growth began, and its factor; also of one that has been over for a short time."""
+        if self.since:
+            return self.since, self.factor
+        return self._over if self._age < _REMEMBERED else (0, 1.0)
+
+    def _follow(self, norm: float, before: float) -> None:
+        self.now = norm / self._usual
+        self.factor = max(self.factor, self.now)
+        if norm < _SLOW * before:
+            self._over, self._age = (self.since, self.factor), 0
+            self.since, self.factor, self.now = 0, 1.0, 1.0
+
+
+class LossGrowth:
+    """The loss over rounds, by its moving median: a few bad batches do not move it.
+
+    It grows once it has risen by half of the first loss above its best, and explodes once by three times that loss.
+
+    Args:
+        kept: dict that holds everything between two rounds, part of the server's state.
+    """
+
+    def __init__(self, kept: dict[str, Any]) -> None:
+        self._kept = kept
+
+    @property
+    def since(self) -> int:
+        """First round of the rise, 0 if it does not grow."""
+        return int(self._kept.get("since", 0))
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds in a row in which the median was above the best by three times the first loss."""
+        return int(self._kept.get("rounds", 0))
+
+    @property
+    def best(self) -> float:
+        """The lowest median so far; before the first one, the first loss."""
+        return float(self._kept["best"])
+
+    @property
+    def now(self) -> float:
+        """The newest median."""
+        return float(self._kept["now"])
+
+    def add(self, round: int, loss: float) -> None:
+        """Enters the loss of a round. Losses are finite; those of other packages may be negative."""
+        kept = self._kept
+        if not kept:
+            kept.update(scale=abs(loss), best=loss, now=loss, peak=loss, since=0, rounds=0, waited=0)
+            kept.update(begun=False, recent=[])
+        kept["recent"] = [*kept["recent"], [round, loss]][-_WINDOW:]
+        if len(kept["recent"]) < _WINDOW:
+            return
+        kept["now"] = median(loss for _, loss in kept["recent"])
+        if not kept["begun"]:  # noise may lift an untrained model's loss, and an explosion lifts it by far more
+            kept["begun"] = True
+            kept["scale"] = max(kept["scale"], abs(kept["now"]) if abs(kept["now"]) < GREW * kept["scale"] else 0.0)
+        kept["best"] = min(kept["best"], kept["now"])
+        self._find_rise(kept["best"] + _ROSE * kept["scale"])
+        exploded = self.since and self.now > self.best + _EXPLODED_BY * kept["scale"]
+        kept["rounds"] = self.rounds + 1 if exploded else 0
+
+    def _find_rise(self, line: float) -> None:
+        kept = self._kept
+        if kept["now"] <= line or not kept["scale"]:
+            kept["since"] = 0
+            return
+        if not kept["since"]:
+            first = next(round for round, loss in kept["recent"] if loss > line)
+            kept.update(since=first, peak=kept["now"], waited=0)
+        kept["waited"] = 0 if kept["now"] > kept["peak"] else kept["waited"] + 1
+        kept["peak"] = max(kept["peak"], kept["now"])
+        if kept["waited"] >= _STALE:  # a loss that stays where it is does not grow
+            kept.update(best=kept["now"], since=0)

@@ -1,0 +1,51 @@
+"""Divergence of a run: its checkpoints, and going back with lower learning rates (`federation.back_off`)."""
+
+from __future__ import annotations
+
+from colonnade.common.config.back_off import back_off_factor
+from colonnade.common.config.remedy import advice
+from colonnade.common.errors import TrainingDiverged
+from colonnade.server.membership.saving import Saving
+from colonnade.server.training.context import ServerContext
+
+
+def refuse_sustained(ctx: ServerContext, saving: Saving | None, round: int) -> None:
+    """After a round: raises TrainingDiverged if the loss keeps exploding and the run may still go back."""
+    if ctx.watch.sustained and saving is not None and saving.backed_off < ctx.federation.back_off:
+        raise ctx.watch.diverged(round)
+
+
+def worth_saving(ctx: ServerContext, saving: Saving, last: int) -> bool:
+    """False if a checkpoint of this round could be the only one left, and may be of a divergence.
+
+    Args:
+        last: the run's last round.
+    """
+    return bool(saving.sound) or not ctx.watch.growing or ctx.round >= last
+
+
+async def after_divergence(ctx: ServerContext, saving: Saving | None, diverged: TrainingDiverged) -> None:
+    """Drops the checkpoints of a divergence, and lowers the learning rates of the next session.
+
+    Args:
+        saving: of the run; None if it keeps no checkpoints.
+
+    Raises:
+        TrainingDiverged: the run has gone back as often as it may.
+        EnvironmentFault: the disk refuses it.
+    """
+    times, most = ctx.backed_off, 0 if saving is None else ctx.federation.back_off
+    sound = 0 if saving is None else await saving.go_back(times + (times < most), ctx.federation.timeouts.answer)
+    ctx.telemetry.event(
+        "diverged", party=diverged.member, round=diverged.round, reason=diverged.reason,
+        members=list(diverged.members), sound=sound,
+    )  # fmt: skip
+    if times >= most:
+        diverged.sound = sound
+        diverged.advice = advice(ctx.federation, diverged.members, sound)
+        diverged.hint = diverged.hint or diverged.advice
+        raise diverged
+    ctx.telemetry.event(
+        "back_off", party=diverged.member, round=sound, times=times + 1, factor=back_off_factor(times + 1),
+        reason=diverged.reason,
+    )  # fmt: skip

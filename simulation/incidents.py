@@ -1,0 +1,34 @@
+"""Warnings, checkpoints and injected faults of simulated members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from colonnade.common.conversation.chaos import Chaos, Pause
+from colonnade.common.errors import ConfigError
+from colonnade.common.observability.telemetry import Telemetry
+
+
+def warn(telemetry: Telemetry, party: str, reason: str) -> None:
+    """Reports a warning of a party."""
+    telemetry.event("warning", party=party, reason=reason)
+
+
+async def at_once(write: Callable[..., None], *given: object) -> None:
+    """Writes a checkpoint while the virtual clock stands."""
+    write(*given)
+
+
+class VirtualIncidents:
+    """Pauses hold a party's messages; crashes need real processes."""
+
+    def pause(self, chaos: Chaos, pause: Pause) -> None:
+        """Holds the party's messages for this long."""
+        chaos.report("paused", round=pause.round, seconds=pause.seconds)
+        chaos.hold(pause.seconds)
+
+    def crash(self, chaos: Chaos, round: int) -> None:  # noqa: ARG002  # the port's
+        """Raises ConfigError: there is no process to kill."""
+        raise ConfigError(
+            f"chaos.crash = {round}: nothing can crash on the virtual clock", hint="run it with `up`, or pause instead"
+        )
