@@ -156,7 +156,6 @@ class Simulation:
             cohort[name]._carry = self._recorded(outcome, SERVER, name, cohort[name]._carry)
             ctx = outcome.clients[name] = self._context(outcome.server, name, egress, state, round)
             ctx.steps = outcome.privacy[name].steps
-            ctx.warn = partial(warn, outcome.server.telemetry, name)
             links[name].on_save = partial(self._save, outcome, name, ctx.state)
             sides.append(asyncio.ensure_future(self._participate(outcome, ctx, links[name])))
         rounds, parties = outcome.server.schedule.rounds, list(federation.names)
