@@ -93,7 +93,7 @@ def test_features_that_are_sent_outright_come_out(tmp_path: Path) -> None:
 def test_epochs_are_averaged(tmp_path: Path) -> None:
     """Twelve noisy messages of a row reveal more than one."""
     privacy = "federation.privacy={clip: 10, noise_multiplier: 0.04, seeded: true, delta: 1.0e-5}"
-    run = captured(tmp_path, SPLIT, "federation.epochs=12", "every_party.optimiser={lr: 1.0e-4}", privacy)
+    run = captured(tmp_path, SPLIT, "federation.epochs=12", "every_party.optimiser={name: sgd, lr: 1.0e-4}", privacy)
     one, many = (invert(run, "party2", 0.2, epochs, 0) for epochs in (1, 12))
     assert one is not None and many is not None and many.mse < 0.95 * one.mse
 

@@ -24,8 +24,8 @@ SMALL = (
     "federation.rows={train: 200, validation: 0, test: 200}",
     "federation.batch=100",
     "federation.epochs=60",
-    "every_party.optimiser={lr: 0.05}",
-    "server.optimiser={lr: 0.1}",
+    "every_party.optimiser={name: sgd, lr: 0.05}",
+    "server.optimiser={name: sgd, lr: 0.1}",
 )
 
 

@@ -144,7 +144,7 @@ def test_a_round_may_be_left_out_for_a_missing_party() -> None:
 
 
 def test_it_learns() -> None:
-    outcome = run("federation.rounds=100", "every_party.head_optimiser={lr: 0.1, momentum: 0.9}")
+    outcome = run("federation.rounds=100", "every_party.head_optimiser={name: sgd, lr: 0.1, momentum: 0.9}")
     assert outcome.server.metrics["test_accuracy"] > 0.85
 
 

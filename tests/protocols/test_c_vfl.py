@@ -31,7 +31,7 @@ def run(*sets: str, **how) -> Outcome:
 
 def begun(outcome: Outcome, *sets: str) -> tuple[list[torch.nn.Module], torch.nn.Module]:
     """All members' models before the first round."""
-    still = run(*sets, "federation.rounds=1", "server.optimiser={lr: 1.0e-12, weight_decay: 0}")
+    still = run(*sets, "federation.rounds=1", "server.optimiser={name: sgd, lr: 1.0e-12, weight_decay: 0}")
     return [copy.copy(ctx)._build(16) for ctx in outcome.clients.values()], copy.deepcopy(still.server.state["head"])
 
 

@@ -11,7 +11,7 @@ ENDS = ("certificate", "signature", "certificates", "signatures")  # without TLS
 ADAPTIVE = "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: 0.05, delta: 1e-4, seeded: true}"
 POLYNOMIAL = ("every_party.model={name: polynomial, layers: 2}", "every_party.data.scale=unit")
 LINEAR = "every_party.model={name: linear, activation: none}"
-RATES = ("every_party.optimiser={lr: 0.05, momentum: 0}", "server.optimiser={lr: 0.05}")
+RATES = ("every_party.optimiser={name: sgd, lr: 0.05, momentum: 0}", "server.optimiser={name: sgd, lr: 0.05}")
 CALM = ("every_party.optimiser.lr=0.02", "server.optimiser.lr=0.02")
 AGREED = ("KeyOffer", "KeyRing", "KeyProof", "KeyProofs")  # of secrets that no seed determines
 MASKED = (*AGREED, "Masked")

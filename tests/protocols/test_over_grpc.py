@@ -53,7 +53,7 @@ def test_asynchronous_pairs_are_answered_with_one_number_each(tmp_path: Path) ->
     """Asynchronous ZOO-VFL."""
     protocol = {"name": "zoo_vfl", "embedding": 8}
     file, out = write(tmp_path, protocol, epochs=8, evaluate={"every": 48}), tmp_path / "run"
-    rates = ("every_party.optimiser={lr: 0.03, momentum: 0}", "server.optimiser={lr: 0.03}")
+    rates = ("every_party.optimiser={name: sgd, lr: 0.03, momentum: 0}", "server.optimiser={name: sgd, lr: 0.03}")
     sets = [
         word for value in ("every_party.model={name: linear, activation: none}", *rates) for word in ("--set", value)
     ]

@@ -36,7 +36,7 @@ def test_every_round_is_that_of_the_box(draw: str) -> None:
 
 @pytest.mark.parametrize("combine", ["concatenate", "average"])
 def test_it_learns(combine: str) -> None:
-    rates = ("every_party.optimiser={lr: 0.05, momentum: 0}", "server.optimiser={lr: 0.05}")
+    rates = ("every_party.optimiser={name: sgd, lr: 0.05, momentum: 0}", "server.optimiser={name: sgd, lr: 0.05}")
     sets = (f"federation.protocol.combine={combine}", "every_party.model={name: linear, activation: none}", *rates)
     outcome = run(*sets, "federation.rounds=80", "federation.evaluate.every=80")
     assert outcome.server.metrics["test_accuracy"] > 0.3  # one in ten is right by chance

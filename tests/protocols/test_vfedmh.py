@@ -149,7 +149,7 @@ def test_everyone_learns_with_a_model_and_an_optimiser_of_its_own() -> None:
         "federation.rounds=0",
         "federation.epochs=25",
         "federation.batch=64",
-        "every_party.head_optimiser={lr: 0.1, momentum: 0.9}",
+        "every_party.head_optimiser={name: sgd, lr: 0.1, momentum: 0.9}",
         "server.optimiser.momentum=0.9",
         "parties.party1.model={name: linear}",
         "parties.party2.optimiser={name: adam, lr: 0.01}",

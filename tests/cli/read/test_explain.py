@@ -147,7 +147,7 @@ def test_norms_are_those_of_the_checkpoints_heads(finished: dict[str, Case], pro
 def test_the_first_norms_are_those_before_any_round(tmp_path: Path) -> None:
     """Heads that never learn, with no weight decay, keep their norm: every ratio is 1."""
     cfg = config({"name": "vimadmm", "embedding": 8, "tau": 1}, "federation.rounds=2", "federation.epochs=0",
-                 "server.optimiser={lr: 1.0e-30, weight_decay: 0}")  # fmt: skip
+                 "server.optimiser={name: sgd, lr: 1.0e-30, weight_decay: 0}")  # fmt: skip
     found = measure(open_run(leave_behind(tmp_path / "run", cfg, federate(cfg, save=True))), 1.0)
     assert [party.growth for party in found.parties] == pytest.approx([1.0] * 4, abs=1e-12)
 
