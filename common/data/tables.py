@@ -16,7 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
+import torch
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from torch import Tensor
 
 from colonnade.common.data.columns.encode import Missing, Unseen
 from colonnade.common.data.columns.features import Features
@@ -24,7 +26,8 @@ from colonnade.common.data.columns.fields import Decimal, Thousands, Type, Unit
 from colonnade.common.data.columns.noise import DataNoiseConfig
 from colonnade.common.data.columns.scale import ScaleConfig
 from colonnade.common.data.known_sets.places import find, find_file
-from colonnade.common.data.labels import LabelColumn, classify
+from colonnade.common.data.keys import keys_of_rows
+from colonnade.common.data.labels import LabelColumn, classify_coded
 from colonnade.common.data.split import AllSplit, PartyIndex, SplitConfig
 from colonnade.common.errors import ConfigError, DataError
 
@@ -136,12 +139,12 @@ class TableLabelsConfig(_Table):
             )
         table = self.opened(base)
         require(table, [self.label] if self.key is None else [self.label, self.key])
-        words, keys = read_words(table, self.label, self.key, gaps=self.missing == "drop")
-        known = [word is not None for word in words]
-        present = [word for word in words if word is not None]
-        _refuse_none(table, len(present))
-        values, classes = classify(present, f"{table}, column {self.label!r}")
-        return LabelColumn(values, classes, 0, _those(keys, known), len(words) - len(values))
+        found, keys = read_words(table, self.label, self.key, gaps=self.missing == "drop")
+        codes = torch.from_numpy(found.codes)
+        known = codes >= 0
+        _refuse_none(table, int(known.sum()))
+        values, classes = classify_coded(codes[known], found.words, f"{table}, column {self.label!r}")
+        return LabelColumn(values, classes, 0, _those(keys, known), len(codes) - len(values))
 
     def read_numbers(self, base: Path) -> LabelColumn:
         """The columns as numbers, (n, targets). Raises DataError like `read`."""
@@ -155,7 +158,7 @@ class TableLabelsConfig(_Table):
         known = ~found.values.isnan().any(dim=1)
         _refuse_none(table, int(known.sum()))
         values = found.values[known]
-        return LabelColumn(values, (), 0, _those(found.ids, known.tolist()), len(known) - len(values))
+        return LabelColumn(values, (), 0, _those(found.ids, known), len(known) - len(values))
 
 
 def _refuse_none(table: Table, labelled: int) -> None:
@@ -163,9 +166,9 @@ def _refuse_none(table: Table, labelled: int) -> None:
         raise DataError(f"{table} has no row with a label", hint="look at the column that `label` names")
 
 
-def _those(keys: tuple[str, ...] | None, known: Sequence[bool]) -> tuple[str, ...] | None:
+def _those(keys: Sequence[str] | None, known: Tensor) -> Sequence[str] | None:
     """The keys of the rows that have a label."""
-    return None if keys is None else tuple(key for key, is_known in zip(keys, known, strict=True) if is_known)
+    return keys if bool(known.all()) else keys_of_rows(keys, known.nonzero().squeeze(1))
 
 
 def _tab(value: Any) -> Any:
