@@ -72,6 +72,27 @@ class Keys(Sequence[str]):
         """
         return Keys(self.text.take(rows))
 
+    @classmethod
+    def of_parts(cls, ends: np.ndarray, text: np.ndarray) -> Keys:
+        """Keys from `parts`. Raises ValueError if they are none."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        if ends.dtype != np.int64 or text.dtype != np.uint8 or not len(ends) or ends[0] or ends[-1] != len(text):
+            raise ValueError("these are no keys")
+        found = pa.LargeStringArray.from_buffers(len(ends) - 1, pa.py_buffer(ends), pa.py_buffer(text))
+        found.validate(full=True)
+        return cls(found)
+
+    @property
+    def parts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where each key ends, int64 (n + 1,) with 0 for the beginning; and all of them in UTF-8, uint8."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        text = pa.concat_arrays([self.text.cast(pa.large_string())])
+        ends = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
+        whole = np.frombuffer(text.buffers()[2] or b"", np.uint8)
+        return ends - ends[0], whole[ends[0] : ends[-1]].copy()
+
     @property
     def ascend(self) -> bool:
         """True if every key is above the one before it, byte by byte: then no key occurs twice."""

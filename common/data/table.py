@@ -213,9 +213,9 @@ class _Types:
             else:
                 found.append(cells.Reading(type, source.notation, unit))
         if wrong:
-            name, misfit = next(iter(wrong.items()))
+            name, one = next(iter(wrong.items()))
             with _telling(source.table, name, 0):
-                raise misfit if len(wrong) == 1 else _together(wrong, misfit)
+                raise one if len(wrong) == 1 else _together(wrong, one)
         return cls(tuple(found), tuple(doubts))
 
 

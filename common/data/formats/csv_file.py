@@ -81,6 +81,11 @@ class CsvFile:
                 f"{self.path} is UTF-8, and its `encoding` is said to be {self.encoding}", hint="leave `encoding` out"
             )
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file."""
+        return (self.path,)
+
     def __str__(self) -> str:
         """Its path."""
         return str(self.path)
@@ -120,7 +125,7 @@ class CsvFile:
         count, last = 0, _LINE
         with self.path.open("rb") as file:
             while block := file.read(_BLOCK):
-                count, last = count + np.count_nonzero(np.frombuffer(block, np.uint8) == _LINE), block[-1]
+                count, last = count + int(np.count_nonzero(np.frombuffer(block, np.uint8) == _LINE)), block[-1]
         return count + (last != _LINE)
 
     def _check_quotes(self) -> None:
