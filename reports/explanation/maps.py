@@ -49,5 +49,6 @@ def flatten_map(embeddings: Tensor, seed: int) -> Tensor:
     varied = int((embeddings.std(0) > 0).sum()) >= 2
     perplexity = max(min(_PERPLEXITY, (len(embeddings) - 1) / 3), 1.0)
     tsne = TSNE(perplexity=perplexity, init="pca" if varied else "random", random_state=seed)
-    with threadpool_limits(1, "openmp"):  # its threads wait for each other in every step: three times slower on a busy machine
+    # Its threads wait for each other in every step, which on a busy machine takes three times as long.
+    with threadpool_limits(1, "openmp"):
         return torch.from_numpy(tsne.fit_transform(embeddings.numpy()))
