@@ -49,9 +49,6 @@ class _Table(BaseModel):
     key: str | None = Field(default=None, description="column of the keys that identify rows")
     decimal: Decimal = Field(default=".", description="decimal separator of numbers in text")
     thousands: Thousands = Field(default="", description="thousands separator of numbers in text; empty: none")
-    cache: bool = Field(
-        default=True, description="keep a copy of a csv or Parquet table, as it was read, in the run's folder"
-    )
 
     @model_validator(mode="after")
     def _two_marks(self) -> Self:
@@ -65,6 +62,11 @@ class _Table(BaseModel):
         from colonnade.common.data.columns.notation import Notation  # noqa: PLC0415
 
         return Notation(self.decimal, self.thousands)
+
+    @property
+    def cached(self) -> bool:
+        """True if a copy of the table is kept with the run. Formats with types are read almost as fast as a copy."""
+        return False
 
     def settings(self, *more: str) -> str:
         """All of the section, and more, on which a read table may depend."""
@@ -129,7 +131,7 @@ class TableColumnsConfig(_Table):
         chosen = self.split.part((len(names),), names, member).pick(names)
         gaps = self.missing != "refuse"
         source = TableColumns(table, chosen, self.key, self.types, gaps, self.notation, self.units)
-        if cache is None or not self.cache or not isinstance(table, OnDisk):
+        if cache is None or not self.cached or not isinstance(table, OnDisk):
             return source.features()
         return cache.features(table, self.settings("columns", *chosen), source.features)
 
@@ -183,7 +185,7 @@ class TableLabelsConfig(_Table):
     def _cached(
         self, table: Table, role: str, read: Callable[[], LabelColumn], cache: TableCache | None
     ) -> LabelColumn:
-        if cache is None or not self.cache or not isinstance(table, OnDisk):
+        if cache is None or not self.cached or not isinstance(table, OnDisk):
             return read()
         return cache.labels(table, self.settings(role), read)
 
@@ -245,6 +247,12 @@ class _Csv(_Table):
         validation_alias=AliasChoices("key", "id"),
         description="column of the keys that identify rows; or `id`",
     )
+    cache: bool = Field(default=True, description="keep a copy of the table, as it was read, in the run's folder")
+
+    @property
+    def cached(self) -> bool:
+        """True if a copy of the table is kept with the run."""
+        return self.cache
 
     def opened(self, base: Path) -> Table:
         """Reads the header. Raises DataError."""
