@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _FRACTION = re.compile(r"[+-]?(\d+\.\d*|\d*\.\d+)([eE][+-]?\d+)?|[+-]?\d+[eE][+-]?\d+")
 
 
-class Keys(Sequence[str]):
+class KeyColumn(Sequence[str]):
     """Keys of a table as Arrow text: a million of them are 15 MB, and as objects of Python 60 MB.
 
     It is equal to any sequence of the same words. Objects are made where single keys are asked for, once.
@@ -53,7 +53,7 @@ class Keys(Sequence[str]):
         return len(self.text)
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Keys):
+        if isinstance(other, KeyColumn):
             return bool(self.text.equals(other.text))
         if isinstance(other, Sequence) and not isinstance(other, str):
             return len(self) == len(other) and self._words == list(other)
@@ -64,16 +64,16 @@ class Keys(Sequence[str]):
     def __repr__(self) -> str:
         return f"Keys of {len(self)} rows"
 
-    def take(self, rows: np.ndarray) -> Keys:
+    def take(self, rows: np.ndarray) -> KeyColumn:
         """The keys of these rows, in this order.
 
         Args:
             rows: their numbers, int64 (m,).
         """
-        return Keys(self.text.take(rows))
+        return KeyColumn(self.text.take(rows))
 
     @classmethod
-    def of_parts(cls, ends: np.ndarray, text: np.ndarray) -> Keys:
+    def of_parts(cls, ends: np.ndarray, text: np.ndarray) -> KeyColumn:
         """Keys from `parts`. Raises ValueError if they are none."""
         import pyarrow as pa  # noqa: PLC0415
 
@@ -108,7 +108,7 @@ def keys_of_rows(keys: Sequence[str] | None, rows: Tensor) -> Sequence[str] | No
         keys: of all rows.
         rows: their numbers, int64 (m,).
     """
-    if isinstance(keys, Keys):
+    if isinstance(keys, KeyColumn):
         return keys.take(rows.numpy())
     return None if keys is None else tuple(keys[row] for row in rows.tolist())
 
@@ -124,7 +124,7 @@ def check_keys(keys: Sequence[str], where: str, place: Callable[[int], str]) -> 
     Raises:
         DataError: a key occurs in several rows, or all keys are written as fractions.
     """
-    if not (isinstance(keys, Keys) and keys.ascend) and len(set(keys)) < len(keys):
+    if not (isinstance(keys, KeyColumn) and keys.ascend) and len(set(keys)) < len(keys):
         raise _repeated(keys, where, place)
     if _FRACTION.fullmatch(keys[0].strip()) and all(_FRACTION.fullmatch(key.strip()) for key in keys):
         raise DataError(

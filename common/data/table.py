@@ -16,7 +16,7 @@ from colonnade.common.data.columns import cells, looks
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt, Type, TypedColumn
 from colonnade.common.data.columns.notation import PLAIN, Notation
-from colonnade.common.data.keys import Keys, check_keys
+from colonnade.common.data.keys import KeyColumn, check_keys
 from colonnade.common.errors import DataError, nearest
 
 _NO_LABEL = "fill it in, leave the row out, or where rows are aligned say `missing: drop` of the labels"
@@ -163,7 +163,7 @@ class Words:
     words: tuple[str, ...]
 
 
-def read_words(table: Table, column: str, key: str | None, *, gaps: bool = False) -> tuple[Words, Keys | None]:
+def read_words(table: Table, column: str, key: str | None, *, gaps: bool = False) -> tuple[Words, KeyColumn | None]:
     """A column's cells as words, and the rows' keys, or None without a key column.
 
     Args:
@@ -337,10 +337,10 @@ def _telling(table: Table, column: str, done: int) -> Iterator[None]:
         raise DataError(what, hint=misfit.hint) from None
 
 
-def _checked(table: Table, key: str | None, keys: Sequence[pa.Array]) -> Keys | None:
+def _checked(table: Table, key: str | None, keys: Sequence[pa.Array]) -> KeyColumn | None:
     if key is None:
         return None
-    found = Keys(pa.concat_arrays([text.cast(pa.large_string()) for text in keys]))
+    found = KeyColumn(pa.concat_arrays([text.cast(pa.large_string()) for text in keys]))
     check_keys(found, f"{table}, column {key!r}", table.place)
     return found
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt, TypedColumn
-from colonnade.common.data.keys import Keys
+from colonnade.common.data.keys import KeyColumn
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.runtime.run_folder import MemberFolder
 from colonnade.common.version import VERSION
@@ -139,15 +139,15 @@ class _LabelForm:
 def _key_tensors(keys: Sequence[str] | None) -> dict[str, Tensor]:
     if keys is None:
         return {}
-    assert isinstance(keys, Keys)  # as tables give them
+    assert isinstance(keys, KeyColumn)  # as tables give them
     ends, text = keys.parts
     return {_ENDS: torch.from_numpy(ends), _TEXT: torch.from_numpy(text)}
 
 
-def _keys(tensors: Mapping[str, Tensor]) -> Keys | None:
+def _keys(tensors: Mapping[str, Tensor]) -> KeyColumn | None:
     if _ENDS not in tensors:
         return None
-    return Keys.of_parts(tensors[_ENDS].numpy(), tensors[_TEXT].numpy())
+    return KeyColumn.of_parts(tensors[_ENDS].numpy(), tensors[_TEXT].numpy())
 
 
 def _states(files: Sequence[Path]) -> list[tuple[int, ...]]:
