@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -116,6 +116,10 @@ class TableColumns:
                 is not allowed, or keys are not unique.
         """
         batches = self.table.batches(self._columns)
+        with closing(batches) if isinstance(batches, Generator) else nullcontext():  # a database's connection too
+            return self._features(batches)
+
+    def _features(self, batches: Iterator[pa.RecordBatch]) -> Features:
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             raise _no_rows(self.table)

@@ -29,7 +29,7 @@ def _of(name: str, column: Tensor) -> Doubt | None:
         return Doubt(name, "has no value in any row", leave)
     if len(column) > 1 and _same(start) and _same(column):
         return Doubt(name, "is the same in every row, of which nothing can be learnt", leave)
-    if len(column) >= _MANY and _whole(start) and _whole(column) and _all_different(column):
+    if len(column) >= _MANY and all(_whole(part) and _all_different(part) for part in (start, column)):
         way = f"if it only says who a row is about, name it as the `key`, or {leave}"
         return Doubt(name, "is a feature, and has another whole number or word in every row", way)
     return None

@@ -109,7 +109,9 @@ class CsvFile:
         rows = 0
         for batch in pa_csv.open_csv(
             self.path,
-            read_options=pa_csv.ReadOptions(use_threads=bool(numbers), block_size=_BLOCK, encoding=self.encoding),
+            read_options=pa_csv.ReadOptions(
+                use_threads=bool(numbers) and pa.cpu_count() > 1, block_size=_BLOCK, encoding=self.encoding
+            ),
             parse_options=pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(
                 include_columns=list(columns), column_types=types, strings_can_be_null=False, null_values=list(MISSING)
