@@ -94,11 +94,12 @@ class KeyColumn(Sequence[str]):
         return ends - ends[0], whole[ends[0] : ends[-1]].copy()
 
     @property
-    def ascend(self) -> bool:
-        """True if every key is above the one before it, byte by byte: then no key occurs twice."""
+    def unique(self) -> bool:
+        """True if no key occurs twice: if they ascend, byte by byte, none is made an object of Python."""
         import pyarrow.compute as pc  # noqa: PLC0415  # 0.2 s, where a table has been read already
 
-        return bool(pc.all(pc.less(self.text[:-1], self.text[1:])).as_py())
+        ascend = pc.all(pc.less(self.text[:-1], self.text[1:])).as_py()
+        return bool(ascend) or len(set(self.text.to_pylist())) == len(self)
 
 
 def keys_of_rows(keys: Sequence[str] | None, rows: Tensor) -> Sequence[str] | None:
@@ -124,7 +125,7 @@ def check_keys(keys: Sequence[str], where: str, place: Callable[[int], str]) -> 
     Raises:
         DataError: a key occurs in several rows, or all keys are written as fractions.
     """
-    if not (isinstance(keys, KeyColumn) and keys.ascend) and len(set(keys)) < len(keys):
+    if not (isinstance(keys, KeyColumn) and keys.unique) and len(set(keys)) < len(keys):
         raise _repeated(keys, where, place)
     if _FRACTION.fullmatch(keys[0].strip()) and all(_FRACTION.fullmatch(key.strip()) for key in keys):
         raise DataError(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -115,36 +116,49 @@ class TableColumns:
             DataError: the table is malformed or empty, a cell does not have its column's type or is missing where that
                 is not allowed, or keys are not unique.
         """
-        batches = self.table.batches(self._columns)
-        with closing(batches) if isinstance(batches, Generator) else nullcontext():  # a database's connection too
-            return self._features(batches)
-
-    def _features(self, batches: Iterator[pa.RecordBatch]) -> Features:
-        first = next((batch for batch in batches if batch.num_rows), None)
-        if first is None:
-            raise _no_rows(self.table)
-        types = _Types.of(self, first)
-        if (found := self._quickly(types)) is not None:
+        with self._batches() as batches:
+            first = next((batch for batch in batches if batch.num_rows), None)
+            if first is None:
+                raise _no_rows(self.table)
+            types = _Types.of(self, first)
+            if not (numbers := self._plain(types)):
+                return self._whole(types, chain([first], batches))
+        del first  # the reader has read ahead: two at a time would take twice the memory
+        if (found := self._quickly(types, numbers)) is not None:
             return found
+        with self._batches() as batches:
+            return self._whole(types, batches)
+
+    @contextmanager
+    def _batches(self) -> Iterator[Iterator[pa.RecordBatch]]:
+        """The table's batches; its reader, perhaps a database's connection, is closed at once."""
+        batches = self.table.batches(self._columns)
+        with closing(batches) if isinstance(batches, Generator) else nullcontext():
+            yield batches
+
+    def _plain(self, types: _Types) -> list[str]:
+        """The columns that the table can convert itself."""
+        plain = cells.Reading("number")
+        numbers = [name for name, reading in zip(self.names, types.readings, strict=True) if reading == plain]
+        return numbers if isinstance(self.table, ParsesNumbers) else []
+
+    def _whole(self, types: _Types, batches: Iterator[pa.RecordBatch]) -> Features:
         reading = _Reading(self, types)
-        reading.add(first)
         for batch in batches:
-            reading.add(batch)
+            if batch.num_rows:
+                reading.add(batch)
         return reading.done()
 
     @property
     def _columns(self) -> tuple[str, ...]:
         return (*self.names, *([] if self.key is None else [self.key]))
 
-    def _quickly(self, types: _Types) -> Features | None:
-        """The same, with numbers converted by the table itself; None if it cannot, or anything in it is wrong.
+    def _quickly(self, types: _Types, numbers: Sequence[str]) -> Features | None:
+        """The same, with numbers converted by the table itself; None if anything in it is wrong.
 
         The table is then read again cell by cell, which says what is wrong and where.
         """
-        plain = cells.Reading("number")
-        numbers = [name for name, reading in zip(self.names, types.readings, strict=True) if reading == plain]
-        if not (numbers and isinstance(self.table, ParsesNumbers)):
-            return None
+        assert isinstance(self.table, ParsesNumbers)
         reading = _Reading(self, types, telling=False)
         try:
             for batch in self.table.parsed(self._columns, numbers):
