@@ -164,7 +164,7 @@ def open_run(folder: Path, sample: Tensor | None = None) -> AttackedRun:
     refuse_aligned(config.federation.align, "an attack")
     if config.federation.task == "regression":
         raise InputError("the attacks are for classes: a regression has none", hint="take a run of a classification")
-    labels = load_labels(config.server.labels, base, cache=TableCache(folder))
+    labels = load_labels(config.server.labels, base, cache=config.server.copies(TableCache(folder)))
     labels = sampled(labels, sample)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)
     run = AttackedRun(folder, config, base, summary, labels=labels.values, schedule=schedule, sample=sample)

@@ -58,7 +58,7 @@ def refuse_other_keys(config: Config, base: Path, folder: Path | None = None) ->
     if not keyed:
         return
     with _copies(folder, SERVER) as cache, whose(SERVER):
-        labels = load_labels(server.labels, base, federation.task, cache).ids
+        labels = load_labels(server.labels, base, federation.task, server.copies(cache)).ids
     same = federation.keys.normal
     for name, data in keyed.items():
         with _copies(folder, name) as cache, whose(name):

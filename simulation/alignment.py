@@ -45,7 +45,7 @@ async def find_rows(config: Config, base: Path, files: RunFiles | None = None) -
     cohort, links = inprocess.connect(names, alignment_kinds(federation), alignment_limits(len(names) + 1))
     caches = {} if files is None else {member: files.tables(member) for member in (SERVER, *names)}
     with whose(SERVER):
-        ids = load_labels(own.labels, base, federation.task, caches.get(SERVER)).ids
+        ids = load_labels(own.labels, base, federation.task, own.copies(caches.get(SERVER))).ids
         keys = {SERVER: RowKeys.of(ids, federation.keys, SERVER)}
     for name in names:
         with whose(name):

@@ -64,7 +64,7 @@ def server_context(
         refuse_aligned(config.federation.align, "a look at a run")
     cache = files.tables(SERVER) if cache is None and files is not None else cache
     with whose(SERVER):
-        labels = load_labels(config.server.labels, base, config.federation.task, cache)
+        labels = load_labels(config.server.labels, base, config.federation.task, config.server.copies(cache))
     check_labels(labels, config.federation)
     known = sampled(labels, sample)
     schedule = timetable(config.federation, len(known.values), known.official_test)

@@ -158,7 +158,7 @@ class PredictionRun:
 
     def _context(self, telemetry: Telemetry) -> tuple[ServerContext, RowIndex]:
         federation, cache = self.federation, TableCache(self.out, writes=True)
-        labels = load_labels(self.config.labels, self.base, federation.task, cache)
+        labels = load_labels(self.config.labels, self.base, federation.task, self.config.copies(cache))
         check_labels(labels, federation)
         self._data_shape = DataShape(len(labels.values), labels.official_test)
         if federation.align != "none":

@@ -99,7 +99,7 @@ class ServerRun:
         store = Checkpoints(self._folder.checkpoints)
         store.refuse_others(SERVER, self.federation.lasting_hashes(), number)  # before anything is written
         refuse_taken(self.config.listen, "server.listen")
-        labels = load_labels(self.config.labels, self.base, self.federation.task, self._tables)
+        labels = load_labels(self.config.labels, self.base, self.federation.task, self.config.copies(self._tables))
         check_labels(labels, self.federation)
         schedule = Schedule(self.federation, len(labels.values), labels.official_test)
         aligned, run_cache = self.federation.align != "none", RunCache(self._folder.run_cache)

@@ -91,6 +91,12 @@ def test_every_time_without_copies(tmp_path: Path, reads: list[str]) -> None:
     assert len(reads) == 6 and not copies(run)
 
 
+def test_private_labels_are_not_copied(tmp_path: Path) -> None:
+    given = GivenConfig.of(write(tmp_path), sets=("server.privacy.labels={deviation: 1, seeded: true}",))
+    run, _ = run_virtually(given, tmp_path / "run")
+    assert [path.name for path in copies(run)] == ["columns.safetensors"] * 2
+
+
 def test_explanations_do_not_depend_on_a_copy(tmp_path: Path) -> None:
     run, _ = run_virtually(GivenConfig.of(write(tmp_path)), tmp_path / "run")
     with_it = write_explanation(run, tmp_path / "with").numbers
