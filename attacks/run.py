@@ -22,6 +22,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.rows import sampled
 from colonnade.common.data.sources import load_features, load_labels, prepare
+from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import CheckpointError, ConfigError, InputError, nearest
 from colonnade.common.observability.capture import Captured, has_capture, read_capture
 from colonnade.common.observability.telemetry import Telemetry
@@ -76,8 +77,9 @@ class AttackedRun:
     def columns(self, party: str) -> Columns:
         """Columns of a party as its model saw them: the ground truth of an inversion. Raises DataError."""
         data, federation = self.config.parties[party].data, self.config.federation
-        features = sampled(load_features(data, federation.party_index(party), self.base), self.sample)
-        return prepare(data, features, self.schedule.partition.train, federation.seed, party)
+        cache = TableCache(self._home(party).path)
+        read = load_features(data, federation.party_index(party), self.base, cache)
+        return prepare(data, sampled(read, self.sample), self.schedule.partition.train, federation.seed, party)
 
     @property
     def opens(self) -> bool:
@@ -162,7 +164,7 @@ def open_run(folder: Path, sample: Tensor | None = None) -> AttackedRun:
     refuse_aligned(config.federation.align, "an attack")
     if config.federation.task == "regression":
         raise InputError("the attacks are for classes: a regression has none", hint="take a run of a classification")
-    labels = load_labels(config.server.labels, base)
+    labels = load_labels(config.server.labels, base, cache=config.server.copies(TableCache(folder)))
     labels = sampled(labels, sample)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)
     run = AttackedRun(folder, config, base, summary, labels=labels.values, schedule=schedule, sample=sample)

@@ -30,6 +30,7 @@ from benchmarks import (
     shares,
     start,
     stragglers,
+    tables,
 )
 from benchmarks.report import Figure
 from colonnade.common.data.known_sets.catalogue import KNOWN
@@ -87,6 +88,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "python": Benchmark(python.main, 1),
     "shares": Benchmark(shares.main, 1),
     "stragglers": Benchmark(stragglers.main, 4),
+    "tables": Benchmark(tables.main, 1),
     "flood": Benchmark(flood.main, 5),
     "communication": Benchmark(communication.main, 10, ("mnist",)),
     "accuracy": Benchmark(accuracy.main, 30, ("mnist",)),

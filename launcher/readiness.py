@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.sources import load_features, load_labels
+from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.runtime.run_folder import RunFolder
@@ -35,13 +38,15 @@ def check_members(config: Config, where: str) -> None:
         )
 
 
-def refuse_other_keys(config: Config, base: Path) -> None:
+def refuse_other_keys(config: Config, base: Path, folder: Path | None = None) -> None:
     """Refuses tables with keys in another order than the labels', where rows are matched by their order.
 
-    Only where every source names its keys: else there is nothing to compare.
+    Only where every source names its keys: else there is nothing to compare. Members find copies of their tables in
+    their folders, and do not read them again.
 
     Args:
         base: the folder that paths in the config are relative to.
+        folder: the run's; None keeps no copies.
 
     Raises:
         DataError: a party's keys differ from the labels'.
@@ -50,17 +55,34 @@ def refuse_other_keys(config: Config, base: Path) -> None:
     if federation.align != "none" or server is None or not getattr(server.labels, "key", None):
         return
     keyed = {name: party.data for name, party in config.parties.items() if getattr(party.data, "key", None)}
-    with whose(SERVER):
-        labels = load_labels(server.labels, base, federation.task).ids if keyed else None
+    if not keyed:
+        return
+    with _copies(folder, SERVER) as cache, whose(SERVER):
+        labels = load_labels(server.labels, base, federation.task, server.copies(cache)).ids
     same = federation.keys.normal
     for name, data in keyed.items():
-        with whose(name):
-            ids = load_features(data, federation.party_index(name), base).ids
-        if ids is not None and labels is not None and [*map(same, ids)] != [*map(same, labels)]:
+        with _copies(folder, name) as cache, whose(name):
+            ids = load_features(data, federation.party_index(name), base, cache).ids
+        if ids is None or labels is None or ids == labels:
+            continue
+        if [*map(same, ids)] != [*map(same, labels)]:
             raise DataError(
                 f"{name}: the keys of its table are others than those of server.labels, or in another order",
                 hint="federation.align: psi finds the rows that all have; or bring the tables into one order",
             )
+
+
+@contextmanager
+def _copies(folder: Path | None, member: str) -> Iterator[TableCache | None]:
+    """Keeps copies of the tables that are read meanwhile."""
+    if folder is None:
+        yield None
+        return
+    home = RunFolder(folder).member(member)
+    home.make()
+    cache = TableCache(home.path, writes=True)
+    yield cache
+    cache.keep()
 
 
 def check_trackers(config: Config) -> None:

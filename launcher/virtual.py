@@ -43,7 +43,7 @@ def run_virtually(
     place = locked_folder(out, f"{config.federation.id}-virtual")
     with place as folder, naming_tables(given, folder), _cleared(folder) as begun:
         config = given.put(folder)
-        refuse_other_keys(config, given.base)
+        refuse_other_keys(config, given.base, folder)
         return folder, _simulate(config, given.base, folder, (begun, *listeners))
 
 

@@ -120,7 +120,7 @@ class Launch:
 
         try:
             self._config = given.put(self._folder.path)
-            refuse_other_keys(self._config, given.base)
+            refuse_other_keys(self._config, given.base, self._folder.path)
         except BaseException:
             self._clear()
             raise

@@ -12,7 +12,8 @@ import yaml
 
 from colonnade.common.config.members import Config, PartyConfig
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.data.sources import load_features
+from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.data.sources import column_names
 from colonnade.common.errors import ColonnadeError, InputError
 from colonnade.common.parsing.earlier_defaults import with_defaults_before
 from colonnade.common.parsing.file import parse
@@ -104,14 +105,16 @@ def _parties(run: RecordedRun, config: Config | None) -> str:
 
 
 def _columns(run: RecordedRun, config: Config, name: str, own: PartyConfig) -> str:
-    """Number of a party's columns, if its data are on this machine; a card omits their names."""
-    if (base := RunFolder(run.folder).base()) is None:
+    """Number of a party's columns, if its folder or its data are on this machine; a card omits their names."""
+    folder = RunFolder(run.folder)
+    if (base := folder.base()) is None:
         return "not known here"
     try:
-        found = load_features(own.data, config.federation.party_index(name), base)
+        if Path(name).name == name and (fitted := EncoderFile(folder.party(name).path, begun=True).columns()):
+            return str(fitted)
+        return str(len(column_names(own.data, config.federation.party_index(name), base)))
     except (ColonnadeError, OSError):
         return "not known here"
-    return str(len(found.names))
 
 
 def _good(run: RecordedRun) -> Iterator[tuple[str, object]]:

@@ -43,12 +43,16 @@ async def find_rows(config: Config, base: Path, files: RunFiles | None = None) -
         raise ConfigError("no `server` section", hint="the server's labels are needed")
     names, session = list(federation.names), Session(federation.id, "simulated", 1, federation.hashes())
     cohort, links = inprocess.connect(names, alignment_kinds(federation), alignment_limits(len(names) + 1))
+    caches = {} if files is None else {member: files.tables(member) for member in (SERVER, *names)}
     with whose(SERVER):
-        keys = {SERVER: RowKeys.of(load_labels(own.labels, base, federation.task).ids, federation.keys, SERVER)}
+        ids = load_labels(own.labels, base, federation.task, own.copies(caches.get(SERVER))).ids
+        keys = {SERVER: RowKeys.of(ids, federation.keys, SERVER)}
     for name in names:
         with whose(name):
-            ids = load_features(config.parties[name].data, federation.party_index(name), base).ids
+            ids = load_features(config.parties[name].data, federation.party_index(name), base, caches.get(name)).ids
             keys[name] = RowKeys.of(ids, federation.keys, name)
+    for cache in caches.values():
+        cache.keep()
     if files is not None and (before := files.aligned(keys)) is not None:
         return before
     keep = _kept_nowhere if files is None else files.alignment(SERVER, keys[SERVER]).keep

@@ -20,6 +20,7 @@ from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import sampled
 from colonnade.common.data.sources import load_features, load_labels, prepare
+from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.messaging.outgoing import MaskedTensor, Released
 from colonnade.common.observability.telemetry import Telemetry
@@ -42,6 +43,7 @@ def server_context(
     *,
     files: RunFiles | None = None,
     timetable: Timetable = Schedule,
+    cache: TableCache | None = None,
 ) -> ServerContext:
     """The server's context, with its labels read.
 
@@ -50,6 +52,7 @@ def server_context(
         sample: rows of the sources to use, int64; None for all.
         files: of the run; None keeps none.
         timetable: makes the schedule.
+        cache: copies of the server's tables; None for those of `files`.
 
     Raises:
         ConfigError: there is no `server` section.
@@ -59,8 +62,9 @@ def server_context(
         raise ConfigError("no `server` section", hint="the server's labels are needed")
     if sample is None:
         refuse_aligned(config.federation.align, "a look at a run")
+    cache = files.tables(SERVER) if cache is None and files is not None else cache
     with whose(SERVER):
-        labels = load_labels(config.server.labels, base, config.federation.task)
+        labels = load_labels(config.server.labels, base, config.federation.task, config.server.copies(cache))
     check_labels(labels, config.federation)
     known = sampled(labels, sample)
     schedule = timetable(config.federation, len(known.values), known.official_test)
@@ -89,6 +93,7 @@ def server_context(
         sample=sample,
         kept=None if files is None else files.encoder(SERVER),
         ids=labels.ids,
+        cache=cache,
     )
     ctx.columns = columns and columns.to(device)
     return ctx
@@ -113,6 +118,7 @@ def client_context(
     files: RunFiles | None = None,
     timetable: Timetable = Schedule,
     warn: Callable[[str], None] | None = None,
+    cache: TableCache | None = None,
 ) -> ClientContext:
     """A party's context, with its columns read, scaled and, if configured, noised.
 
@@ -124,13 +130,15 @@ def client_context(
         files: of the run; None keeps none.
         timetable: makes the schedule.
         warn: called with every doubt about a column; None looks for none.
+        cache: copies of the party's tables; None for those of `files`.
 
     Raises:
         DataError: its data are missing or unusable.
     """
     federation, party = config.federation, config.parties[name]
+    cache = files.tables(name) if cache is None and files is not None else cache
     with whose(name):
-        read = load_features(party.data, federation.party_index(name), base)
+        read = load_features(party.data, federation.party_index(name), base, cache)
         if warn is not None:
             for doubt in doubts(read):
                 warn(str(doubt))

@@ -22,6 +22,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import CheckpointError
 from colonnade.common.parsing.member_files import config_files
 from colonnade.common.privacy.accounting.ledger import Ledger
@@ -114,6 +115,10 @@ class RunFiles:
     def encoder(self, member: str) -> EncoderFile:
         """A member's encoder."""
         return EncoderFile(self.home(member), begun=bool(self.checkpoints(member).run()))
+
+    def tables(self, member: str) -> TableCache:
+        """Copies of a member's tables."""
+        return TableCache(self.folder.member(member).path, writes=True)
 
     def run_cache(self, member: str) -> RunCache:
         """A member's run cache."""

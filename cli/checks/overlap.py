@@ -28,12 +28,17 @@ class Overlap:
 
     def __init__(self, federation: FederationConfig) -> None:
         self._federation = federation
-        self._keys: dict[str, RowKeys] = {}
+        self._keys: dict[str, list[str]] = {}  # as they are compared
 
     def add(self, member: str, ids: Sequence[str] | None) -> None:
         """Adds a member's keys. Raises DataError if rows are matched by keys, and these cannot be used."""
-        if self._federation.align != "none" or ids is not None:
-            self._keys[member] = RowKeys.of(ids, self._federation.keys, member)
+        if self._federation.align == "none" and ids is None:
+            return
+        compared = [*map(self._federation.keys.normal, ids or ())]
+        different = set(compared)
+        if not different or "" in different or len(different) < len(compared):
+            RowKeys.of(ids, self._federation.keys, member)  # raises
+        self._keys[member] = compared
 
     def show(self) -> int | None:
         """Prints the number of rows common to all, if all have been read, and returns it; None where it is not known.
@@ -49,7 +54,7 @@ class Overlap:
             everyones = self._keys.values()
             if align == "sorted":
                 refuse_other_sizes(align, tuple(self._keys), [len(keys) for keys in everyones])
-            common = len(set.intersection(*(set(keys.values) for keys in everyones)))
+            common = len(set.intersection(*map(set, everyones)))
             refuse_nothing(align, common if align == "psi" or common == len(self._keys[SERVER]) else 0)
             parts = in_parts(Schedule(self._federation, common, 0).partition)
             out.print(f"{common} rows are common to all: {parts}", markup=False)
@@ -66,7 +71,7 @@ class Overlap:
     def _refuse_others(self) -> None:
         """Refuses tables without alignment whose keys differ, where they have any."""
         for member, keys in self._keys.items():
-            if SERVER in self._keys and keys.digest != self._keys[SERVER].digest:
+            if SERVER in self._keys and keys != self._keys[SERVER]:
                 raise DataError(
                     f"{member}: the keys of its table are others than those of server.labels, or in another order",
                     hint="federation.align: psi finds the rows that all have; or bring the tables into one order",

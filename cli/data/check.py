@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from colonnade.cli.checks.coding import Coding
 from colonnade.cli.checks.identities import check_identities
 from colonnade.cli.checks.overlap import Overlap, in_parts
 from colonnade.client.training.context import party_seed
@@ -37,7 +36,11 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
     overlap = Overlap(federation)
     schedules: dict[str, Schedule] = {}
     rows = _check_labels(config, base, overlap, schedules)
-    coding = Coding(federation, federation.protocol) if isinstance(federation.protocol, CodedConfig) else None
+    coding = None
+    if isinstance(federation.protocol, CodedConfig):
+        from colonnade.cli.checks.coding import Coding  # noqa: PLC0415  # of one protocol alone
+
+        coding = Coding(federation, federation.protocol)
     for name, party in config.parties.items():
         with whose(name):
             features = load_features(party.data, federation.party_index(name), base)

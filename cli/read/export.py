@@ -25,6 +25,7 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.data.columns.encode import Encoder
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import load_features, prepare_others
+from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import CheckpointError, EnvironmentFault, InputError, nearest
 from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
 from colonnade.common.parsing.file import load
@@ -117,7 +118,7 @@ def _open(place: ExportPlace, party: str) -> OpenedParty:
     owner = Owner(party, store.run(), federation.lasting_hashes())
     if not (rounds := store.usable(owner)):
         raise CheckpointError(f"{place.home.checkpoints} holds no whole checkpoint", hint="see --party")
-    features = load_features(own.data, federation.party_index(party), place.base)
+    features = load_features(own.data, federation.party_index(party), place.base, TableCache(place.home.path))
     kept = EncoderFile(place.home.path, begun=True)
     columns = prepare_others(own.data, features, federation.seed, party, kept)
     aligned = federation.align != "none"

@@ -25,6 +25,7 @@ from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.sources import load_features
+from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, IdentityError, PartyAway
 from colonnade.common.messaging.message import largest_bytes
 from colonnade.common.observability.endpoints import Endpoints
@@ -78,7 +79,8 @@ class ClientRun:
         identity, folder = self._identity(), PartyFolder(self.out)
         Checkpoints(folder.checkpoints).refuse_others(self.name, self.federation.lasting_hashes())
         tracking = None if self.answers else self._tracking()
-        read = self._features()
+        cache = TableCache(self.out, writes=True)
+        read = self._features(cache)
         task = prediction_task(self.federation) if self.answers else training(self.federation)
         hello, address, pin = self._hello(read, task), self._address(), self.federation.server
         doubtful = () if self.answers else doubts(read)
@@ -126,6 +128,7 @@ class ClientRun:
                     if features is not None:
                         with membership.telling():
                             sessions.take(features)
+                        cache.keep()
                         features = None  # as the source had them; the kept ones are scaled
                         release_free_memory()
                     await sessions.run(membership, hello)
@@ -144,8 +147,8 @@ class ClientRun:
     def _tracking(self) -> Tracking:
         return party_tracking(self.name, self.federation, self.config, self.base, self.out)
 
-    def _features(self) -> Features:
-        return load_features(self.config.data, self.federation.party_index(self.name), self.base)
+    def _features(self, cache: TableCache) -> Features:
+        return load_features(self.config.data, self.federation.party_index(self.name), self.base, cache)
 
     def _hello(self, features: Features, task: PartyTask) -> Hello:
         return Hello(

@@ -23,6 +23,9 @@ class KeysConfig(Section):
 
     def normal(self, key: str) -> str:
         """A key in compared form."""
+        if key.isascii():  # no other spelling of it exists, and folding makes no white space
+            key = key.strip() if self.trim else key
+            return key.casefold() if self.case == "fold" else key
         key = self._composed(key.strip() if self.trim else key)
         # Case folding may decompose characters, and composing may create white space.
         key = self._composed(key.casefold()) if self.case == "fold" else key

@@ -18,6 +18,7 @@ from colonnade.common.config.run_options import CaptureConfig
 from colonnade.common.config.search import SearchedKey
 from colonnade.common.conversation.chaos import ChaosConfig
 from colonnade.common.data.sources import DataConfig, LabelConfig
+from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.build import HeadConfig, ModelConfig
 from colonnade.common.models.heads import LinearHeadConfig
@@ -122,6 +123,10 @@ class ServerConfig(_Member):
     @classmethod
     def _plain_sgd(cls, value: Any) -> Any:
         return _without_momentum(value)
+
+    def copies(self, cache: TableCache | None) -> TableCache | None:
+        """Where copies of the labels are kept; nowhere if labels are private: the true ones stay in their own table."""
+        return None if self.privacy.labels is not None else cache
 
 
 class PartyConfig(_Member):

@@ -7,6 +7,7 @@ Read sources.py first: the settings under `data` and `labels`, and the objects b
     idx.py  cifar.py  adult.py  views.py  bundled.py  tensors.py  the formats, with unpack.py and records.py
     tables.py     tables as a configuration names them; table.py reads one of any format, with fields.py (types),
                   cells.py, keys.py; csv_file.py  arrow_files.py  database.py  arrays.py are the formats
+    table_cache.py  a copy of a table in the run's folder
     looks.py      text that looks like numbers or dates in another notation: notation.py, dates.py
     doubts.py     warnings about columns that are allowed and often a mistake
     split.py      the part of every row that a party holds

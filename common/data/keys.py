@@ -4,11 +4,114 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
 
 from colonnade.common.errors import DataError
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from torch import Tensor
+
 _FRACTION = re.compile(r"[+-]?(\d+\.\d*|\d*\.\d+)([eE][+-]?\d+)?|[+-]?\d+[eE][+-]?\d+")
+
+
+class KeyColumn(Sequence[str]):
+    """Keys of a table as Arrow text: a million of them are 15 MB, and as objects of Python 60 MB.
+
+    It is equal to any sequence of the same words. Objects are made where single keys are asked for, once.
+
+    Args:
+        text: of every row, without nulls.
+    """
+
+    def __init__(self, text: pa.Array) -> None:
+        self.text = text
+
+    @cached_property
+    def _words(self) -> list[str]:
+        found: list[str] = self.text.to_pylist()
+        return found
+
+    @overload
+    def __getitem__(self, row: int, /) -> str: ...
+
+    @overload
+    def __getitem__(self, row: slice, /) -> tuple[str, ...]: ...
+
+    def __getitem__(self, row: int | slice, /) -> str | tuple[str, ...]:
+        """The key of a row, or those of several."""
+        return tuple(self._words[row]) if isinstance(row, slice) else self._words[row]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._words)
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, KeyColumn):
+            return bool(self.text.equals(other.text))
+        if isinstance(other, Sequence) and not isinstance(other, str):
+            return len(self) == len(other) and self._words == list(other)
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Keys of {len(self)} rows"
+
+    def take(self, rows: np.ndarray) -> KeyColumn:
+        """The keys of these rows, in this order.
+
+        Args:
+            rows: their numbers, int64 (m,).
+        """
+        return KeyColumn(self.text.take(rows))
+
+    @classmethod
+    def of_parts(cls, ends: np.ndarray, text: np.ndarray) -> KeyColumn:
+        """Keys from `parts`. Raises ValueError if they are none."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        if ends.dtype != np.int64 or text.dtype != np.uint8 or not len(ends) or ends[0] or ends[-1] != len(text):
+            raise ValueError("these are no keys")
+        found = pa.LargeStringArray.from_buffers(len(ends) - 1, pa.py_buffer(ends), pa.py_buffer(text))
+        found.validate(full=True)
+        return cls(found)
+
+    @property
+    def parts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where each key ends, int64 (n + 1,) with 0 for the beginning; and all of them in UTF-8, uint8."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        text = pa.concat_arrays([self.text.cast(pa.large_string())])
+        ends = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
+        whole = np.frombuffer(text.buffers()[2] or b"", np.uint8)
+        return ends - ends[0], whole[ends[0] : ends[-1]].copy()
+
+    @property
+    def unique(self) -> bool:
+        """True if no key occurs twice: if they ascend, byte by byte, none is made an object of Python."""
+        import pyarrow.compute as pc  # noqa: PLC0415  # 0.2 s, where a table has been read already
+
+        ascend = pc.all(pc.less(self.text[:-1], self.text[1:])).as_py()
+        return bool(ascend) or len(set(self.text.to_pylist())) == len(self)
+
+
+def keys_of_rows(keys: Sequence[str] | None, rows: Tensor) -> Sequence[str] | None:
+    """The keys of some rows, in their order; None where rows have none.
+
+    Args:
+        keys: of all rows.
+        rows: their numbers, int64 (m,).
+    """
+    if isinstance(keys, KeyColumn):
+        return keys.take(rows.numpy())
+    return None if keys is None else tuple(keys[row] for row in rows.tolist())
 
 
 def check_keys(keys: Sequence[str], where: str, place: Callable[[int], str]) -> None:
@@ -22,9 +125,9 @@ def check_keys(keys: Sequence[str], where: str, place: Callable[[int], str]) -> 
     Raises:
         DataError: a key occurs in several rows, or all keys are written as fractions.
     """
-    if len(set(keys)) < len(keys):
+    if not (isinstance(keys, KeyColumn) and keys.unique) and len(set(keys)) < len(keys):
         raise _repeated(keys, where, place)
-    if all(_FRACTION.fullmatch(key.strip()) for key in keys):
+    if _FRACTION.fullmatch(keys[0].strip()) and all(_FRACTION.fullmatch(key.strip()) for key in keys):
         raise DataError(
             f"{where}: keys are fractions, such as {keys[0]}", hint="keys are words or whole numbers: write them so"
         )

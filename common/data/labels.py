@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from colonnade.common.data.keys import keys_of_rows
 from colonnade.common.errors import DataError
 
 
@@ -26,7 +27,7 @@ class LabelColumn:
     values: Tensor
     classes: tuple[str, ...]
     official_test: int = 0
-    ids: tuple[str, ...] | None = None
+    ids: Sequence[str] | None = None
     dropped: int = 0
 
     @property
@@ -42,7 +43,7 @@ class LabelColumn:
         Args:
             index: row numbers, int64 (m,).
         """
-        ids = None if self.ids is None else tuple(self.ids[row] for row in index.tolist())
+        ids = keys_of_rows(self.ids, index)
         return replace(self, values=self.values[index], official_test=0, ids=ids)
 
 
@@ -62,9 +63,21 @@ def classify(words: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]]
     Raises:
         DataError: the labels are fractions, or numbers other than 0 .. C-1, or all the same.
     """
+    place = {word: code for code, word in enumerate(dict.fromkeys(words))}
+    return classify_coded(torch.tensor([place[word] for word in words]), tuple(place), where)
+
+
+def classify_coded(codes: Tensor, words: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]]:
+    """The same, where every word is written once.
+
+    Args:
+        codes: int64 (n,), the place of every row's label in `words`.
+        words: in the order in which rows have them.
+        where: the file and column, for messages.
+    """
     numbers = _numbers(words)
     if numbers is None:
-        classes = tuple(sorted(set(words)))
+        classes = tuple(sorted(words))
         place = {name: number for number, name in enumerate(classes)}
         values = torch.tensor([place[word] for word in words])
     else:
@@ -72,7 +85,7 @@ def classify(words: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]]
         classes = tuple(str(number) for number in range(int(values.max()) + 1))
     if len(classes) < 2:
         raise DataError(f"{where} has the single class {words[0]!r}", hint="labels need two classes or more")
-    return values, classes
+    return values[codes], classes
 
 
 def _numbers(words: Sequence[str]) -> Tensor | None:

@@ -39,7 +39,8 @@ from colonnade.common.data.known_sets.views import MatView, read_classes
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.outside import SOURCES, SourceOutside, check_columns, check_label_column
 from colonnade.common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, PartyIndex, SplitConfig
-from colonnade.common.data.tables import TableColumnsConfig, TableData, TableLabels
+from colonnade.common.data.table_cache import TableCache
+from colonnade.common.data.tables import TableColumnsConfig, TableData, TableLabels, TableLabelsConfig
 from colonnade.common.data.targets import Task
 from colonnade.common.errors import ConfigError, DataError
 
@@ -274,13 +275,14 @@ LabelConfig = Annotated[
 """The server's configuration under `labels`."""
 
 
-def load_features(config: DataConfig, member: PartyIndex, base: Path) -> Features:
+def load_features(config: DataConfig, member: PartyIndex, base: Path, cache: TableCache | None = None) -> Features:
     """Reads a party's columns, not encoded.
 
     Args:
         config: the party's `data`.
         member: its place in the roster, which a split may go by.
         base: the folder that paths are relative to: the configuration file's.
+        cache: copies of the member's tables in the run's folder; None for none.
 
     Raises:
         DataError: the source is not found or not usable.
@@ -289,7 +291,17 @@ def load_features(config: DataConfig, member: PartyIndex, base: Path) -> Feature
     if config.source in SOURCES.entries:
         with SOURCES.blamed(config.source, DataError):
             return check_columns(config.source, _load_features(config, member, base))
+    if isinstance(config, TableColumnsConfig):
+        return config.features(member, base, cache)
     return _load_features(config, member, base)
+
+
+def column_names(config: DataConfig, member: PartyIndex, base: Path) -> tuple[str, ...]:
+    """Names of a party's columns; of tables, no row is read. Arguments and errors as of `load_features`."""
+    if isinstance(config, TableColumnsConfig):
+        return config.names(member, base)
+    source = config.open(base)
+    return config.split.part(source.shape, source.names, member).pick(source.names)
 
 
 def _load_features(config: DataConfig, member: PartyIndex, base: Path) -> Features:
@@ -350,13 +362,16 @@ def encoding(config: DataConfig) -> EncodeConfig:
     return EncodeConfig(config.scale)
 
 
-def load_labels(config: LabelConfig, base: Path, task: Task = "classification") -> LabelColumn:
+def load_labels(
+    config: LabelConfig, base: Path, task: Task = "classification", cache: TableCache | None = None
+) -> LabelColumn:
     """Reads the server's labels; no feature is read.
 
     Args:
         config: the server's `labels`.
         base: the folder that paths are relative to: the configuration file's.
         task: `federation.task`: classes or numbers.
+        cache: copies of the server's tables in the run's folder; None for none.
 
     Raises:
         DataError: the source is not found, or a label is missing, no class or no number.
@@ -366,6 +381,8 @@ def load_labels(config: LabelConfig, base: Path, task: Task = "classification") 
         with SOURCES.blamed(config.source, DataError):
             found = _load_labels(config, base, task)
             return check_label_column(config.source, found, numbers=task == "regression")
+    if isinstance(config, TableLabelsConfig):
+        return config.read(base, cache) if task == "classification" else config.read_numbers(base, cache)
     return _load_labels(config, base, task)
 
 

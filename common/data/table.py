@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol
+from itertools import chain
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from colonnade.common.data.columns import cells, looks
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt, Type, TypedColumn
 from colonnade.common.data.columns.notation import PLAIN, Notation
-from colonnade.common.data.keys import check_keys
+from colonnade.common.data.keys import KeyColumn, check_keys
 from colonnade.common.errors import DataError, nearest
 
 _NO_LABEL = "fill it in, leave the row out, or where rows are aligned say `missing: drop` of the labels"
@@ -46,6 +47,17 @@ class Table(Protocol):
 
     def __str__(self) -> str:
         """The table's name in messages."""
+
+
+@runtime_checkable
+class ParsesNumbers(Protocol):
+    """A table of text that converts plain numbers faster than cell by cell."""
+
+    def parsed(self, columns: Sequence[str], numbers: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The same as `batches`, with these columns as float64, null where a number is missing.
+
+        Raises any error for a cell or a line that `batches` may accept, or has a better message for.
+        """
 
 
 def require(table: Table, columns: Sequence[str]) -> None:
@@ -104,108 +116,182 @@ class TableColumns:
             DataError: the table is malformed or empty, a cell does not have its column's type or is missing where that
                 is not allowed, or keys are not unique.
         """
-        reading = _Reading(self)
-        for batch in self.table.batches((*reading.names, *([] if self.key is None else [self.key]))):
-            reading.add(batch)
+        with self._batches() as batches:
+            first = next((batch for batch in batches if batch.num_rows), None)
+            if first is None:
+                raise _no_rows(self.table)
+            types = _Types.of(self, first)
+            if not (numbers := self._plain(types)):
+                return self._whole(types, chain([first], batches))
+        del first  # the reader has read ahead: two at a time would take twice the memory
+        if (found := self._quickly(types, numbers)) is not None:
+            return found
+        with self._batches() as batches:
+            return self._whole(types, batches)
+
+    @contextmanager
+    def _batches(self) -> Iterator[Iterator[pa.RecordBatch]]:
+        """The table's batches; its reader, perhaps a database's connection, is closed at once."""
+        batches = self.table.batches(self._columns)
+        with closing(batches) if isinstance(batches, Generator) else nullcontext():
+            yield batches
+
+    def _plain(self, types: _Types) -> list[str]:
+        """The columns that the table can convert itself."""
+        plain = cells.Reading("number")
+        numbers = [name for name, reading in zip(self.names, types.readings, strict=True) if reading == plain]
+        return numbers if isinstance(self.table, ParsesNumbers) else []
+
+    def _whole(self, types: _Types, batches: Iterator[pa.RecordBatch]) -> Features:
+        reading = _Reading(self, types)
+        for batch in batches:
+            if batch.num_rows:
+                reading.add(batch)
         return reading.done()
 
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return (*self.names, *([] if self.key is None else [self.key]))
 
-def read_words(
-    table: Table, column: str, key: str | None, *, gaps: bool = False
-) -> tuple[list[str | None], tuple[str, ...] | None]:
+    def _quickly(self, types: _Types, numbers: Sequence[str]) -> Features | None:
+        """The same, with numbers converted by the table itself; None if anything in it is wrong.
+
+        The table is then read again cell by cell, which says what is wrong and where.
+        """
+        assert isinstance(self.table, ParsesNumbers)
+        reading = _Reading(self, types, telling=False)
+        try:
+            for batch in self.table.parsed(self._columns, numbers):
+                reading.add(batch)
+        except (cells.Misfit, pa.ArrowException, OSError, UnicodeError):
+            return None
+        return reading.done() if reading.rows else None
+
+
+@dataclass(frozen=True)
+class Words:
+    """Cells of a column as words.
+
+    Args:
+        codes: int64 (n,): the place of every row's word in `words`; -1 where it is missing.
+        words: without repetition, in the order in which they occur.
+    """
+
+    codes: np.ndarray
+    words: tuple[str, ...]
+
+
+def read_words(table: Table, column: str, key: str | None, *, gaps: bool = False) -> tuple[Words, KeyColumn | None]:
     """A column's cells as words, and the rows' keys, or None without a key column.
 
     Args:
-        gaps: True if cells may be missing; they are None then.
+        gaps: True if cells may be missing.
 
     Raises:
         DataError: the table is malformed or empty, a cell is missing, or keys are not unique.
     """
-    found: list[str | None] = []
-    keys: list[str] = []
+    found: list[pa.Array] = []
+    keys: list[pa.Array] = []
+    rows = 0
     for batch in table.batches((column, *([] if key is None else [key]))):
-        with _telling(table, column, len(found)):
+        with _telling(table, column, rows):
             said = batch.column(0)
             words = cells.words(cells.without_nan(said)) if gaps else cells.words(said)
-            found += words.to_pylist() if gaps else cells.whole(words, _NO_LABEL)
+            found.append((words if gaps else cells.whole(words, _NO_LABEL)).dictionary_encode())
         if key is not None:
-            with _telling(table, key, len(keys)):
-                keys += cells.keys(batch.column(1))
-    if not found:
+            with _telling(table, key, rows):
+                keys.append(cells.keys(batch.column(1)))
+        rows += batch.num_rows
+    if not rows:
         raise _no_rows(table)
-    return found, _checked(table, key, keys)
+    coded = pa.chunked_array(found).unify_dictionaries().combine_chunks()
+    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return Words(codes, tuple(coded.dictionary.to_pylist())), _checked(table, key, keys)
+
+
+@dataclass(frozen=True)
+class _Types:
+    """How the cells of every column are read, and doubts about that."""
+
+    readings: tuple[cells.Reading, ...]
+    doubts: tuple[Doubt, ...]
+
+    @classmethod
+    def of(cls, source: TableColumns, first: pa.RecordBatch) -> _Types:
+        """Infers them, or takes the declared ones. The error names every column that cannot be read."""
+        found, doubts, wrong = [], list[Doubt](), {}
+        for place, name in enumerate(source.names):
+            unit = source.units.get(name, "")
+            try:
+                type = source.types.get(name) or (
+                    "number" if unit else _guessed(source, first.column(place), name, doubts)
+                )
+            except cells.Misfit as misfit:
+                wrong[name] = misfit
+            else:
+                found.append(cells.Reading(type, source.notation, unit))
+        if wrong:
+            name, one = next(iter(wrong.items()))
+            with _telling(source.table, name, 0):
+                raise one if len(wrong) == 1 else _together(wrong, one)
+        return cls(tuple(found), tuple(doubts))
+
+
+def _guessed(source: TableColumns, column: pa.Array, name: str, doubts: list[Doubt]) -> Type:
+    if cells.is_number(column):
+        return "number"
+    if not cells.is_text(column):
+        ways = ["leave it out with `drop`, convert it, or declare it a `category` under `types`"]
+        if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+            ways.insert(0, f"{looks.declared(name, 'date')} makes days of it")
+        raise cells.Misfit(0, f"is of type {column.type}, neither a number nor a word", *ways)
+    kind, found = looks.guess(name, column, source.notation)
+    doubts += found
+    return kind
 
 
 class _Reading:
-    """State of reading a table: a growing matrix, words by column, keys."""
+    """State of reading a table: a growing matrix, words by column, keys.
 
-    def __init__(self, source: TableColumns) -> None:
+    Args:
+        types: of the columns.
+        telling: says where a cell is that cannot be read; else `Misfit` is raised as it is.
+    """
+
+    def __init__(self, source: TableColumns, types: _Types, *, telling: bool = True) -> None:
         names = self.names = source.names
-        self._source, self._table = source, source.table
-        self._values, self._rows = np.empty((0, len(names))), 0
-        self._readings: list[cells.Reading] = []
-        self._doubts: list[Doubt] = []
+        self._source, self._table, self._types = source, source.table, types
+        self._values, self.rows = np.empty((0, len(names))), 0
         self._codes: list[dict[str, int]] = [{} for _ in names]
-        self._keys: list[str] = []
+        self._keys: list[pa.Array] = []
+        self._telling = telling
 
     def add(self, batch: pa.RecordBatch) -> None:
-        if not batch.num_rows:
-            return
-        if not self._readings:
-            self._readings = self._all_readings(batch)
-        end = self._rows + batch.num_rows
+        """Takes the next rows."""
+        end = self.rows + batch.num_rows
         if end > len(self._values):
             # In place where the allocator can, without a second copy.
             self._values.resize((max(end, len(self._values) * 3 // 2), len(self.names)), refcheck=False)
         for place, name in enumerate(self.names):
-            self._values[self._rows : end, place] = self._column(place, name, batch.column(place))
+            self._values[self.rows : end, place] = self._column(place, name, batch.column(place))
         if (key := self._source.key) is not None:
-            with _telling(self._table, key, self._rows):
-                self._keys += cells.keys(batch.column(len(self.names)))
-        self._rows = end
+            with self._told(key):
+                self._keys.append(cells.keys(batch.column(len(self.names))))
+        self.rows = end
 
     def done(self) -> Features:
-        if not self._rows:
-            raise _no_rows(self._table)
-        self._values.resize((self._rows, len(self.names)), refcheck=False)
+        """All columns. Raises DataError if keys are not unique."""
+        self._values.resize((self.rows, len(self.names)), refcheck=False)
         fields = tuple(self._field(place, name) for place, name in enumerate(self.names))
         ids = _checked(self._table, self._source.key, self._keys)
-        return Features(torch.from_numpy(self._values), self.names, 0, ids, fields, tuple(self._doubts))
+        return Features(torch.from_numpy(self._values), self.names, 0, ids, fields, self._types.doubts)
 
-    def _all_readings(self, batch: pa.RecordBatch) -> list[cells.Reading]:
-        """Reading settings of all columns. The error names every column that cannot be read, not only the first."""
-        found, wrong = [], {}
-        for place, name in enumerate(self.names):
-            try:
-                found.append(self._reading(name, batch.column(place)))
-            except cells.Misfit as misfit:
-                wrong[name] = misfit
-        if wrong:
-            name, first = next(iter(wrong.items()))
-            with _telling(self._table, name, 0):
-                raise first if len(wrong) == 1 else _together(wrong, first)
-        return found
-
-    def _reading(self, name: str, column: pa.Array) -> cells.Reading:
-        unit = self._source.units.get(name, "")
-        type = self._source.types.get(name) or ("number" if unit else self._guessed(name, column))
-        return cells.Reading(type, self._source.notation, unit)
-
-    def _guessed(self, name: str, column: pa.Array) -> Type:
-        if cells.is_number(column):
-            return "number"
-        if not cells.is_text(column):
-            ways = ["leave it out with `drop`, convert it, or declare it a `category` under `types`"]
-            if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
-                ways.insert(0, f"{looks.declared(name, 'date')} makes days of it")
-            raise cells.Misfit(0, f"is of type {column.type}, neither a number nor a word", *ways)
-        kind, doubts = looks.guess(name, column, self._source.notation)
-        self._doubts += doubts
-        return kind
+    def _told(self, column: str) -> AbstractContextManager[None]:
+        return _telling(self._table, column, self.rows) if self._telling else nullcontext()
 
     def _column(self, place: int, name: str, column: pa.Array) -> np.ndarray:
-        reading = self._readings[place]
-        with _telling(self._table, name, self._rows):
+        reading = self._types.readings[place]
+        with self._told(name):
             values = self._coded(place, column) if reading.type == "category" else self._numbers(name, reading, column)
             if not self._source.gaps and (absent := np.isnan(values)).any():
                 hint = "fill it in, leave the row out, or say with `missing` what stands in for it"
@@ -222,14 +308,14 @@ class _Reading:
             raise
 
     def _coded(self, place: int, column: pa.Array) -> np.ndarray:
-        found, codes = cells.words(column).dictionary_encode(), self._codes[place]
+        found, codes = _encoded(column), self._codes[place]
         of = np.array([codes.setdefault(word, len(codes)) for word in found.dictionary.to_pylist()] + [np.nan])
         coded: np.ndarray = of[found.indices.fill_null(len(of) - 1).to_numpy(zero_copy_only=False)]
         return coded
 
     def _field(self, place: int, name: str) -> TypedColumn:
         """The typed column; words ascend, so that codes do not depend on the order of rows."""
-        if self._readings[place].type != "category":
+        if self._types.readings[place].type != "category":
             return TypedColumn(name)
         codes = self._codes[place]
         ascending = sorted(codes)
@@ -238,6 +324,18 @@ class _Reading:
         column = self._values[:, place]
         column[:] = order[np.nan_to_num(column, nan=len(codes)).astype(np.int64)]
         return TypedColumn(name, tuple(ascending))
+
+
+def _encoded(column: pa.Array) -> pa.DictionaryArray:
+    """The column's words with a code each, null where one is missing. Raises Misfit."""
+    if not pa.types.is_string(column.type):
+        return cells.words(column).dictionary_encode()
+    raw = column.dictionary_encode()  # a word is trimmed once, and not in every row
+    try:
+        words = cells.words(raw.dictionary).dictionary_encode()
+    except cells.Misfit:
+        return cells.words(column).dictionary_encode()  # which says in which row
+    return pa.DictionaryArray.from_arrays(words.indices.take(raw.indices), words.dictionary)
 
 
 def _together(wrong: Mapping[str, cells.Misfit], first: cells.Misfit) -> cells.Misfit:
@@ -257,11 +355,12 @@ def _telling(table: Table, column: str, done: int) -> Iterator[None]:
         raise DataError(what, hint=misfit.hint) from None
 
 
-def _checked(table: Table, key: str | None, keys: Sequence[str]) -> tuple[str, ...] | None:
+def _checked(table: Table, key: str | None, keys: Sequence[pa.Array]) -> KeyColumn | None:
     if key is None:
         return None
-    check_keys(keys, f"{table}, column {key!r}", table.place)
-    return tuple(keys)
+    found = KeyColumn(pa.concat_arrays([text.cast(pa.large_string()) for text in keys]))
+    check_keys(found, f"{table}, column {key!r}", table.place)
+    return found
 
 
 def _no_rows(table: Table) -> DataError:

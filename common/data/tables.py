@@ -11,21 +11,27 @@ docs/tables.md describes every key.
 from __future__ import annotations
 
 import codecs
+import json
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
+import torch
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from torch import Tensor
 
 from colonnade.common.data.columns.encode import Missing, Unseen
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Decimal, Thousands, Type, Unit
 from colonnade.common.data.columns.noise import DataNoiseConfig
 from colonnade.common.data.columns.scale import ScaleConfig
+from colonnade.common.data.keys import keys_of_rows
 from colonnade.common.data.known_sets.places import find, find_file
-from colonnade.common.data.labels import LabelColumn, classify
+from colonnade.common.data.labels import LabelColumn, classify_coded
 from colonnade.common.data.split import AllSplit, PartyIndex, SplitConfig
+from colonnade.common.data.table_cache import OnDisk, TableCache
 from colonnade.common.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -56,6 +62,15 @@ class _Table(BaseModel):
         from colonnade.common.data.columns.notation import Notation  # noqa: PLC0415
 
         return Notation(self.decimal, self.thousands)
+
+    @property
+    def cached(self) -> bool:
+        """True if a copy of the table is kept with the run. Formats with types are read almost as fast as a copy."""
+        return False
+
+    def settings(self, *more: str) -> str:
+        """All of the section, and more, on which a read table may depend."""
+        return json.dumps([self.model_dump(mode="json"), *more], sort_keys=True)
 
     @abstractmethod
     def opened(self, base: Path) -> Table:
@@ -98,23 +113,43 @@ class TableColumnsConfig(_Table):
                 raise ValueError(f"{name!r} has a unit, and is no number under `types`")
         return self
 
-    def features(self, member: PartyIndex, base: Path) -> Features:
+    def features(self, member: PartyIndex, base: Path, cache: TableCache | None = None) -> Features:
         """Reads the columns of this party index, and the keys.
+
+        Args:
+            member: the party index.
+            base: the folder that paths are relative to.
+            cache: copies of the member's tables; None for none.
 
         Raises:
             DataError: there is no such table or column, or its content is not usable.
             ConfigError: the split does not fit.
         """
-        from colonnade.common.data.table import TableColumns, require, require_names  # noqa: PLC0415
+        from colonnade.common.data.table import TableColumns  # noqa: PLC0415
+
+        table, names = self._opened(base)
+        chosen = self.split.part((len(names),), names, member).pick(names)
+        gaps = self.missing != "refuse"
+        source = TableColumns(table, chosen, self.key, self.types, gaps, self.notation, self.units)
+        if cache is None or not self.cached or not isinstance(table, OnDisk):
+            return source.features()
+        return cache.features(table, self.settings("columns", *chosen), source.features)
+
+    def names(self, member: PartyIndex, base: Path) -> tuple[str, ...]:
+        """Names of the columns of this party index; no row is read. Raises like `features`."""
+        _, names = self._opened(base)
+        return self.split.part((len(names),), names, member).pick(names)
+
+    def _opened(self, base: Path) -> tuple[Table, tuple[str, ...]]:
+        """The table, and the columns that are features."""
+        from colonnade.common.data.table import require, require_names  # noqa: PLC0415
 
         table = self.opened(base)
         named = (self.key, *self.columns, *self.drop, *self.types, *self.units)
         require(table, [name for name in named if name is not None])
         names = self.columns or tuple(name for name in table.header if name not in (self.key, *self.drop))
         require_names(table, names)
-        chosen = self.split.part((len(names),), names, member).pick(names)
-        gaps = self.missing != "refuse"
-        return TableColumns(table, chosen, self.key, self.types, gaps, self.notation, self.units).features()
+        return table, names
 
 
 class TableLabelsConfig(_Table):
@@ -125,9 +160,9 @@ class TableLabelsConfig(_Table):
         default="refuse", description="a row without a label: refuse the table, or drop the row"
     )
 
-    def read(self, base: Path) -> LabelColumn:
+    def read(self, base: Path, cache: TableCache | None = None) -> LabelColumn:
         """The column. Raises DataError if there is no such table or column, or a label is wrong."""
-        from colonnade.common.data.table import read_words, require  # noqa: PLC0415
+        from colonnade.common.data.table import require  # noqa: PLC0415
 
         if not isinstance(self.label, str):
             raise ConfigError(
@@ -136,26 +171,43 @@ class TableLabelsConfig(_Table):
             )
         table = self.opened(base)
         require(table, [self.label] if self.key is None else [self.label, self.key])
-        words, keys = read_words(table, self.label, self.key, gaps=self.missing == "drop")
-        known = [word is not None for word in words]
-        present = [word for word in words if word is not None]
-        _refuse_none(table, len(present))
-        values, classes = classify(present, f"{table}, column {self.label!r}")
-        return LabelColumn(values, classes, 0, _those(keys, known), len(words) - len(values))
+        return self._cached(table, "classes", partial(self._classes, table, self.label), cache)
 
-    def read_numbers(self, base: Path) -> LabelColumn:
+    def read_numbers(self, base: Path, cache: TableCache | None = None) -> LabelColumn:
         """The columns as numbers, (n, targets). Raises DataError like `read`."""
-        from colonnade.common.data.table import TableColumns, require  # noqa: PLC0415
+        from colonnade.common.data.table import require  # noqa: PLC0415
 
         names = (self.label,) if isinstance(self.label, str) else self.label
         table = self.opened(base)
         require(table, names if self.key is None else (*names, self.key))
+        return self._cached(table, "numbers", partial(self._numbers, table, names), cache)
+
+    def _cached(
+        self, table: Table, role: str, read: Callable[[], LabelColumn], cache: TableCache | None
+    ) -> LabelColumn:
+        if cache is None or not self.cached or not isinstance(table, OnDisk):
+            return read()
+        return cache.labels(table, self.settings(role), read)
+
+    def _classes(self, table: Table, label: str) -> LabelColumn:
+        from colonnade.common.data.table import read_words  # noqa: PLC0415
+
+        found, keys = read_words(table, label, self.key, gaps=self.missing == "drop")
+        codes = torch.from_numpy(found.codes)
+        known = codes >= 0
+        _refuse_none(table, int(known.sum()))
+        values, classes = classify_coded(codes[known], found.words, f"{table}, column {label!r}")
+        return LabelColumn(values, classes, 0, _those(keys, known), len(codes) - len(values))
+
+    def _numbers(self, table: Table, names: tuple[str, ...]) -> LabelColumn:
+        from colonnade.common.data.table import TableColumns  # noqa: PLC0415
+
         kinds: Mapping[str, Type] = dict.fromkeys(names, "number")
         found = TableColumns(table, names, self.key, kinds, self.missing == "drop", self.notation).features()
         known = ~found.values.isnan().any(dim=1)
         _refuse_none(table, int(known.sum()))
         values = found.values[known]
-        return LabelColumn(values, (), 0, _those(found.ids, known.tolist()), len(known) - len(values))
+        return LabelColumn(values, (), 0, _those(found.ids, known), len(known) - len(values))
 
 
 def _refuse_none(table: Table, labelled: int) -> None:
@@ -163,9 +215,9 @@ def _refuse_none(table: Table, labelled: int) -> None:
         raise DataError(f"{table} has no row with a label", hint="look at the column that `label` names")
 
 
-def _those(keys: tuple[str, ...] | None, known: Sequence[bool]) -> tuple[str, ...] | None:
+def _those(keys: Sequence[str] | None, known: Tensor) -> Sequence[str] | None:
     """The keys of the rows that have a label."""
-    return None if keys is None else tuple(key for key, is_known in zip(keys, known, strict=True) if is_known)
+    return keys if bool(known.all()) else keys_of_rows(keys, known.nonzero().squeeze(1))
 
 
 def _tab(value: Any) -> Any:
@@ -195,6 +247,12 @@ class _Csv(_Table):
         validation_alias=AliasChoices("key", "id"),
         description="column of the keys that identify rows; or `id`",
     )
+    cache: bool = Field(default=True, description="keep a copy of the table, as it was read, in the run's folder")
+
+    @property
+    def cached(self) -> bool:
+        """True if a copy of the table is kept with the run."""
+        return self.cache
 
     def opened(self, base: Path) -> Table:
         """Reads the header. Raises DataError."""

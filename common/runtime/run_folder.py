@@ -64,6 +64,8 @@ class MemberFolder:
     """The folder of the run cache of predictions."""
     encoder = _Below("encoder.json")
     """The encoder of the member's columns."""
+    tables = _Below("tables")
+    """The folder of copies of the member's tables, as they were read."""
     trackers = _Below("trackers.json")
     """Words that experiment trackers keep for a resumed run, such as MLflow's number of the run."""
 

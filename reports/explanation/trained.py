@@ -18,6 +18,7 @@ from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import CheckpointError, InputError
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.earlier_defaults import load_begun
@@ -92,7 +93,7 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
         )
     round, states = _checkpoint(run, config)
     say(f"reading the data of {len(config.federation.names)} parties; the model is of round {round}")
-    ctx = server_context(config, base, Telemetry(), _rows(config, run, SERVER))
+    ctx = server_context(config, base, Telemetry(), _rows(config, run, SERVER), cache=TableCache(run.path))
     begun = JOINT[protocol.name](ctx, protocol).heads()
     begun = begun and [head.clone() for head in begun]
     ctx.restore(round, states[SERVER])
@@ -108,7 +109,8 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
 def _open_party(trained: Trained, run: RunFolder, name: str, snapshot: Snapshot) -> Tensor | None:
     """Adds a party, and returns its own head as it was before the first round, if it has one."""
     rows = _rows(trained.config, run, name)
-    ctx = client_context(trained.config, name, trained.base, lambda values: values, sample=rows)
+    cache = TableCache(run.party(name).path)
+    ctx = client_context(trained.config, name, trained.base, lambda values: values, sample=rows, cache=cache)
     protocol = trained.config.federation.protocol
     make = LOCAL[protocol.name]
     first = make(ctx, protocol).weight

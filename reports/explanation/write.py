@@ -17,7 +17,7 @@ from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.explanation import keep as keeping
 from colonnade.reports.explanation.findings import Findings, measure
 from colonnade.reports.explanation.keep import Keep
-from colonnade.reports.explanation.maps import choose_rows, flatten_map
+from colonnade.reports.explanation.maps import choose_rows, flatten_maps
 from colonnade.reports.explanation.page import Maps, html, numbers
 from colonnade.reports.explanation.trained import Trained, open_run
 
@@ -99,10 +99,10 @@ def _draw_maps(trained: Trained, found: Findings, say: Say) -> Maps:
         f"{ranked[-1].name}, the least important": found.embeddings[ranked[-1].name],
         "all parties together": torch.cat([found.embeddings[name] for name in trained.names], dim=1),
     }
-    points = {}
+    said = []
     for title, embeddings in wanted.items():
         say(f"map of {title}")
         different = len(torch.unique(embeddings[rows], dim=0))
-        said = title if different == len(rows) else f"{title} ({different} different embeddings)"
-        points[said] = flatten_map(embeddings[rows], seed)
-    return Maps(points, found.labels[rows])
+        said.append(title if different == len(rows) else f"{title} ({different} different embeddings)")
+    maps = flatten_maps([embeddings[rows] for embeddings in wanted.values()], seed)
+    return Maps(dict(zip(said, maps, strict=True)), found.labels[rows])

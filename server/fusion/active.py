@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -16,6 +16,7 @@ from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.rows import sampled
 from colonnade.common.data.sources import load_features, prepare, prepare_others
+from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import DataError
 from colonnade.common.models.bottom import bottom_model
 from colonnade.common.models.optimiser import build_optimiser
@@ -33,7 +34,8 @@ def load_columns(
     *,
     sample: Tensor | None = None,
     kept: EncoderFile | None = None,
-    ids: tuple[str, ...] | None = None,
+    ids: Sequence[str] | None = None,
+    cache: TableCache | None = None,
 ) -> Columns | None:
     """Reads and scales `server.active.data` as the server's models see it; None where there is none.
 
@@ -42,13 +44,14 @@ def load_columns(
         sample: rows to keep; None for all.
         kept: where the run keeps the encoder; None for nowhere.
         ids: ids of the label rows, where rows have keys.
+        cache: copies of the server's tables; None for none.
 
     Raises:
         DataError: columns are missing, unusable, or of other rows than the labels'.
     """
     if config.active is None:
         return None
-    features = load_features(config.active.data, federation.party_index(SERVER), base)
+    features = load_features(config.active.data, federation.party_index(SERVER), base, cache)
     same = federation.keys.normal
     if getattr(config.labels, "missing", "") == "drop" and ids is not None and features.ids is not None:
         labelled = set(map(same, ids))
@@ -80,7 +83,7 @@ def columns_of(
     """
     if config.active is None:
         return None
-    features = load_features(config.active.data, federation.party_index(SERVER), base)
+    features = load_features(config.active.data, federation.party_index(SERVER), base, TableCache(out))
     own = {federation.keys.normal(id): row for row, id in enumerate(features.ids or ())}
     if lacking := sum(key not in own for key in places):
         raise DataError(
@@ -94,11 +97,13 @@ def columns_of(
     return prepare_others(config.active.data, features.rows(index), federation.seed, SERVER, kept)
 
 
-def own_keys(federation: FederationConfig, config: ServerConfig, base: Path) -> frozenset[str] | None:
+def own_keys(
+    federation: FederationConfig, config: ServerConfig, base: Path, cache: TableCache | None = None
+) -> frozenset[str] | None:
     """The keys, as they are compared, of rows that the server has columns of; None where it has no columns."""
     if config.active is None:
         return None
-    ids = load_features(config.active.data, federation.party_index(SERVER), base).ids
+    ids = load_features(config.active.data, federation.party_index(SERVER), base, cache).ids
     return frozenset(federation.keys.normal(id) for id in ids or ())
 
 

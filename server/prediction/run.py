@@ -23,6 +23,7 @@ from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import load_labels
+from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import CheckpointError, ColonnadeError, InputError
 from colonnade.common.observability.endpoints import Endpoints
 from colonnade.common.observability.telemetry import Listener, Telemetry
@@ -156,7 +157,8 @@ class PredictionRun:
         await service.converse(sessions.hub, _all_done(both), over, shared=shared, beside=both)
 
     def _context(self, telemetry: Telemetry) -> tuple[ServerContext, RowIndex]:
-        labels, federation = load_labels(self.config.labels, self.base, self.federation.task), self.federation
+        federation, cache = self.federation, TableCache(self.out, writes=True)
+        labels = load_labels(self.config.labels, self.base, federation.task, self.config.copies(cache))
         check_labels(labels, federation)
         self._data_shape = DataShape(len(labels.values), labels.official_test)
         if federation.align != "none":
@@ -180,11 +182,15 @@ class PredictionRun:
         ctx.run_cache = RunCache(self._folder.prediction_cache)
         if federation.align == "none":
             kept = EncoderFile(self.out, begun=True)
-            columns = load_columns(federation, self.config, schedule, self.base, len(labels.values), kept=kept)
+            columns = load_columns(
+                federation, self.config, schedule, self.base, len(labels.values), kept=kept, cache=cache
+            )
+            cache.keep()
             ctx.columns = columns and columns.to(device)
             return ctx, RowIndex(federation, labels)
         asked = distinct(federation, self.ids or labels.ids or ())
-        own = own_keys(federation, self.config, self.base)
+        own = own_keys(federation, self.config, self.base, cache)
+        cache.keep()
         seed = Seed(self._folder.prediction_cache / SEED)
         return ctx, RowIndex(federation, labels, tuple(key for key in asked if own is None or key in own), seed)
 

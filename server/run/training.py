@@ -25,6 +25,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.sources import load_labels
+from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import CheckpointError
 from colonnade.common.network.ports import refuse_taken
 from colonnade.common.observability.endpoints import Endpoints
@@ -74,7 +75,7 @@ class ServerRun:
     def __post_init__(self) -> None:
         self.launched = self.launched or time.time()
         self._first: float | None = None
-        self._folder = RunFolder(self.out)
+        self._folder, self._tables = RunFolder(self.out), TableCache(self.out, writes=True)
         self.went_on = False
         """True if this start has reached a round or the end of the run. Else an earlier start's summary holds."""
 
@@ -98,7 +99,7 @@ class ServerRun:
         store = Checkpoints(self._folder.checkpoints)
         store.refuse_others(SERVER, self.federation.lasting_hashes(), number)  # before anything is written
         refuse_taken(self.config.listen, "server.listen")
-        labels = load_labels(self.config.labels, self.base, self.federation.task)
+        labels = load_labels(self.config.labels, self.base, self.federation.task, self.config.copies(self._tables))
         check_labels(labels, self.federation)
         schedule = Schedule(self.federation, len(labels.values), labels.official_test)
         aligned, run_cache = self.federation.align != "none", RunCache(self._folder.run_cache)
@@ -125,6 +126,7 @@ class ServerRun:
             session = self._sessions(ctx, service.admission(data_shape, number), rows, number)
             watch.show(ServerMetrics(session))
             async with service.listen(session.hub, telemetry, watch):
+                self._tables.keep()
                 if without:
                     ctx.warn(without)
                 if held is not None:
@@ -147,6 +149,7 @@ class ServerRun:
         common = labels.rows(rows)
         ctx.take(common.values.to(ctx.device), Schedule(self.federation, len(rows), 0))
         self._equip(ctx, labels, common, rows, begun=begun)
+        self._tables.keep()
 
     def _equip(
         self,
@@ -172,6 +175,7 @@ class ServerRun:
             sample=sample,
             kept=kept,
             ids=labels.ids,
+            cache=self._tables,
         )
         ctx.columns = columns and columns.to(ctx.device)
         noisy, ctx.releases = self._protect(

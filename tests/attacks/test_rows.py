@@ -21,7 +21,11 @@ from tests.support.federation import config, federate
 
 TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"
 
-STILL = ("every_party.optimiser={name: sgd, lr: 1.0e-30}", "server.optimiser={name: sgd, lr: 1.0e-30}", "federation.shuffle=true")
+STILL = (
+    "every_party.optimiser={name: sgd, lr: 1.0e-30}",
+    "server.optimiser={name: sgd, lr: 1.0e-30}",
+    "federation.shuffle=true",
+)
 SENT: dict[str, tuple[dict[str, Any], str]] = {
     "split": ({}, "Embedding.h"),
     "vafl": ({"arrivals": True}, "Embedding.h"),

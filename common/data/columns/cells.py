@@ -112,8 +112,8 @@ def without_nan(cells: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_nan(cells), pa.scalar(None, cells.type), cells)
 
 
-def keys(cells: pa.Array) -> list[str]:
-    """(n) keys as text: integers in decimal digits, words as they are written, for `federation.keys` to compare.
+def keys(cells: pa.Array) -> pa.Array:
+    """(n,) keys as text: integers in decimal digits, words as they are written, for `federation.keys` to compare.
 
     Raises:
         Misfit: a key is missing, blank or too long, or of a type that is neither a whole number nor a word.
@@ -126,12 +126,11 @@ def keys(cells: pa.Array) -> list[str]:
     return whole(pc.if_else(blank, pa.scalar(None, pa.string()), text))
 
 
-def whole(text: pa.Array, hint: str = "no row can do without it") -> list[str]:
-    """(n) words. Raises Misfit with the hint if one is missing."""
+def whole(text: pa.Array, hint: str = "no row can do without it") -> pa.Array:
+    """The same words. Raises Misfit with the hint if one is missing."""
     if text.null_count:
         raise Misfit(pc.index(pc.is_null(text), True).as_py(), "the value is missing", hint)
-    found: list[str] = text.to_pylist()
-    return found
+    return text
 
 
 def is_text(cells: pa.Array) -> bool:

@@ -24,17 +24,24 @@ def doubts(features: Features) -> tuple[Doubt, ...]:
 
 def _of(name: str, column: Tensor) -> Doubt | None:
     leave = f"leave it out with `drop: [{name}]`"
-    first, absent = column[0], column.isnan()
-    if bool(absent.all()):
+    start = column[:_MANY]  # decides for most columns
+    if bool(start.isnan().all()) and bool(column.isnan().all()):
         return Doubt(name, "has no value in any row", leave)
-    if len(column) > 1 and bool((column == first).all()):
+    if len(column) > 1 and _same(start) and _same(column):
         return Doubt(name, "is the same in every row, of which nothing can be learnt", leave)
-    if len(column) >= _MANY and _all_different(column):
+    if len(column) >= _MANY and all(_whole(part) and _all_different(part) for part in (start, column)):
         way = f"if it only says who a row is about, name it as the `key`, or {leave}"
         return Doubt(name, "is a feature, and has another whole number or word in every row", way)
     return None
 
 
+def _same(column: Tensor) -> bool:
+    return bool((column == column[0]).all())
+
+
+def _whole(column: Tensor) -> bool:
+    return bool((column == column.round()).all())
+
+
 def _all_different(column: Tensor) -> bool:
-    whole = bool((column[:_MANY] == column[:_MANY].round()).all())  # avoids sorting most columns
-    return whole and bool((column == column.round()).all() and (torch.sort(column).values.diff() > 0).all())
+    return bool((torch.sort(column).values.diff() > 0).all())

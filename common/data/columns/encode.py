@@ -35,6 +35,8 @@ zero: the word has no category.
 MOST_WORDS = 1000
 """Maximum categories of a column. Each becomes a column, so a name or a key among the features is a mistake."""
 
+_BLOCK = 65_536  # rows that are scaled at a time
+
 
 @dataclass(frozen=True)
 class EncodeConfig:
@@ -96,16 +98,19 @@ class Encoder:
         if not features.fields:
             return cls(config, Scaler.fit(config.scale, features.values, train_rows))
         training = features.values[train_rows]
-        codes = tuple(_fitted(field, training[:, place].numpy(), config) for place, field in enumerate(features.fields))
+        gaps = _with_gaps(training)
+        codes = tuple(
+            _fitted(field, training[:, place].numpy(), config, gaps=gaps[place])
+            for place, field in enumerate(features.fields)
+        )
         if not sum(code.width for code in codes):
             raise DataError(
                 "no column is left as a feature: none of them has a word in training rows",
                 hint="bring a column with values; with `missing: mean` a missing word is a category of its own",
                 shared="its table has no values to learn from",
             )
-        numbers = _numbers(training, codes)
-        every = torch.arange(len(numbers))
-        return cls(config, Scaler.fit(config.scale, numbers, every) if numbers.numel() else Scaler.none(), codes)
+        numbers = _numbers(training, codes, gaps)
+        return cls(config, Scaler.of_all(config.scale, numbers) if numbers.numel() else Scaler.none(), codes)
 
     def apply(self, features: Features) -> Tensor:
         """The encoded values: float32 (n, ...) of plain ones, (n, width) of typed columns.
@@ -117,16 +122,32 @@ class Encoder:
         self._check(features)
         if not self.codes:
             return self.scaler.apply(features.values)
-        numbers = iter(self.scaler.apply(_numbers(features.values, self.codes)).unbind(1))
+        gaps = _with_gaps(features.values)
+        for place, code in enumerate(self.codes):
+            if gaps[place] and code.words is None and code.fill is None:
+                raise _missing(code.name, int(features.values[:, place].isnan().sum()))
         made = torch.zeros(len(features.values), sum(code.width for code in self.codes))
-        start = 0
+        start, numbers = 0, list[int]()
         for place, (code, field) in enumerate(zip(self.codes, features.fields, strict=True)):
             if field.words is None:
-                made[:, start] = next(numbers)
+                numbers.append(start)
             else:
                 self._mark(made[:, start : start + code.width], code, field.words, features.values[:, place])
             start += code.width
+        if numbers:
+            self._scale(features.values, gaps, numbers, made)
         return made
+
+    def _scale(self, values: Tensor, gaps: Sequence[bool], into: Sequence[int], made: Tensor) -> None:
+        """Writes the scaled numbers into these columns: float64 copies are made of a block, not of the table."""
+        for begin in range(0, len(values), _BLOCK):
+            some = slice(begin, begin + _BLOCK)
+            scaled = self.scaler.apply(_numbers(values[some], self.codes, gaps))
+            if len(into) == made.shape[1]:
+                made[some] = scaled
+            else:
+                for place, column in enumerate(into):
+                    made[some, column] = scaled[:, place]
 
     def _check(self, features: Features) -> None:
         expected = [(code.name, "numbers" if code.words is None else "words") for code in self.codes]
@@ -165,20 +186,27 @@ class Encoder:
             raise _missing(name, int(absent.sum()))
 
 
-def _fitted(field: TypedColumn, values: np.ndarray, config: EncodeConfig) -> Code:
-    present = values[~np.isnan(values)]
-    if config.missing == "refuse" and len(present) < len(values):
+def _with_gaps(values: Tensor) -> list[bool]:
+    """For every column (n, columns), True if a value is missing."""
+    # A sum with NaN is NaN: one pass, without a copy. Few sums of numbers are, so those are looked at.
+    doubtful = values.sum(0).isnan().tolist()
+    return [doubt and bool(values[:, place].isnan().any()) for place, doubt in enumerate(doubtful)]
+
+
+def _fitted(field: TypedColumn, values: np.ndarray, config: EncodeConfig, *, gaps: bool) -> Code:
+    present = values[~np.isnan(values)] if gaps else values
+    if config.missing == "refuse" and gaps:
         raise _missing(field.name, len(values) - len(present))
     if field.words is None:
         return Code(field.name, fill=_fill(present, config.missing))
-    words = tuple(field.words[code] for code in np.unique(present).astype(np.int64))
+    counts = np.bincount(present.astype(np.int64), minlength=len(field.words))
+    words = tuple(field.words[code] for code in np.flatnonzero(counts))
     if len(words) > MOST_WORDS:
         raise DataError(
             f"column {field.name!r} has {len(words)} categories, more than {MOST_WORDS}",
             hint="leave it out with `drop`, or declare it a number under `types`",
         )
-    own = config.missing in ("mean", "median") and len(present) < len(values)
-    return Code(field.name, words, own=own)
+    return Code(field.name, words, own=gaps and config.missing in ("mean", "median"))
 
 
 def _fill(present: np.ndarray, missing: Missing) -> float | None:
@@ -186,19 +214,25 @@ def _fill(present: np.ndarray, missing: Missing) -> float | None:
         return None
     if missing == "zero" or not len(present):
         return 0.0
+    present = np.ascontiguousarray(present)  # sums of other strides may be rounded otherwise
     return float(present.mean() if missing == "mean" else np.median(present))
 
 
-def _numbers(values: Tensor, codes: Sequence[Code]) -> Tensor:
-    """The numeric columns, float64 (n, k), with missing values filled."""
+def _numbers(values: Tensor, codes: Sequence[Code], gaps: Sequence[bool]) -> Tensor:
+    """The numeric columns, float64 (n, k), with missing values filled.
+
+    Args:
+        values: (n, columns), which are not changed; the result may be the same tensor.
+        gaps: for every column, True if a value may be missing.
+    """
     places = [place for place, code in enumerate(codes) if code.words is None]
-    found = values[:, places]
+    found = values if len(places) == len(codes) else values[:, places]
+    if found is values and any(gaps):
+        found = values.clone()
     for column, place in enumerate(places):
-        absent, fill = found[:, column].isnan(), codes[place].fill
-        if absent.any():
-            if fill is None:
-                raise _missing(codes[place].name, int(absent.sum()))
-            found[absent, column] = fill
+        fill = codes[place].fill
+        if gaps[place] and fill is not None:
+            found[found[:, column].isnan(), column] = fill
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -10,7 +11,10 @@ from typing import Protocol
 from torch import Tensor
 
 from colonnade.common.data.columns.fields import Doubt, TypedColumn
+from colonnade.common.data.keys import keys_of_rows
 from colonnade.common.data.split import Part, Shape
+
+_BLOCK = 8192  # keys that are hashed at a time
 
 
 class Source(Protocol):
@@ -58,7 +62,7 @@ class Features:
     values: Tensor
     names: tuple[str, ...]
     official_test: int = 0
-    ids: tuple[str, ...] | None = None
+    ids: Sequence[str] | None = None
     fields: tuple[TypedColumn, ...] = ()
     doubts: tuple[Doubt, ...] = ()
 
@@ -68,7 +72,7 @@ class Features:
         Args:
             index: row numbers, int64 (m,).
         """
-        ids = None if self.ids is None else tuple(self.ids[row] for row in index.tolist())
+        ids = keys_of_rows(self.ids, index)
         return replace(self, values=self.values[index], official_test=0, ids=ids)
 
     @cached_property
@@ -80,6 +84,8 @@ class Features:
         values = self.values.contiguous().numpy()
         digest = hashlib.sha256(f"{values.dtype} {values.shape} {self.names} {self.fields}".encode())
         digest.update(values.data)
-        for key in self.ids or ():
-            digest.update(repr(key).encode())  # quoted, so that the boundaries between words count
+        ids = self.ids or ()
+        for start in range(0, len(ids), _BLOCK):
+            # Quoted, so that the boundaries between words count.
+            digest.update("".join(map(repr, ids[start : start + _BLOCK])).encode())
         return digest.hexdigest()[:16]

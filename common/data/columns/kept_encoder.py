@@ -107,6 +107,14 @@ class EncoderFile:
         """The encoder of a run, for predictions. Raises CheckpointError if it is torn or missing."""
         return _encoder(self._read())
 
+    def columns(self) -> int | None:
+        """Number of columns that the encoder was fitted on; None if it does not say so, or is not to be read."""
+        try:
+            encoder = self.read()
+        except CheckpointError:
+            return None
+        return len(encoder.codes) or (encoder.scaler.shift.numel() if encoder.scaler.shift.ndim else None)
+
     def _read(self) -> _Encoder:
         try:
             return _Encoder.model_validate_json(self._path.read_bytes())

@@ -55,15 +55,22 @@ class Scaler:
             values: (n, ...), bytes or floats.
             train_rows: (m,) int64; no other row of `values` is read.
         """
+        reads = scale == "standard" or (scale == "unit" and values.dtype != torch.uint8)
+        return cls.of_all(scale, values[train_rows] if reads else values)
+
+    @classmethod
+    def of_all(cls, scale: ScaleConfig, values: Tensor) -> Scaler:
+        """The same of training rows alone, (m, ...)."""
         unit = _BYTE if values.dtype == torch.uint8 else 1.0
         match scale:
             case MeanStd(mean=mean, std=std):
                 return cls(torch.tensor(mean * unit), torch.tensor(std * unit))
             case "standard":
-                std_, mean_ = torch.std_mean(_floats(values[train_rows]), dim=0, correction=0)
+                # Sums of another layout may be rounded otherwise.
+                std_, mean_ = torch.std_mean(_floats(values.contiguous()), dim=0, correction=0)
                 return cls(mean_, _no_zeros(std_))
             case "unit" if unit == 1.0:
-                return cls(torch.tensor(0.0), _no_zeros(values[train_rows].abs().amax(dim=0)))
+                return cls(torch.tensor(0.0), _no_zeros(values.abs().amax(dim=0)))
             case "unit":
                 return cls(torch.tensor(0.0), torch.tensor(unit))
             case "none":
@@ -73,6 +80,11 @@ class Scaler:
     def none(cls) -> Scaler:
         """Leaves values as they are."""
         return cls(torch.tensor(0.0), torch.tensor(1.0))
+
+    @property
+    def idle(self) -> bool:
+        """True if values stay as they are."""
+        return self.shift.ndim == self.spread.ndim == 0 and self.shift.item() == 0 and self.spread.item() == 1
 
     def apply(self, values: Tensor) -> Tensor:
         """The scaled values, float32, in the shape of `values` (n, ...)."""
@@ -91,7 +103,8 @@ class Columns:
 
     def __init__(self, values: Tensor, scaler: Scaler) -> None:
         self._lazy = values.dtype == torch.uint8
-        self._values = values if self._lazy else scaler.apply(values)
+        ready = self._lazy or (values.dtype == torch.float32 and scaler.idle)
+        self._values = values if ready else scaler.apply(values)
         self._scaler = scaler
 
     @property

@@ -13,12 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from colonnade.common.data.columns.cells import MISSING
 from colonnade.common.errors import DataError
 
 _BLOCK = 4 * 2**20  # bytes parsed together; larger than any row
+_LINE = ord("\n")
 _HINT = "save the table as CSV in UTF-8, or name the `source` that it is"
 _MARKS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}  # delimiters and their names in a configuration
 
@@ -78,37 +81,54 @@ class CsvFile:
                 f"{self.path} is UTF-8, and its `encoding` is said to be {self.encoding}", hint="leave `encoding` out"
             )
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file."""
+        return (self.path,)
+
     def __str__(self) -> str:
         """Its path."""
         return str(self.path)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The columns as text. Raises DataError if a line is broken, or the file is not UTF-8."""
-        convert = pa_csv.ConvertOptions(
-            include_columns=list(columns), column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=False
-        )
-        rows = 0
         try:
-            for batch in pa_csv.open_csv(
-                self.path,
-                read_options=pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK, encoding=self.encoding),
-                parse_options=pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-                convert_options=convert,
-            ):
-                rows += len(batch)
-                yield batch
+            yield from self._batches(columns)
         except (pa.ArrowInvalid, OSError, UnicodeError) as error:
             raise self._fault(str(error).splitlines()[0]) from error
+
+    def parsed(self, columns: Sequence[str], numbers: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The columns as text, these as float64; null where `cells.MISSING` stands. See `ParsesNumbers`.
+
+        pyarrow's own parser gives the same numbers to the last bit as its conversion of text does.
+        """
+        yield from self._batches(columns, numbers)
+
+    def _batches(self, columns: Sequence[str], numbers: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+        types = dict.fromkeys(columns, pa.string()) | dict.fromkeys(numbers, pa.float64())
+        rows = 0
+        for batch in pa_csv.open_csv(
+            self.path,
+            read_options=pa_csv.ReadOptions(
+                use_threads=bool(numbers) and pa.cpu_count() > 1, block_size=_BLOCK, encoding=self.encoding
+            ),
+            parse_options=pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            convert_options=pa_csv.ConvertOptions(
+                include_columns=list(columns), column_types=types, strings_can_be_null=False, null_values=list(MISSING)
+            ),
+        ):
+            rows += len(batch)
+            yield batch
         if rows != self._breaks() - 1:
             self._check_quotes()
 
     def _breaks(self) -> int:
         """Lines of the file."""
-        count, last = 0, b"\n"
+        count, last = 0, _LINE
         with self.path.open("rb") as file:
             while block := file.read(_BLOCK):
-                count, last = count + block.count(b"\n"), block[-1:]
-        return count + (last != b"\n")
+                count, last = count + int(np.count_nonzero(np.frombuffer(block, np.uint8) == _LINE)), block[-1]
+        return count + (last != _LINE)
 
     def _check_quotes(self) -> None:
         """Rejects an unclosed quotation mark that swallows the following rows; rows of several lines are allowed."""

@@ -5,6 +5,8 @@ Every party then encodes on its own training rows, as with the original table.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pa_parquet
@@ -36,8 +38,8 @@ def _column(field: TypedColumn, values: Tensor) -> pa.Array:
     return pa.DictionaryArray.from_arrays(codes, pa.array(field.words, pa.string())).cast(pa.string())
 
 
-def _with_keys(columns: dict[str, pa.Array], ids: tuple[str, ...] | None, key: str | None) -> pa.Table:
-    return pa.table(columns if ids is None or key is None else {key: pa.array(ids, pa.string()), **columns})
+def _with_keys(columns: dict[str, pa.Array], ids: Sequence[str] | None, key: str | None) -> pa.Table:
+    return pa.table(columns if ids is None or key is None else {key: pa.array(list(ids), pa.string()), **columns})
 
 
 def _written(table: pa.Table) -> bytes:

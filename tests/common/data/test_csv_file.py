@@ -53,8 +53,9 @@ def test_another_delimiter(opened: Opened) -> None:
 
 def test_words_and_keys(opened: Opened) -> None:
     file = opened("id,name\n7, Ann\n8,NA\n")
-    assert read_words(file, "name", "id") == (["Ann", "NA"], ("7", "8"))
-    assert read_words(file, "name", None) == (["Ann", "NA"], None)
+    for key, keys in (("id", ("7", "8")), (None, None)):
+        found, read = read_words(file, "name", key)
+        assert (found.codes.tolist(), found.words, read) == ([0, 1], ("Ann", "NA"), keys)
 
 
 @pytest.mark.parametrize(
@@ -128,5 +129,5 @@ def test_a_quotation_mark_without_its_partner_swallows_no_row_in_silence(opened:
 
 
 def test_cells_of_several_lines_are_read_as_they_are(opened: Opened) -> None:
-    words, keys = read_words(opened('a,b\n1,"x\ny"\n\n2,z\n'), "b", "a")
-    assert (words, keys) == (["x\ny", "z"], ("1", "2"))
+    found, keys = read_words(opened('a,b\n1,"x\ny"\n\n2,z\n'), "b", "a")
+    assert (found.words, keys) == (("x\ny", "z"), ("1", "2"))

@@ -1,0 +1,128 @@
+"""Tables of a million rows: reading and encoding against pyarrow's own parser, and `up` to the first round.
+
+A party's CSV file has a key and twenty columns of numbers, 197 MB. Times of reading are processor time of the process,
+so of all its threads: the floor is `pyarrow.csv.read_csv` of the same file, with its own choice of threads.
+`up` matches rows by their order (`align: none`) and compares the keys of both parties with the labels'.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import torch
+import yaml
+
+from benchmarks.report import Figure
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.sources import load_features, prepare
+from colonnade.common.data.table_cache import TableCache
+from colonnade.common.parsing.file import parse
+
+ROWS, COLUMNS = 1_000_000, 20
+_REPEATS = 3
+_RATIO, _COPY, _SECONDS = 3.0, 0.5, 12.0
+_ROOT = Path(__file__).parents[1]
+
+
+def main() -> list[Figure]:
+    """Both."""
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder)
+        write_tables(base, ROWS)
+        return [*_reading(base), _launch(base)]
+
+
+def write_tables(folder: Path, rows: int) -> None:
+    """party1.csv and party2.csv with the same keys, server.csv with labels, and federation.yaml.
+
+    Args:
+        folder: exists.
+        rows: of each table.
+    """
+    draws = np.random.default_rng(0)
+    keys = pa.array(np.char.mod("c%07d", np.arange(rows)))
+    plain = pa_csv.WriteOptions(quoting_style="none")
+    total = np.zeros(rows)
+    for party in ("party1", "party2"):
+        values = draws.normal(size=(rows, COLUMNS)).round(6)
+        total += values[:, :3].sum(1)
+        columns = {f"{party}_{place}": values[:, place] for place in range(COLUMNS)}
+        pa_csv.write_csv(pa.table({"key": keys, **columns}), folder / f"{party}.csv", plain)
+    labels = pa.array(np.where(total > 0, "yes", "no"))
+    pa_csv.write_csv(pa.table({"key": keys, "label": labels}), folder / "server.csv", plain)
+    (folder / "federation.yaml").write_text(yaml.safe_dump(_TREE))
+
+
+_TREE = {
+    "federation": {
+        "id": "tables",
+        "protocol": {"name": "split", "embedding": 16},
+        "parties": 2,
+        "classes": 2,
+        "rounds": 1,
+        "batch": 1024,
+        "rows": {"validation": 2000, "test": 2000},
+    },
+    "server": {"labels": {"source": "csv", "path": "server.csv", "key": "key", "label": "label"}},
+    "parties": {f"party{n}": {"data": {"source": "csv", "path": f"party{n}.csv", "key": "key"}} for n in (1, 2)},
+}
+
+
+def _reading(base: Path) -> list[Figure]:
+    config = parse(_TREE)
+    federation, data = config.federation, config.parties["party1"].data
+    place, copies = federation.party_index("party1"), TableCache(base, writes=True)
+
+    def encoded(cache: TableCache | None = None) -> Features:
+        features = load_features(data, place, base, cache)
+        schedule = Schedule(federation, len(features.values), 0)
+        prepare(data, features, schedule.partition.train, federation.seed, "party1")
+        return features
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as in a party's process
+    try:
+        load_features(data, place, base, copies)
+        copies.keep()
+        floor, whole, copied = _processor(
+            lambda: pa_csv.read_csv(base / "party1.csv"), encoded, lambda: encoded(TableCache(base))
+        )
+    finally:
+        torch.set_num_threads(threads)
+    name, what = "pyarrow.csv.read_csv", f"{ROWS} rows of {COLUMNS} numbers and a key"
+    return [
+        Figure(f"{what}, read and encoded", whole, _RATIO, "s", floor, name),
+        Figure(f"{what}, encoded from the run's copy", copied, _COPY * _RATIO, "s", floor, name),
+    ]
+
+
+def _launch(base: Path) -> Figure:
+    begun = time.time()
+    command = [sys.executable, "-m", "colonnade", "up", str(base / "federation.yaml"), "--out", str(base / "run")]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stdout + done.stderr)
+    events = [json.loads(line) for line in (base / "run" / "events.jsonl").read_text().splitlines()]
+    first = next(event["time"] for event in events if event["kind"] == "round")
+    return Figure("two parties of them and the labels, `up` to the first round", first - begun, _SECONDS, "s")
+
+
+def _processor(*what: Callable[[], object]) -> list[float]:
+    """Processor time of each, the least of runs in turn."""
+    least = [float("inf")] * len(what)
+    for _ in range(_REPEATS):
+        for place, call in enumerate(what):
+            begin = time.process_time()
+            call()
+            least[place] = min(least[place], time.process_time() - begin)
+    return least

@@ -1,0 +1,211 @@
+"""Copies of tables as they were read, so that the processes of a run and later commands need not parse them again.
+
+A copy lies in its member's folder of the run, `tables/`, which only its owner can enter. It is used while the table's
+content, the settings of its section and the version of Colonnade are those that it was made with. It holds numbers,
+words and keys, and nothing that could be executed. A copy that is torn, altered or another user's is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.fields import Doubt, TypedColumn
+from colonnade.common.data.keys import KeyColumn
+from colonnade.common.data.labels import LabelColumn
+from colonnade.common.runtime.run_folder import MemberFolder
+from colonnade.common.version import VERSION
+
+_FORMAT = 1
+_VALUES, _TEXT, _ENDS = "values", "keys", "ends of keys"
+
+
+@runtime_checkable
+class OnDisk(Protocol):
+    """A table whose content is that of files, and that takes long to read."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All of them, in their order."""
+
+
+@dataclass(frozen=True)
+class _Copy:
+    path: Path
+    tensors: Mapping[str, Tensor]
+    about: Mapping[str, str]
+
+
+class TableCache:
+    """A member's copies.
+
+    Args:
+        folder: the member's folder in the run.
+        writes: True if `keep` will be called; else copies are only used.
+    """
+
+    def __init__(self, folder: Path, *, writes: bool = False) -> None:
+        self._folder, self._writes = MemberFolder(folder).tables, writes
+        self._new: list[_Copy] = []
+
+    def features(self, table: OnDisk, settings: str, read: Callable[[], Features]) -> Features:
+        """The columns, from their copy if there is one, else from the table.
+
+        Args:
+            table: holds the columns.
+            settings: all that the result depends on beside the table's content.
+            read: reads the table. Raises DataError.
+        """
+        found: Features = self._get("columns", table, settings, _FeatureForm, read)
+        return found
+
+    def labels(self, table: OnDisk, settings: str, read: Callable[[], LabelColumn]) -> LabelColumn:
+        """The same of labels."""
+        found: LabelColumn = self._get("labels", table, settings, _LabelForm, read)
+        return found
+
+    def keep(self) -> None:
+        """Writes copies of the tables that were read since. A disk that refuses them is no error."""
+        while self._new:
+            copy = self._new.pop()
+            with contextlib.suppress(OSError):
+                _write(copy)
+
+    def _get(self, slot: str, table: OnDisk, settings: str, form: Any, read: Callable[[], Any]) -> Any:
+        path = self._folder / f"{slot}.safetensors"
+        if not (self._writes or path.exists()):
+            return read()
+        before = _states(table.files)
+        key = _key(table.files, settings)
+        with contextlib.suppress(*_DAMAGES):
+            return form.restore(*_read(path, key))
+        found = read()
+        if self._writes and before == _states(table.files):  # the digest is of what was read
+            tensors, about = form.taken_apart(found)
+            said = json.dumps(about)
+            self._new.append(_Copy(path, tensors, {"key": key, "about": said, "crc": _check(said, tensors)}))
+        return found
+
+
+_DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError)
+"""What comes of reading a copy that is torn, altered or of another form."""
+
+
+class _FeatureForm:
+    """Columns as tensors and text, and back."""
+
+    @staticmethod
+    def taken_apart(features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        about = {
+            "names": features.names,
+            "fields": [(field.name, field.words) for field in features.fields],
+            "doubts": [(doubt.column, doubt.what, doubt.hint) for doubt in features.doubts],
+        }
+        return {_VALUES: features.values, **_key_tensors(features.ids)}, about
+
+    @staticmethod
+    def restore(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> Features:
+        fields = tuple(TypedColumn(name, None if words is None else tuple(words)) for name, words in about["fields"])
+        doubts = tuple(Doubt(*doubt) for doubt in about["doubts"])
+        return Features(tensors[_VALUES], tuple(about["names"]), 0, _keys(tensors), fields, doubts)
+
+
+class _LabelForm:
+    """Labels as tensors and text, and back."""
+
+    @staticmethod
+    def taken_apart(labels: LabelColumn) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        about = {"classes": labels.classes, "dropped": labels.dropped}
+        return {_VALUES: labels.values.contiguous(), **_key_tensors(labels.ids)}, about
+
+    @staticmethod
+    def restore(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> LabelColumn:
+        return LabelColumn(tensors[_VALUES], tuple(about["classes"]), 0, _keys(tensors), about["dropped"])
+
+
+def _key_tensors(keys: Sequence[str] | None) -> dict[str, Tensor]:
+    if keys is None:
+        return {}
+    assert isinstance(keys, KeyColumn)  # as tables give them
+    ends, text = keys.parts
+    return {_ENDS: torch.from_numpy(ends), _TEXT: torch.from_numpy(text)}
+
+
+def _keys(tensors: Mapping[str, Tensor]) -> KeyColumn | None:
+    if _ENDS not in tensors:
+        return None
+    return KeyColumn.of_parts(tensors[_ENDS].numpy(), tensors[_TEXT].numpy())
+
+
+def _states(files: Sequence[Path]) -> list[tuple[int, ...]]:
+    found = [path.stat() for path in files]
+    return [(of.st_dev, of.st_ino, of.st_size, of.st_mtime_ns, of.st_ctime_ns) for of in found]
+
+
+def _key(files: Sequence[Path], settings: str) -> str:
+    """A digest of the files' content, the settings and the version. A date of change would not do: it can be set."""
+    parts = [str(_FORMAT), VERSION, settings]
+    for path in files:
+        with path.open("rb") as file:
+            parts.append(hashlib.file_digest(file, "blake2b").hexdigest())
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=32).hexdigest()
+
+
+def _check(about: str, tensors: Mapping[str, Tensor]) -> str:
+    found = zlib.crc32(about.encode())
+    for name in (_VALUES, _ENDS, _TEXT):
+        if name in tensors:
+            found = zlib.crc32(tensors[name].numpy().reshape(-1).view(np.uint8).data, found)
+    return f"{found:08x}"
+
+
+def _read(path: Path, key: str) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
+    """A copy, mapped into memory; changes to its tensors do not reach the file. Raises one of `_DAMAGES`."""
+    from safetensors import SafetensorError, safe_open  # noqa: PLC0415
+
+    for place in (path, path.parent):
+        found = place.lstat()
+        kind = stat.S_ISREG if place == path else stat.S_ISDIR
+        if not (kind(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077):
+            raise ValueError(f"{place} is not ours alone")
+    try:
+        with safe_open(path, framework="pt") as file:
+            said = file.metadata() or {}
+            if said["key"] != key:
+                raise ValueError(f"{path} is of another table")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
+    except SafetensorError as torn:
+        raise ValueError(f"{path} is torn") from torn
+    if said["crc"] != _check(said["about"], tensors):
+        raise ValueError(f"{path} was altered")
+    return tensors, json.loads(said["about"])
+
+
+def _write(copy: _Copy) -> None:
+    from safetensors import SafetensorError  # noqa: PLC0415
+    from safetensors.torch import save_file  # noqa: PLC0415
+
+    folder = copy.path.parent
+    folder.mkdir(mode=0o700, exist_ok=True)
+    partial = copy.path.with_name(f"{copy.path.name}.{os.getpid()}.partial")
+    try:
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        save_file(dict(copy.tensors), partial, dict(copy.about))
+        partial.chmod(0o600)
+        partial.replace(copy.path)  # not forced to the disk: a torn copy is made again
+    except (OSError, SafetensorError) as failed:
+        partial.unlink(missing_ok=True)
+        raise OSError(*failed.args) from failed
