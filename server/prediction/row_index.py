@@ -9,6 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from colonnade.common.alignment.kept.keeping import Keeping
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.seed import Seed
@@ -18,6 +19,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.messaging.message import Kinds
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.server.alignment.finding import KeptPart
 from colonnade.server.alignment.rows import ServerRows
 
 
@@ -30,6 +32,8 @@ class RowIndex:
         labels: of the training rows, in their common order.
         asked: keys that may be asked for, each once, as they are compared; unused where rows need no alignment.
         seed: of alignments, each until it is settled.
+        keeping: the server's kept alignments.
+        identity: of the run's alignment, whose rows are those of the labels; "" if it is not kept.
 
     Attributes:
         places: position of a row, by its key as it is compared or, where there are neither keys nor alignment, its
@@ -44,6 +48,8 @@ class RowIndex:
     labels: LabelColumn
     asked: tuple[str, ...] = ()
     seed: Seed = field(default_factory=Seed)
+    keeping: Keeping = field(default_factory=Keeping)
+    identity: str = ""
     places: Mapping[str, int] = field(default_factory=dict)
     here: tuple[str, ...] = ()
 
@@ -77,6 +83,9 @@ class RowIndex:
             kinds,
             partial(self._settle, use),
             self.seed,
+            self.keeping,
+            self._part(),
+            whole=False,
         )
 
     def history(self) -> Tensor:
@@ -88,6 +97,18 @@ class RowIndex:
         for name, place in self.places.items():
             history[place] = trained.get(name, -1)
         return history
+
+    def _part(self) -> KeptPart | None:
+        """The requested keys that the run's alignment has, in its order: no order of the request is shown."""
+        if not self.identity:
+            return None
+        trained = {name: row for row, name in enumerate(self._normal(self.labels.ids or ()))}
+        known = sorted((trained[key], row) for row, key in enumerate(self.asked) if key in trained)
+        if not known or (self.federation.align == "sorted" and len(known) < len(self.asked)):
+            return None
+        wanted = torch.tensor([place for place, _ in known])
+        rows = torch.tensor([row for _, row in known])
+        return KeptPart(self.identity, rows, None if len(wanted) == len(trained) else wanted)
 
     def _settle(self, use: Callable[[], None], rows: Tensor) -> None:
         self.places = {self.asked[row]: place for place, row in enumerate(rows.tolist())}
