@@ -160,7 +160,12 @@ class OpenedRun:
 
 @contextmanager
 def opened(
-    folder: Path, file: Path | None, terms: PredictionTerms, *, loop: RunToEnd | None = None
+    folder: Path,
+    file: Path | None,
+    terms: PredictionTerms,
+    *,
+    loop: RunToEnd | None = None,
+    processes: Processes | None = None,
 ) -> Iterator[OpenedRun]:
     """A run's folder, held for this process.
 
@@ -169,6 +174,7 @@ def opened(
         file: the server's own, where its parties are processes elsewhere.
         terms: of the predictions.
         loop: runs the conversation to its end; None for a process of its own, which ends with it.
+        processes: a fork server that was begun before; None begins one, if the parties are to be started.
 
     Raises:
         InputError: there is no run, or its parties are unknown.
@@ -180,18 +186,18 @@ def opened(
                 raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
             yield OpenedRun(config, file.parent.resolve(), home, None, terms, loop=loop)
             return
-        processes = Processes()
+        started = processes or Processes(answers=True)
         try:
             with scratch() as keys:
                 base = _base(home)
                 config, needed = load_begun(RunFolder(home).config), terms.absent == "refuse"
                 answerers = Answerers(config, base, home, keys, insecure=not terms.secure, needed=needed)
                 try:
-                    yield OpenedRun(answerers.config, base, home, (answerers, processes), terms, loop=loop)
+                    yield OpenedRun(answerers.config, base, home, (answerers, started), terms, loop=loop)
                 finally:
-                    answerers.end(processes)
+                    answerers.end(started)
         finally:
-            processes.close()
+            started.close()
 
 
 def _base(folder: Path) -> Path:

@@ -116,11 +116,14 @@ def predict(
     insecure: Insecure = False,
 ) -> None:
     """Predict with the model of a finished run: ids in as CSV, classes and probabilities out."""
-    from colonnade.cli.run.predict import predict as run_it  # noqa: PLC0415
-    from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
+    from colonnade.launcher.processes import answering  # noqa: PLC0415
 
-    terms = PredictionTerms(absent=absent, patience=wait, own=own, secure=not insecure)
-    run_it(run, ids, out, key, file, terms)
+    with answering(file is None and run.is_dir()) as processes:
+        from colonnade.cli.run.predict import predict as run_it  # noqa: PLC0415
+        from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
+
+        terms = PredictionTerms(absent=absent, patience=wait, own=own, secure=not insecure)
+        run_it(run, ids, out, key, file, terms, processes=processes)
 
 
 def serve(
@@ -139,12 +142,15 @@ def serve(
     insecure: Insecure = False,
 ) -> None:
     """Serve the model of a finished run to callers, until stopped."""
-    from colonnade.cli.run.serve import Doors  # noqa: PLC0415
-    from colonnade.cli.run.serve import serve as run_it  # noqa: PLC0415
-    from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
+    from colonnade.launcher.processes import answering  # noqa: PLC0415
 
-    terms = PredictionTerms(absent=absent, patience=wait, secure=not insecure)
-    run_it(run, file, terms, Doors(http, grpc, tokens, rate, certificate, key))
+    with answering(file is None and run.is_dir()) as processes:
+        from colonnade.cli.run.serve import Doors  # noqa: PLC0415
+        from colonnade.cli.run.serve import serve as run_it  # noqa: PLC0415
+        from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
+
+        terms = PredictionTerms(absent=absent, patience=wait, secure=not insecure)
+        run_it(run, file, terms, Doors(http, grpc, tokens, rate, certificate, key), processes=processes)
 
 
 def answer(

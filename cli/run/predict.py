@@ -19,6 +19,7 @@ from colonnade.common.prediction.messages import ROWS
 from colonnade.common.runtime.rate_limit import Digest
 from colonnade.launcher.prediction_files import PredictionIds, Predictions, batches, refuse_same
 from colonnade.launcher.predictions import opened
+from colonnade.launcher.processes import Processes
 from colonnade.reports.console.outputs import refuse_unwritable_file
 from colonnade.reports.console.screen import out as console
 from colonnade.server.prediction.model import Model
@@ -29,12 +30,21 @@ _PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
 _SAID = ("refused", "failed", "leave", "warning", "rollback")
 
 
-def predict(folder: Path, ids: Path, out: Path, key: str, file: Path | None, terms: PredictionTerms) -> None:
+def predict(
+    folder: Path,
+    ids: Path,
+    out: Path,
+    key: str,
+    file: Path | None,
+    terms: PredictionTerms,
+    *,
+    processes: Processes | None = None,
+) -> None:
     """Predicts every id of a file with the joint model, and writes the predictions."""
     refuse_same(ids, out)
     refuse_unwritable_file(out)
     begin = time.perf_counter()
-    with opened(folder, file, terms) as run:
+    with opened(folder, file, terms, processes=processes) as run:
         run.check()
         asked = PredictionIds(ids, key, run.key)
         count = asked.count()  # reads the whole file before any party is started

@@ -15,6 +15,7 @@ from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.rate_limit import Digest
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.launcher.predictions import OpenedRun, opened
+from colonnade.launcher.processes import Processes
 from colonnade.reports.console.screen import out as console
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.serving.batching import Batcher
@@ -66,11 +67,13 @@ class Doors:
                 )
 
 
-def serve(folder: Path, file: Path | None, terms: PredictionTerms, doors: Doors) -> None:
+def serve(
+    folder: Path, file: Path | None, terms: PredictionTerms, doors: Doors, *, processes: Processes | None = None
+) -> None:
     """Serves until it is stopped."""
     doors.check()
     raise_limit()
-    with opened(folder, file, terms) as run:
+    with opened(folder, file, terms, processes=processes) as run:
         run.check()
         doors.refuse_shut()
         tokens = doors.tokens or RunFolder(run.folder).tokens

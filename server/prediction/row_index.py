@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -92,23 +92,27 @@ class RowIndex:
         """The training row of every position now, int64 (common,); -1 for new rows."""
         if self.federation.align == "none":
             return torch.arange(len(self.labels.values))
-        trained = {name: row for row, name in enumerate(self._normal(self.labels.ids or ()))}
         history = torch.full((len(self.places),), -1)
         for name, place in self.places.items():
-            history[place] = trained.get(name, -1)
+            history[place] = self._trained.get(name, -1)
         return history
 
     def _part(self) -> KeptPart | None:
         """The requested keys that the run's alignment has, in its order: no order of the request is shown."""
         if not self.identity:
             return None
-        trained = {name: row for row, name in enumerate(self._normal(self.labels.ids or ()))}
+        trained = self._trained
         known = sorted((trained[key], row) for row, key in enumerate(self.asked) if key in trained)
         if not known or (self.federation.align == "sorted" and len(known) < len(self.asked)):
             return None
         wanted = torch.tensor([place for place, _ in known])
         rows = torch.tensor([row for _, row in known])
         return KeptPart(self.identity, rows, None if len(wanted) == len(trained) else wanted)
+
+    @cached_property
+    def _trained(self) -> Mapping[str, int]:
+        """The row of every key that was trained on, as keys are compared."""
+        return {name: row for row, name in enumerate(self._normal(self.labels.ids or ()))}
 
     def _settle(self, use: Callable[[], None], rows: Tensor) -> None:
         self.places = {self.asked[row]: place for place, row in enumerate(rows.tolist())}
@@ -121,7 +125,7 @@ class RowIndex:
         return self._normal(self.labels.ids)
 
     def _normal(self, ids: Iterable[str]) -> Iterable[str]:
-        return map(self.federation.keys.normal, ids)
+        return self.federation.keys.all_normal(tuple(ids))
 
 
 def distinct(federation: FederationConfig, ids: Iterable[str]) -> tuple[str, ...]:
