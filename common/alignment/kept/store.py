@@ -1,7 +1,7 @@
 """A member's kept alignments, on its own disk, outside of any run.
 
     FOLDER/                        0700
-    FOLDER/salt                    random; key of every digest here
+    FOLDER/alignments.salt         random; key of every digest here
     FOLDER/ROSTER/                 for one roster of members: its id, names, pins, kind and comparison of keys
         exponent.json              the member's secret exponent for this roster, with the time at which it was drawn
         SLOT.alignment             an alignment of one table of this member under one policy
@@ -42,6 +42,7 @@ FORMAT = 1
 
 _DAY = 86400.0
 _SALT = 32
+_SALT_FILE = "alignments.salt"
 _SUFFIX = ".alignment"
 _EXPONENT = "exponent.json"
 _RAISED = "raised"
@@ -142,10 +143,10 @@ class AlignmentStore:
         for folder in (self._folder, self._home):
             make_private(folder)
         if len(self._salt()) != _SALT:
-            write_kept(self._folder / "salt", os.urandom(_SALT), 0o600)
+            write_kept(self._folder / _SALT_FILE, os.urandom(_SALT), 0o600)
 
     def _salt(self) -> bytes:
-        path = self._folder / "salt"
+        path = self._folder / _SALT_FILE
         return path.read_bytes() if path.is_file() else b""
 
     def _digest(self, keys: RowKeys, policy: bytes) -> bytes:
@@ -160,6 +161,15 @@ class AlignmentStore:
         return self._home / (self._digest(keys, policy).hex()[:32] + _SUFFIX)
 
 
+def members_in(folder: Path) -> list[Path]:
+    """The folders of members that keep something in a folder; links are left out."""
+    try:
+        found = sorted(folder.iterdir())
+    except OSError:
+        return []
+    return [member for member in found if not member.is_symlink() and (member / _SALT_FILE).is_file()]
+
+
 def forget(folder: Path) -> int:
     """Removes every kept alignment, exponent and raised element below a folder of members.
 
@@ -170,9 +180,7 @@ def forget(folder: Path) -> int:
         OSError: the disk refuses it.
     """
     removed = 0
-    for member in sorted(folder.iterdir()):
-        if member.is_symlink() or not (member / "salt").is_file():
-            continue
+    for member in members_in(folder):
         removed += sum(_made(path) is not None for path in member.glob("*/*"))
         shutil.rmtree(member)
     with contextlib.suppress(OSError):  # it holds something else
