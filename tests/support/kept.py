@@ -176,7 +176,7 @@ class Members:
         places = {run.keys.values[row]: place for place, row in enumerate(kept.rows.tolist())}
         known = sorted((places[key], row) for row, key in enumerate(asked.values) if key in places)
         wanted, rows = (torch.tensor([pair[at] for pair in known], dtype=torch.int64) for at in (0, 1))
-        return KeptPart(kept.identity, rows, wanted) if known else None
+        return KeptPart(kept.identity, rows, None if len(rows) == len(kept.rows) else wanted) if known else None
 
     def _party(self, name: str, link: Any, session: Session, *, whole: bool) -> PartyFinding:
         keeping, keys, policy = self.keeping(name), self.keys(name), self.policy(name)

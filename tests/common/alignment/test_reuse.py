@@ -199,7 +199,7 @@ class TestALyingServer:
         there = certified(tmp_path)
         there.run()
         other = lambda _to, item: replace(item, identity="f" * 64) if isinstance(item, Offers) else item  # noqa: E731
-        self.refused(there, other, "field identity")
+        self.refused(there, other, "Offers.identity: expected")
 
     def test_that_says_a_party_holds_what_it_has_lost(self, tmp_path: Path) -> None:
         """It knows the identity, and cannot sign for the party."""
@@ -234,7 +234,7 @@ class TestALyingServer:
     def test_that_changes_a_party_s_random_number(self, tmp_path: Path) -> None:
         there = certified(tmp_path)
         change = lambda _to, m: replace(m, nonces=m.nonces.flip(0)) if isinstance(m, Offers) else m  # noqa: E731
-        self.refused(there, change, "field nonces")
+        self.refused(there, change, "Offers.nonces: expected that of party")
 
     def test_that_names_one_to_a_party_that_keeps_none(self, tmp_path: Path) -> None:
         there = members(tmp_path)
