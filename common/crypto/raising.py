@@ -10,6 +10,7 @@ result is a line (`bytes`, or `refused`) and the elements. Secrets go through th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -49,7 +50,8 @@ class Raising:
         """Ends the processes."""
         for worker in self._workers:
             assert worker.stdin is not None and worker.stdout is not None  # both are pipes
-            worker.stdin.close()
+            with contextlib.suppress(OSError):  # it has died, and the rest cannot be written
+                worker.stdin.close()
             worker.stdout.close()
             try:
                 worker.wait(timeout=5)
