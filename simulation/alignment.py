@@ -29,18 +29,21 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
-from colonnade.server.alignment.finding import KeptPart, ServerFinding
+from colonnade.server.alignment.finding import KeptPart, ServerFinding, aligned_anew
 from colonnade.server.alignment.relay import Aligning
 from colonnade.simulation.files import RunFiles
 
 
-async def find_rows(config: Config, base: Path, files: RunFiles | None = None) -> Mapping[str, Tensor]:
+async def find_rows(
+    config: Config, base: Path, files: RunFiles | None = None, note: Callable[..., None] = lambda _kind, **_about: None
+) -> Mapping[str, Tensor]:
     """The rows of every member's source that all members have, int64 (common,), in their common order.
 
     Args:
         config: of the whole federation.
         base: the folder that paths in it are relative to.
         files: of the run, where rows are kept, or were kept before; None keeps none.
+        note: called with the kind and the values of every event of the server.
 
     Raises:
         ColonnadeError: as in a real run.
@@ -57,9 +60,10 @@ async def find_rows(config: Config, base: Path, files: RunFiles | None = None) -
             ids = load_features(config.parties[name].data, federation.party_index(name), base).ids
             keys[name] = RowKeys.of(ids, federation.keys, name)
     if files is not None and (before := files.aligned(keys)) is not None:
+        note("aligned", rows=len(keys[SERVER]), common=len(before[SERVER]), seconds=0.0)
         return before
     sides: dict[str, Coroutine[Any, Any, Tensor]] = {
-        SERVER: _server_side(config, base, keys[SERVER], session, cohort, files)
+        SERVER: _server_side(config, base, keys[SERVER], session, cohort=cohort, files=files, note=note)
     }
     for name in names:
         sides[name] = _party_side(name, config, base, keys[name], session, link=links[name], files=files)
@@ -73,7 +77,14 @@ async def find_rows(config: Config, base: Path, files: RunFiles | None = None) -
 
 
 async def _server_side(
-    config: Config, base: Path, keys: RowKeys, session: Session, cohort: Cohort, files: RunFiles | None
+    config: Config,
+    base: Path,
+    keys: RowKeys,
+    session: Session,
+    *,
+    cohort: Cohort,
+    files: RunFiles | None,
+    note: Callable[..., None],
 ) -> Tensor:
     federation, own = config.federation, config.server
     assert own is not None  # checked before
@@ -88,10 +99,15 @@ async def _server_side(
             federation, keys, session, cohort, keep=keep, exponent=keeping.exponent, after=after, already=already
         )
 
+    finding = ServerFinding(federation, cohort, aligning, keeping, record, part)
     try:
-        return await ServerFinding(federation, cohort, aligning, keeping, record, part)()
+        rows = await finding()
     finally:
         keeping.close()
+    if finding.without:
+        note("warning", reason=aligned_anew(finding.without))
+    note("aligned", rows=len(keys), common=len(rows), reused=finding.reused, seconds=0.0)
+    return rows
 
 
 async def _party_side(

@@ -44,7 +44,8 @@ class Progress:
             case "aligning":
                 self._say(f"aligning rows: {event['done']} of {event['of']} blocks")
             case "aligned":
-                self._say(f"{event['common']} rows are common to all, of the server's {event['rows']}")
+                kept = ", by a kept alignment" if event.get("reused") == event["common"] else ""
+                self._say(f"{event['common']} rows are common to all, of the server's {event['rows']}{kept}")
             case "rejoin":
                 self._say(f"{event['party']} is back after {event['seconds']:.1f} s, in round {event['round']}")
             case "stopped":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,6 +39,11 @@ class KeptPart:
     identity: str
     rows: Tensor
     wanted: Tensor | None = None
+
+
+def aligned_anew(without: Sequence[str]) -> str:
+    """The reason for which rows are aligned anew, although some members hold an alignment of them."""
+    return f"rows are aligned anew: {', '.join(without)} did not keep the alignment that other members hold"
 
 
 @dataclass

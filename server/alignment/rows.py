@@ -25,7 +25,7 @@ from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import CheckpointError
 from colonnade.common.messaging.message import Kinds
 from colonnade.common.observability.telemetry import Telemetry
-from colonnade.server.alignment.finding import KeptPart, ServerFinding
+from colonnade.server.alignment.finding import KeptPart, ServerFinding, aligned_anew
 from colonnade.server.alignment.relay import Aligning
 
 
@@ -119,8 +119,7 @@ class ServerRows:
 
     def _tell_without(self, without: tuple[str, ...]) -> None:
         if without:
-            reason = f"rows are aligned anew: {', '.join(without)} did not keep the alignment that other members hold"
-            self.telemetry.event("warning", party=SERVER, reason=reason)
+            self.telemetry.event("warning", party=SERVER, reason=aligned_anew(without))
 
 
 def server_keeping(
