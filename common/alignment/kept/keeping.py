@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from torch import Tensor
 
-from colonnade.common.alignment.exponent import Exponent
+from colonnade.common.alignment.exponent import Exponent, MakeExponent
 from colonnade.common.alignment.kept.identity import identity_of, roster_digest
 from colonnade.common.alignment.kept.place import place_of
 from colonnade.common.alignment.kept.raised import RaisedElements
@@ -49,6 +49,7 @@ class Keeping:
         policy: digest of the member's own rules about alignments.
         processors: number that may raise keys at once.
         warn: called with a reason when the disk refuses.
+        roster: names of all parties.
     """
 
     def __init__(
@@ -57,8 +58,10 @@ class Keeping:
         policy: bytes = b"",
         processors: int = 1,
         warn: Callable[[str], None] = lambda _reason: None,
+        *,
+        roster: Collection[str] = (),
     ) -> None:
-        self._store, self._policy, self._warn = store, policy, warn
+        self._store, self._policy, self._warn, self._roster = store, policy, warn, frozenset(roster)
         self._raising, self._raised = Raising(processors), list[RaisedElements]()
 
     @classmethod
@@ -85,7 +88,7 @@ class Keeping:
         if reuse and place.config.days and not federation.keys.seeded:
             folder = place_of(place.config, place.base, place.out, place.member)
             store = AlignmentStore(folder, roster_digest(federation, pinned=pinned), place.config.days)
-        return cls(store, policy, processors, warn)
+        return cls(store, policy, processors, warn, roster=federation.names)
 
     @property
     def terms(self) -> bytes:
@@ -120,6 +123,13 @@ class Keeping:
         scalar, raised = found
         self._raised.append(raised)
         return Exponent(scalar, self._raising, raised)
+
+    def among(self, parties: Collection[str]) -> MakeExponent:
+        """The way to an exponent for an alignment of some parties: that of the roster serves the whole roster alone.
+
+        Else lists that some have raised, and others have not, could be compared with lists of other alignments.
+        """
+        return self.exponent if frozenset(parties) == self._roster else self.fresh
 
     def fresh(self, drawn: bytes) -> Exponent:
         """An exponent for one alignment alone."""

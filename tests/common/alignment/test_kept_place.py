@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from colonnade.common.alignment.kept.keeping import Keeping, Place
 from colonnade.common.alignment.kept.place import NAME, TEMPORARY, VARIABLE, lasting, make_private, place_of
 from colonnade.common.alignment.kept.store import AlignmentStore, KeptAlignment, forget
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.config.alignments import AlignmentsConfig
 from colonnade.common.errors import EnvironmentFault
+from tests.support.alignment import federation
 from tests.support.household import colonnade
 
 OWN = AlignmentsConfig()
@@ -92,6 +94,17 @@ def test_the_command_forgets_beside_the_runs(tmp_path: Path) -> None:
     assert not (tmp_path / NAME).exists()
     code, said = colonnade("forget", tmp_path)
     assert code == 2 and "holds no kept alignments" in said
+
+
+def test_the_exponent_of_a_roster_serves_the_whole_roster_alone(tmp_path: Path) -> None:
+    """Predictions without an absent party raise keys to secrets of their own."""
+    agreed, place = federation(3), Place(OWN, tmp_path, tmp_path / "run", "party1")
+    keeping = Keeping.of(agreed, place, pinned=False)
+    key = [b"a key"]
+    raised = {keeping.among(agreed.names)(os.urandom(32)).keys(key, b"tag") for _ in range(2)}
+    assert len(raised) == 1
+    fewer = {keeping.among(agreed.names[:2])(os.urandom(32)).keys(key, b"tag") for _ in range(2)}
+    assert len(fewer) == 2 and not fewer & raised
 
 
 def test_an_exponent_is_the_same_until_it_is_too_old(tmp_path: Path) -> None:
