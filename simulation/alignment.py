@@ -102,6 +102,7 @@ async def _server_side(
     finding = ServerFinding(federation, cohort, aligning, keeping, record, part)
     try:
         rows = await finding()
+        keeping.close(complete=True)
     finally:
         keeping.close()
     if finding.without:
@@ -139,6 +140,7 @@ async def _party_side(
             rows = await PartyFinding(reuse, matching, keeping, record)()
             if foreign is not None:
                 foreign.settle()
+            keeping.close(complete=True)
             return rows
         finally:
             keeping.close()

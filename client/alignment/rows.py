@@ -117,6 +117,7 @@ class PartyRows:
                 found.append((await finding(), finding.reused))
                 self._foreign.settle()
                 self._seed.forget()
+                await aside(partial(self.keeping.close, complete=True))
 
             try:
                 half_done = await membership.attend(partial(_sort, link, membership), match, last=False, link=link)

@@ -88,6 +88,7 @@ class ServerRows:
             finding = self._finding(cohort, session)
             try:
                 rows = await finding()
+                await aside(partial(self.keeping.close, complete=True))
             finally:
                 self.keeping.close()
             seconds = round(time.monotonic() - started, 3)

@@ -147,8 +147,8 @@ class Members:
         for member, result in zip(tasks, results, strict=True):
             found.rows[member], found.reused[member] = result, sides[member].reused
         found.without = sides[SERVER].without
-        for side in sides.values():
-            side.keeping.close()
+        for member, side in sides.items():
+            side.keeping.close(complete=not isinstance(found.rows[member], Exception))
         return found
 
     def _server(self, cohort: Any, session: Session, asked: Sequence[str] | None) -> ServerFinding:

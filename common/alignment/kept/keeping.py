@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -135,11 +136,15 @@ class Keeping:
         """An exponent for one alignment alone."""
         return Exponent(drawn, self._raising)
 
-    def close(self) -> None:
-        """Stores what was raised, and ends the processes that raised it."""
+    def close(self, *, complete: bool = False) -> None:
+        """Stores what was raised, and ends the processes that raised it.
+
+        Args:
+            complete: an alignment has come to its end: elements that it did not need are dropped.
+        """
         self._raising.close()
         while self._raised:
-            self._tried(self._raised.pop().save)
+            self._tried(partial(self._raised.pop().save, drop=complete))
 
     def _tried(self, call: Callable[[], _T]) -> _T | None:
         try:

@@ -28,7 +28,7 @@ class RaisedElements:
     """A map from what was raised to the result, in a file: all digests in ascending order, then all results.
 
     What was raised (an element, or a key of the member itself) is in it as a digest under a secret. `save` keeps what
-    was looked up or added since it was opened, and drops the rest. Memory does not grow with the number of elements:
+    was looked up or added since it was opened, and may drop the rest. Memory does not grow with the number of elements:
     the file is mapped, and new ones are in an unnamed file until then.
 
     Args:
@@ -72,8 +72,17 @@ class RaisedElements:
             self.raised += len(new)
         return results.tobytes()
 
-    def save(self) -> None:
-        """Writes what was used; it is on the disk when this returns. Raises EnvironmentFault."""
+    def save(self, *, drop: bool = True) -> None:
+        """Writes what was used, or all; it is on the disk when this returns.
+
+        Args:
+            drop: False keeps elements that were not used.
+
+        Raises:
+            EnvironmentFault: the disk refuses it.
+        """
+        if not drop:
+            self._used[:] = True
         rows = int(self._used.sum()) + self.raised
         if not rows or (not self.raised and bool(self._used.all())):
             return

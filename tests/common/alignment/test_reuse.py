@@ -458,6 +458,21 @@ class TestTheExponent:
         assert set(there.persons(there.run())) == {*COMMON, "eve"}
         assert sum(count) == 2
 
+    def test_an_alignment_that_breaks_off_keeps_what_was_raised(self, tmp_path: Path, count: list[int]) -> None:
+        there = members(tmp_path)
+        there.run()
+        there.tables["party1"] = [*TABLES["party1"], "eve"]
+        count.clear()
+
+        def die(sender: str, _to: str, item: Any) -> Any:
+            if sender == "party2" and type(item).__name__ == "Points":
+                raise ConnectionError
+            return item
+
+        assert isinstance(there.run(die).rows["party2"], ConnectionError)
+        there.persons(there.run())
+        assert sum(count) == 2  # both parties' own work on the new key, once in the two runs together
+
     def test_a_prediction_raises_the_requested_ids_alone(self, tmp_path: Path, count: list[int]) -> None:
         there = members(tmp_path)
         there.run()
