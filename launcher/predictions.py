@@ -197,7 +197,8 @@ def opened(
                 finally:
                     answerers.end(started)
         finally:
-            started.close()
+            if processes is None:  # else its owner does
+                started.close()
 
 
 def _base(folder: Path) -> Path:

@@ -88,7 +88,8 @@ class ServerFinding:
             reuse.identity, reuse.rows, reuse.wanted = part.identity, len(part.rows), part.wanted
         agreed = await reuse()
         if part is None or not agreed.number:
-            self.without = agreed.without
+            if self.whole or part is not None:  # else the server has asked for none of the kept rows
+                self.without = agreed.without
             keep = lambda number, rows: self._keep_new(agreed.nonces, number, rows)  # noqa: E731
             return await self.aligning(keys=keys, after=agreed.round, already=0, keep=keep)()
         self.reused = len(rows := part.rows)
