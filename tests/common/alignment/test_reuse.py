@@ -292,6 +292,14 @@ class TestAPrediction:
         found = there.predict(asked)
         assert set(there.persons(found, asked)) == {"zoe", "ada"} and set(found.reused.values()) == {0}
 
+    def test_of_other_ids_alone_blames_nobody(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+        for name in ("party1", "party2"):
+            there.tables[name] = [*TABLES[name], "zoe"]
+        there.run()
+        found = there.predict(["zoe"])
+        assert there.persons(found, ["zoe"]) == ["zoe"] and found.without == ()
+
     def test_the_order_of_the_request_is_not_shown(self, tmp_path: Path) -> None:
         there = members(tmp_path)
         there.run()
