@@ -63,6 +63,7 @@ class Keeping:
         roster: Collection[str] = (),
     ) -> None:
         self._store, self._policy, self._warn, self._roster = store, policy, warn, frozenset(roster)
+        self._warned = False
         self._raising, self._raised = Raising(processors), list[RaisedElements]()
 
     @classmethod
@@ -150,5 +151,7 @@ class Keeping:
         try:
             return call()
         except (EnvironmentFault, OSError) as failed:
-            self._warn(f"alignments are not kept: {failed}")
+            if not self._warned:  # once a start says enough
+                self._warn(f"alignments are not kept: {failed}")
+            self._warned = True
             return None
