@@ -27,7 +27,10 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     """Serves requests until the input ends."""
-    _preload()
+    if sys.argv[1:] == ["answers"]:
+        _preload_answers()
+    else:
+        _preload()
     gc.freeze()  # what is imported now stays shared: a collection would write to every page
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
@@ -63,6 +66,21 @@ def _preload() -> None:
     from colonnade.server.protocols import SERVE  # noqa: PLC0415
 
     assert all(SERVE[name] for name in NAMES)  # imports them; a package's own code is no part of it
+    assert "grpc" not in sys.modules, "a protocol imports gRPC"
+
+
+def _preload_answers() -> None:
+    """The same for parties that answer with a trained model: there is no backward pass and no server among them."""
+    import google.protobuf.descriptor_pool  # noqa: F401, PLC0415
+    import pyarrow as pa  # noqa: PLC0415
+
+    from colonnade.cli import main as command_line  # noqa: PLC0415
+    from colonnade.client.protocols import LOCAL  # noqa: PLC0415
+    from colonnade.common.data import sources, table  # noqa: PLC0415
+    from colonnade.common.parsing import file  # noqa: PLC0415
+
+    assert all((command_line, LOCAL, sources, table, file))
+    pa.array([""]).to_numpy(zero_copy_only=False)  # imports pandas where it is installed: else every child does
     assert "grpc" not in sys.modules, "a protocol imports gRPC"
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import yaml
 
 from colonnade.common.config.members import Config
-from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.errors import PartyFailed
 from colonnade.common.parsing.file import parse
 from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
 from colonnade.launcher.processes import Processes, last_words, thread_share
+from colonnade.launcher.scratch import temporary_identities
 
 _LINGER = 15.0  # seconds that they have for their farewell
 
@@ -95,7 +95,7 @@ class Answerers:
             processes.signal(name, signal.SIGTERM)
 
     def _identify(self, tree: dict[str, Any]) -> None:
-        pins = make_federation(self._keys / "members", self._all)
+        pins = temporary_identities(self._keys / "members", self._all)
         tree["federation"]["server"] = pins.pop("server")
         tree["federation"]["parties"] = pins
         tree["server"]["identity"] = str(self._keys / "members" / "server")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -178,7 +178,7 @@ def opened(
         file: the server's own, where its parties are processes elsewhere.
         terms: of the predictions.
         loop: runs the conversation to its end; None for a process of its own, which ends with it.
-        processes: for the parties, if the caller has begun them already.
+        processes: a fork server that was begun before; None begins one, if the parties are to be started.
 
     Raises:
         InputError: there is no run, or its parties are unknown.
@@ -190,14 +190,19 @@ def opened(
                 raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
             yield OpenedRun(config, file.parent.resolve(), home, None, terms, loop=loop)
             return
-        with nullcontext(processes) if processes is not None else closing(Processes()) as those, scratch() as keys:
-            base = _base(home)
-            config, needed = load_begun(RunFolder(home).config), terms.absent == "refuse"
-            answerers = Answerers(config, base, home, keys, insecure=not terms.secure, needed=needed)
-            try:
-                yield OpenedRun(answerers.config, base, home, (answerers, those), terms, loop=loop)
-            finally:
-                answerers.end(those)
+        started = processes or Processes(answers=True)
+        try:
+            with scratch() as keys:
+                base = _base(home)
+                config, needed = load_begun(RunFolder(home).config), terms.absent == "refuse"
+                answerers = Answerers(config, base, home, keys, insecure=not terms.secure, needed=needed)
+                try:
+                    yield OpenedRun(answerers.config, base, home, (answerers, started), terms, loop=loop)
+                finally:
+                    answerers.end(started)
+        finally:
+            if processes is None:  # else its owner does
+                started.close()
 
 
 @contextmanager

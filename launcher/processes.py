@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,11 +22,15 @@ class Processes:
 
     Its children are outside the terminal's process group: a Ctrl-C reaches them only through this process.
     If this process dies, the fork server's input ends and it kills its children.
+
+    Args:
+        answers: True for parties that answer with a trained model, which need less than training does.
     """
 
-    def __init__(self) -> None:
-        self._server = subprocess.Popen(
-            [sys.executable, "-m", "colonnade.cli.fork_server"],
+    def __init__(self, *, answers: bool = False) -> None:
+        purpose = "answers" if answers else "training"
+        self._server = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "colonnade.cli.fork_server", purpose],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -35,6 +41,7 @@ class Processes:
         self._reports: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         assert self._server.stdout is not None and self._server.stdin is not None  # both are pipes
         self._input: TextIO = self._server.stdin  # type: ignore[assignment]
+        self._ready = False
         threading.Thread(target=self._listen, args=(self._server.stdout,), daemon=True).start()
         self.codes: dict[str, int] = {}
         self.pids: dict[str, int] = {}
@@ -67,7 +74,7 @@ class Processes:
     def close(self) -> None:
         """Ends the fork server, and with it every child that is left."""
         self._input.close()
-        if not self.pids:  # no child to end, and it may be importing for seconds
+        if not self._ready:  # it imports, and has no child yet
             self._server.kill()
         try:
             self._server.wait(timeout=5)
@@ -91,13 +98,28 @@ class Processes:
 
     def _listen(self, output: Any) -> None:
         for line in output:
-            self._reports.put(json.loads(line))
+            report = json.loads(line)
+            self._ready = self._ready or "ready" in report
+            self._reports.put(report)
         self._reports.put({"ended": True})
 
 
 def thread_share(processes: int) -> int:
     """Processor threads for each of so many processes that compute at once: more of them wait for each other."""
     return max(1, (os.cpu_count() or 1) // processes)
+
+
+@contextmanager
+def answering(wanted: bool) -> Iterator[Processes | None]:
+    """A fork server for predictions, begun before torch is imported here: both import at once. None if not wanted."""
+    if not wanted:
+        yield None
+        return
+    processes = Processes(answers=True)
+    try:
+        yield processes
+    finally:
+        processes.close()
 
 
 def last_words(log: Path, code: int) -> tuple[str, str]:

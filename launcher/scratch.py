@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,6 +30,16 @@ def scratch() -> Iterator[Path]:
             fcntl.flock(lock, fcntl.LOCK_EX)
             partial.rename(folder / _LOCK)  # it is locked before it is visible
             yield folder
+
+
+def temporary_identities(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    """Makes keys and certificates for one start, and marks them as such. Returns the fingerprints by name."""
+    from colonnade.common.alignment.kept.place import TEMPORARY  # noqa: PLC0415
+    from colonnade.common.crypto.pki.federation import make_federation  # noqa: PLC0415
+
+    pins = make_federation(folder, names)
+    (folder / TEMPORARY).touch()
+    return pins
 
 
 def remove_stale(place: Path) -> None:

@@ -16,6 +16,7 @@ from colonnade.common.runtime.own_loop import interrupts_raised
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.launcher.folder_lock import remove_new
 from colonnade.launcher.processes import Processes, last_words
+from colonnade.launcher.scratch import temporary_identities
 from colonnade.reports.console.screen import INTERRUPTED, debugging
 from colonnade.reports.console.screen import out as console
 
@@ -175,9 +176,7 @@ class Launch:
         return kept
 
     def _make_identities(self, tree: dict[str, Any], keys: Path) -> None:
-        from colonnade.common.crypto.pki.federation import make_federation  # noqa: PLC0415
-
-        pins = make_federation(keys, self._names)
+        pins = temporary_identities(keys, self._names)
         tree["federation"]["server"] = pins.pop("server")
         tree["federation"]["parties"] = pins
         tree["server"]["identity"] = str(keys / "server")

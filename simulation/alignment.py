@@ -4,36 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from colonnade.client.alignment.finding import PartyFinding
 from colonnade.client.alignment.matching import Matching
+from colonnade.client.alignment.reuse import PartyReuse
 from colonnade.client.privacy.egress import Egress
+from colonnade.common.alignment.kept.keeping import Keeping, Place
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
+from colonnade.common.alignment.record import AlignmentRecord
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.members import Config
 from colonnade.common.conversation import inprocess
-from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.conversation.conversation import SERVER, Cohort, Link
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.error_attribution import whose
+from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
+from colonnade.server.alignment.finding import KeptPart, ServerFinding, aligned_anew
 from colonnade.server.alignment.relay import Aligning
 from colonnade.simulation.files import RunFiles
 
 
-async def find_rows(config: Config, base: Path, files: RunFiles | None = None) -> Mapping[str, Tensor]:
+async def find_rows(
+    config: Config, base: Path, files: RunFiles | None = None, note: Callable[..., None] = lambda _kind, **_about: None
+) -> Mapping[str, Tensor]:
     """The rows of every member's source that all members have, int64 (common,), in their common order.
 
     Args:
         config: of the whole federation.
         base: the folder that paths in it are relative to.
         files: of the run, where rows are kept, or were kept before; None keeps none.
+        note: called with the kind and the values of every event of the server.
 
     Raises:
         ColonnadeError: as in a real run.
@@ -54,12 +64,13 @@ async def find_rows(config: Config, base: Path, files: RunFiles | None = None) -
     for cache in caches.values():
         cache.keep()
     if files is not None and (before := files.aligned(keys)) is not None:
+        note("aligned", rows=len(keys[SERVER]), common=len(before[SERVER]), seconds=0.0)
         return before
-    keep = _kept_nowhere if files is None else files.alignment(SERVER, keys[SERVER]).keep
-    aligning = Aligning(federation, keys[SERVER], session, cohort, keep=keep)
-    sides: dict[str, Coroutine[Any, Any, Tensor]] = {SERVER: aligning()}
+    sides: dict[str, Coroutine[Any, Any, Tensor]] = {
+        SERVER: _server_side(config, base, keys[SERVER], session, cohort=cohort, files=files, note=note)
+    }
     for name in names:
-        sides[name] = _party_side(name, config, keys[name], session, links[name], files)
+        sides[name] = _party_side(name, config, base, keys[name], session, link=links[name], files=files)
     tasks = [asyncio.ensure_future(side) for side in sides.values()]
     try:
         return dict(zip(sides, await asyncio.gather(*tasks), strict=True))
@@ -69,21 +80,71 @@ async def find_rows(config: Config, base: Path, files: RunFiles | None = None) -
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def _server_side(
+    config: Config,
+    base: Path,
+    keys: RowKeys,
+    session: Session,
+    *,
+    cohort: Cohort,
+    files: RunFiles | None,
+    note: Callable[..., None],
+) -> Tensor:
+    federation, own = config.federation, config.server
+    assert own is not None  # checked before
+    keeping = Keeping() if files is None else Keeping.of(
+        federation, Place(own.alignments, base, files.folder.path, SERVER), pinned=False
+    )  # fmt: skip
+    part = None if (kept := keeping.held(keys)) is None else KeptPart(kept.identity, kept.rows)
+    record = AlignmentRecord(RunCache(), keys, SERVER) if files is None else files.alignment(SERVER, keys)
+
+    def aligning(*, keys: RowKeys, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Aligning:
+        return Aligning(
+            federation, keys, session, cohort, keep=keep, exponent=keeping.exponent, after=after, already=already
+        )
+
+    finding = ServerFinding(federation, cohort, aligning, keeping, record, part)
+    try:
+        rows = await finding()
+        keeping.close(complete=True)
+    finally:
+        keeping.close()
+    if finding.without:
+        note("warning", reason=aligned_anew(finding.without))
+    note("aligned", rows=len(keys), common=len(rows), reused=finding.reused, seconds=0.0)
+    return rows
+
+
 async def _party_side(
-    name: str, config: Config, keys: RowKeys, session: Session, link: Link, files: RunFiles | None
+    name: str, config: Config, base: Path, keys: RowKeys, session: Session, *, link: Link, files: RunFiles | None
 ) -> Tensor:
     """A party's side, with its ledger and its count of others' keys where the run has files."""
     federation, policy = config.federation, config.parties[name].policy
     if files is None:
-        return await Matching(name, federation, policy, keys, session, link)()
-    with closing(files.ledger(name, sys.maxsize)) as ledger:
-        egress = Egress(link._carry, SERVER, release_clear, ledger)
-        link._carry = egress
-        return await Matching(
-            name, federation, policy, keys,
-            session=session, server=link, admit_masked=egress.admit_masked,
-            keep=files.alignment(name, keys).keep, foreign=files.foreign_keys(name),
-        )()  # fmt: skip
+        record, keeping = AlignmentRecord(RunCache(), keys, name), Keeping()
+        ledger, foreign = Ledger(None), None
+    else:
+        record, ledger, foreign = files.alignment(name, keys), files.ledger(name, sys.maxsize), files.foreign_keys(name)
+        keeping = Keeping.of(
+            federation, Place(config.parties[name].alignments, base, files.folder.path, name), pinned=False,
+            policy=policy.alignment_digest, reuse=policy.reuse_alignment,
+        )  # fmt: skip
+    egress = Egress(link._carry, SERVER, release_clear, ledger)
+    link._carry, admit_masked = egress, egress.admit_masked
+    reuse = PartyReuse(name, federation, policy, session, link, kept=keeping.held(keys), admit_masked=admit_masked)
 
+    def matching(*, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Matching:
+        return Matching(
+            name, federation, policy, keys, session=session, server=link, admit_masked=admit_masked, keep=keep,
+            foreign=foreign, exponent=keeping.exponent, after=after, already=already,
+        )  # fmt: skip
 
-def _kept_nowhere(_number: str, _rows: Tensor) -> None: ...
+    with closing(ledger):
+        try:
+            rows = await PartyFinding(reuse, matching, keeping, record)()
+            if foreign is not None:
+                foreign.settle()
+            keeping.close(complete=True)
+            return rows
+        finally:
+            keeping.close()

@@ -209,18 +209,16 @@ class Simulation:
         if self.aligned is not None:
             self._rows = self.aligned
         elif self.config.federation.align != "none":
-            self._rows = await find_rows(self.config, self.base, self.files)
-            self._note_aligned()
+            self._rows = await find_rows(self.config, self.base, self.files, self._note_aligned)
 
     def _time(self) -> float:
         """Seconds of the virtual clock for events, which go on after those of earlier starts."""
         return asyncio.get_running_loop().time() + self._ahead
 
-    def _note_aligned(self) -> None:
-        """Tells how many rows are common, as the server's process does."""
+    def _note_aligned(self, kind: str, **about: object) -> None:
+        """Passes on what the alignment of rows tells, as the server's process does."""
         if self.telemetry is not None:
-            now, common = self._time(), len(self._rows[SERVER])
-            self.telemetry.pass_on({"kind": "aligned", "time": now, "party": SERVER, "common": common, "seconds": 0.0})
+            self.telemetry.pass_on({"kind": kind, "time": self._time(), "party": SERVER, **about})
 
     async def _serve(self, outcome: Outcome, cohort: Cohort, sides: list[asyncio.Future[None]]) -> None:
         """Runs the server side concurrently with the parties: an error of a party ends it."""

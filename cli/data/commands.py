@@ -58,9 +58,18 @@ def schema(
     run(out, openapi=openapi)
 
 
+def forget(
+    folder: Annotated[Path, typer.Argument(help="the folder of runs, or of kept alignments")] = Path("runs"),
+) -> None:
+    """Remove the alignments that members keep for their next runs, and their secret exponents."""
+    from colonnade.cli.data.forget import forget as run  # noqa: PLC0415
+
+    run(folder)
+
+
 def register(app: typer.Typer) -> None:
     """Adds the commands, in the order of `colonnade --help`."""
-    for command in (check, schema, deal):
+    for command in (check, schema, deal, forget):
         app.command(rich_help_panel=PANEL)(command)
     app.add_typer(datasets.app, name="datasets", rich_help_panel=PANEL)
     app.add_typer(tables.app, name="tables", rich_help_panel=PANEL)

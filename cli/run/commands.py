@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +23,7 @@ from colonnade.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from colonnade.launcher.processes import Processes
+    pass
 
 PANEL = "Run a federation, or predict with a trained one"
 
@@ -121,7 +119,9 @@ def predict(
     insecure: Insecure = False,
 ) -> None:
     """Predict with the model of a finished run: ids in as CSV, classes and probabilities out."""
-    with _begun(file) as processes:
+    from colonnade.launcher.processes import answering  # noqa: PLC0415
+
+    with answering(file is None and run.is_dir()) as processes:
         from colonnade.cli.run.predict import predict as run_it  # noqa: PLC0415
         from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
 
@@ -145,29 +145,15 @@ def serve(
     insecure: Insecure = False,
 ) -> None:
     """Serve the model of a finished run to callers, until stopped."""
-    with _begun(file) as processes:
+    from colonnade.launcher.processes import answering  # noqa: PLC0415
+
+    with answering(file is None and run.is_dir()) as processes:
         from colonnade.cli.run.serve import Doors  # noqa: PLC0415
         from colonnade.cli.run.serve import serve as run_it  # noqa: PLC0415
         from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
 
         terms = PredictionTerms(absent=absent, patience=wait, secure=not insecure)
         run_it(run, file, terms, Doors(http, grpc, tokens, rate, certificate, key), processes=processes)
-
-
-@contextmanager
-def _begun(file: Path | None) -> Iterator[Processes | None]:
-    """The parties' processes, begun before this one imports torch, so that both do at once; None with a server's file.
-
-    Args:
-        file: the server's own, where its parties run elsewhere.
-    """
-    if file is not None:
-        yield None
-        return
-    from colonnade.launcher.processes import Processes  # noqa: PLC0415
-
-    with closing(Processes()) as processes:
-        yield processes
 
 
 def answer(

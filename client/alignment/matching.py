@@ -12,6 +12,7 @@ from torch import Tensor
 
 from colonnade.client.alignment.foreign_keys import ForeignKeys
 from colonnade.common.alignment.comparison import distinct
+from colonnade.common.alignment.exponent import MakeExponent
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
 from colonnade.common.alignment.psi_member import PsiMember, about, draw_for, tag_of
@@ -50,6 +51,9 @@ class Matching:
         seed: of the secret and the shuffles.
         foreign: counts others' keys; None for a count of this alignment alone.
         warn: called when an alignment is repeated that was not completed.
+        exponent: makes one of a fresh secret, perhaps an older one that is kept; None for one of this alignment alone.
+        after: rounds before it.
+        already: common keys that are known from a kept alignment, and are not asked for again.
     """
 
     name: str
@@ -66,6 +70,9 @@ class Matching:
     seed: Seed = field(default_factory=Seed)
     foreign: ForeignKeys | None = None
     warn: Callable[[str], None] = lambda _reason: None
+    exponent: MakeExponent | None = None
+    after: int = 0
+    already: int = 0
     _round: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -100,7 +107,7 @@ class Matching:
         return found
 
     async def _gather(self) -> tuple[PsiRing, PsiMember]:
-        self._round = 1
+        self._round = self.after + 1
         await self.server.send(Census(self._round, len(self.keys)))
         self._sizes = sizes = tuple((await self._hear(Sizes, members=len(self._members))).rows.tolist())
         self._refuse_sizes(sizes)
@@ -111,7 +118,9 @@ class Matching:
         ring = PsiRing(sizes, self.block)
         tag = tag_of(self.session)
         own = self.seed.draw(about(tag, ring, self.keys))
-        return ring, PsiMember(ring, self._seat, keys, tag, draw_for(self.federation, self.name, own))
+        return ring, PsiMember(
+            ring, self._seat, keys, tag, draw_for(self.federation, self.name, own), exponent=self.exponent
+        )
 
     def _tell_repeat(self, before: int) -> None:
         if before:
@@ -200,7 +209,8 @@ class Matching:
             raise ContractError(SERVER, "Common", "rows", f"at most our {len(self.keys)}", str(common.rows))
         if not common.number:
             raise ContractError(SERVER, "Common", "number", "the alignment's own", "none")
-        refuse_nothing(self.federation.align, common.rows)
-        if common.rows < self.policy.min_common_rows:
-            least, found = self.policy.min_common_rows, f"{common.rows} common keys"
+        total = common.rows + self.already
+        refuse_nothing(self.federation.align, total)
+        if total < self.policy.min_common_rows:
+            least, found = self.policy.min_common_rows, f"{total} common keys"
             self.policy.object(self.name, "min_common_rows", least, found)

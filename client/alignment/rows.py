@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,11 +12,15 @@ from pathlib import Path
 
 from torch import Tensor
 
+from colonnade.client.alignment.finding import PartyFinding
 from colonnade.client.alignment.foreign_keys import NAME, ForeignKeys
 from colonnade.client.alignment.matching import Matching
+from colonnade.client.alignment.reuse import PartyReuse
 from colonnade.client.membership.dialer import Membership
 from colonnade.client.privacy.egress import Egress
 from colonnade.client.training.progress import TrainingProgress
+from colonnade.common.alignment.kept.keeping import Keeping
+from colonnade.common.alignment.kept.store import KeptAlignment
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
 from colonnade.common.alignment.progress import tenths
@@ -29,6 +34,7 @@ from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Begin
+from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.features import Features
 from colonnade.common.errors import CheckpointError, ContractError
@@ -53,6 +59,8 @@ class PartyRows:
         telemetry: the party's own.
         progress: counts bytes.
         whole: True if rows are aligned with the whole roster, and not only with the present parties.
+        identity: signs what the party says it keeps; None on loopback without TLS.
+        keeping: the party's kept alignments.
 
     Raises:
         DataError: the table's keys are unusable.
@@ -68,6 +76,8 @@ class PartyRows:
     telemetry: Telemetry
     progress: TrainingProgress
     whole: bool = True
+    identity: Identity | None = None
+    keeping: Keeping = field(default_factory=Keeping)
     record: AlignmentRecord = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,22 +106,29 @@ class PartyRows:
                 return self.features.rows(rows)
         with membership.telling():
             self._refuse_again()
-        started, found = time.monotonic(), list[Tensor]()
+        started, found = time.monotonic(), list[tuple[Tensor, int]]()
         with closing(Ledger(PartyFolder(self.out).ledger, after=sys.maxsize)) as ledger:  # with secrets of its own
             egress = Egress(membership.post, SERVER, release_clear, ledger, self.progress.traffic.sent)
             kinds, limits = alignment_kinds(self.federation), alignment_limits(len(self.federation.parties) + 1)
             link = Link(SERVER, kinds, limits, egress, outlet=membership.outlet)
 
             async def match() -> None:
-                found.append(await self._matching(link, egress, begin)())
+                finding = self._finding(link, egress, begin)
+                found.append((await finding(), finding.reused))
+                self._foreign.settle()
+                self._seed.forget()
+                await aside(partial(self.keeping.close, complete=True))
 
-            half_done = await membership.attend(partial(_sort, link, membership), match, last=False, link=link)
+            try:
+                half_done = await membership.attend(partial(_sort, link, membership), match, last=False, link=link)
+            finally:
+                self.keeping.close()
         if not half_done:
             return None
-        seconds = round(time.monotonic() - started, 3)
-        result = {"rows": len(self.record.keys), "common": len(found[0]), "seconds": seconds}
+        (rows, reused), seconds = found[0], round(time.monotonic() - started, 3)
+        result = {"rows": len(self.record.keys), "common": len(rows), "reused": reused, "seconds": seconds}
         self.telemetry.event("aligned", party=self.name, **result)
-        return self.features.rows(found[0])
+        return self.features.rows(rows)
 
     def _refuse_again(self) -> None:
         """Refuses to align a run's rows twice; predictions align theirs every time. Raises CheckpointError."""
@@ -132,16 +149,35 @@ class PartyRows:
         there = {name: pin for name, pin in self.federation.parties.items() if name in begin.parties}
         return self.federation.model_copy(update={"parties": there})
 
-    def _matching(self, link: Link, egress: Egress, begin: Begin) -> Matching:
+    def _finding(self, link: Link, egress: Egress, begin: Begin) -> PartyFinding:
         if self.federation.keys.seeded:
             self._warn("federation.keys.seeded: anyone can compute our secret; for tests")
         session = Session(self.federation.id, begin.run, begin.session, self.federation.hashes())
-        return Matching(
-            self.name, self._federation(begin), self.policy, self.record.keys,
-            session=session, server=link, admit_masked=egress.admit_masked, keep=self.record.keep, work=aside,
-            report=tenths(partial(self.telemetry.event, "aligning", party=self.name)),
-            seed=self._seed, foreign=self._foreign, warn=self._warn,
+        there, keys = self._federation(begin), self.record.keys
+        reuse = PartyReuse(
+            self.name, there, self.policy, session, link, self.identity, self._kept(), partial=not self.whole,
+            admit_masked=egress.admit_masked,
         )  # fmt: skip
+
+        def matching(*, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Matching:
+            return Matching(
+                self.name, there, self.policy, keys,
+                session=session, server=link, admit_masked=egress.admit_masked, keep=keep, work=aside,
+                report=tenths(partial(self.telemetry.event, "aligning", party=self.name)),
+                seed=self._seed, foreign=self._foreign, warn=self._warn,
+                exponent=self.keeping.among(there.names), after=after, already=already,
+            )  # fmt: skip
+
+        return PartyFinding(reuse, matching, self.keeping, self.record, self.whole)
+
+    def _kept(self) -> KeptAlignment | None:
+        """The alignment that we would use again: for a prediction, that of the run."""
+        if self.whole:
+            return self.keeping.held(self.record.keys)
+        if not self.keeping.terms:
+            return None
+        run = AlignmentRecord(RunCache(PartyFolder(self.out).run_cache), self.record.keys, self.name)
+        return run.kept(self.keeping.terms)
 
     def _warn(self, reason: str) -> None:
         self.telemetry.event("warning", party=self.name, reason=reason)

@@ -21,6 +21,8 @@ from colonnade.client.run.incidents import RealIncidents
 from colonnade.client.run.task import PartyTask
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.progress import TrainingProgress
+from colonnade.common.alignment.kept.keeping import Keeping, Place
+from colonnade.common.alignment.kept.place import lasting
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import RunCache
@@ -115,6 +117,17 @@ class PartySessions:
             self.name, self.federation, policy, features,
             run_cache=self._run_cache, kept=self.task.run_cache(self._folder), out=self.out,
             telemetry=self.telemetry, progress=self.progress, whole=not self.task.predicts,
+            identity=self.identity, keeping=self._keeping(),
+        )  # fmt: skip
+
+    def _keeping(self) -> Keeping:
+        """Our kept alignments, as configured."""
+        policy, own = self.config.policy, self.config.identity
+        return Keeping.of(
+            self.federation, Place(self.config.alignments, self.base, self.out, self.name),
+            pinned=self.identity is not None and lasting(own and self.base / own),
+            policy=policy.alignment_digest, reuse=policy.reuse_alignment,
+            processors=torch.get_num_threads(), warn=self._warn,
         )  # fmt: skip
 
     def _prepare(self, features: Features) -> None:

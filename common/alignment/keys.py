@@ -44,10 +44,16 @@ class _Compared:
         return self._bytes(self.ids[row])
 
     def __iter__(self) -> Iterator[bytes]:
-        return map(self._bytes, self.ids)
+        return (value for some in self.blocks() for value in some)
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def blocks(self) -> Iterator[list[bytes]]:
+        """All keys in the order of rows, some thousand at a time."""
+        for start in range(0, len(self.ids), _BLOCK):
+            some = [self.ids[row] for row in range(start, min(start + _BLOCK, len(self.ids)))]
+            yield [key.encode(errors="surrogatepass") for key in self.config.normals(some)]
 
     def _bytes(self, key: str) -> bytes:
         return self.config.normal(key).encode(errors="surrogatepass")
@@ -84,15 +90,18 @@ class RowKeys:
                 hint="name the column that identifies a row: `key` of its source; or federation.align: none",
             )
         values = _Compared(ids, config)
-        if empty := sum(not value for value in values):
+        empty, twice, digest = _examined(values, folder)
+        if empty:
             raise DataError(f"{member}: {empty} of {len(values)} rows have no key", hint="give them one, or drop them")
-        if twice := _again(values, folder):
+        if twice:
             how = f"trim: {config.trim}, case: {config.case}, unicode: {config.unicode}"
             raise DataError(
                 f"{member}: {twice} of {len(values)} rows repeat the key of another row (compared with {how})",
                 hint="keep one row a key; federation.keys says what counts as the same",
             )
-        return cls(values, folder)
+        found = cls(values, folder)
+        found.__dict__["digest"] = digest  # of the pass that is over: it need not be computed again
+        return found
 
     @cached_property
     def digest(self) -> bytes:
@@ -113,17 +122,20 @@ class RowKeys:
         return len(self.values)
 
 
-def _again(values: Values, folder: Path | None) -> int:
-    """Number of keys that repeat an earlier one.
+def _examined(values: _Compared, folder: Path | None) -> tuple[int, int, bytes]:
+    """Numbers of empty keys and of keys that repeat an earlier one, and the digest of all, in one pass.
 
-    The disk holds their hashes under a secret that is in memory alone: without it they cannot be guessed.
+    The disk holds the keys' hashes under a secret that is in memory alone: without it they cannot be guessed.
     """
-    secret, sorter = os.urandom(_HASH), Sorter(len(values), _HASH, _HASH, folder)
-    for start in range(0, len(values), _BLOCK):
-        some = (values[row] for row in range(start, min(start + _BLOCK, len(values))))
-        hashes = b"".join(hashlib.blake2b(value, digest_size=_HASH, key=secret).digest() for value in some)
+    secret, sorter, empty = os.urandom(_HASH), Sorter(len(values), _HASH, _HASH, folder), 0
+    digest = hashlib.sha256(len(values).to_bytes(8))
+    for some in values.blocks():
+        empty += sum(not value for value in some)
+        hashes = b"".join([hashlib.blake2b(value, digest_size=_HASH, key=secret).digest() for value in some])
         sorter.add(np.frombuffer(hashes, dtype=np.uint8).reshape(-1, _HASH))
-    return sum(again(words(hashes, _HASH)) for hashes in sorter.sorted())
+        digest.update(b"".join([len(value).to_bytes(8) + value for value in some]))
+    twice = sum(again(words(hashes, _HASH)) for hashes in sorter.sorted())
+    return empty, twice, digest.digest()
 
 
 def _digest(count: int, values: Iterable[bytes]) -> bytes:

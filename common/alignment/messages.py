@@ -21,6 +21,65 @@ BLOCK = 8192
 """Keys that a message holds at most: 256 KiB of elements, a quarter of a second of exponentiations."""
 
 
+_CERTIFICATE = 8192  # maximum bytes of a chain in PEM
+_SIGNATURE = 80  # bytes of ECDSA on P-256, DER
+
+NONCE = 32
+"""Bytes of the random number that every member contributes to the identity of an alignment."""
+
+
+@message
+class Held(PartyMessage):
+    """Party to server, first message: the identity of the alignment that it keeps and would use again, "" for none.
+
+    Args:
+        nonce: its part of the identity of a new alignment.
+        certificate: PEM; empty on loopback without TLS.
+        signature: ECDSA over session, party, identity and nonce; empty likewise.
+    """
+
+    identity: str
+    nonce: Annotated[Tensor, TensorSpec("nonce", dtype=torch.uint8, public="random, drawn for this message")]
+    certificate: Annotated[Tensor, TensorSpec("certificate", dtype=torch.uint8, public="everybody's to read")]
+    signature: Annotated[Tensor, TensorSpec("signature", dtype=torch.uint8, public="over identity and nonce")]
+
+
+@message
+class Offers(ServerMessage):
+    """Server to party: the identity of the alignment that all members hold ("" to align anew), and who says so.
+
+    Args:
+        identity: "" if some member holds none, or another.
+        number: of this run's or prediction's alignment, if a kept one is used.
+        rows: number of rows of the kept alignment that are used. Unless it is all, their positions follow.
+        others: keys of the server that the kept alignment does not have, and that are aligned next.
+        nonces: of all members, the server first, then the parties in the roster's order.
+        certificates, signatures: of the parties' `Held`, end to end in the roster's order, with their lengths.
+    """
+
+    identity: str
+    number: str
+    rows: int
+    others: int
+    nonces: Annotated[Tensor, TensorSpec("members", "nonce", dtype=torch.uint8)]
+    certificates: Annotated[Tensor, TensorSpec("certificates", dtype=torch.uint8)]
+    certificate_lengths: Annotated[Tensor, TensorSpec("members", dtype=torch.int64)]
+    signatures: Annotated[Tensor, TensorSpec("signatures", dtype=torch.uint8)]
+    signature_lengths: Annotated[Tensor, TensorSpec("members", dtype=torch.int64)]
+
+
+@message
+class Reused(PartyMessage):
+    """Party to server: it uses its kept alignment. Where nothing else is aligned, the result is on its disk.
+
+    Args:
+        rows: rows that it takes from the kept alignment.
+    """
+
+    identity: str
+    rows: int
+
+
 @message
 class Census(PartyMessage):
     """Party to server: number of its keys."""
@@ -82,7 +141,7 @@ class Settled(ServerMessage):
     """Server to party: the alignment is on every member's disk."""
 
 
-ALIGNMENT = (Census, Sizes, Points, Common, Positions, Kept, Settled)
+ALIGNMENT = (Held, Offers, Reused, Census, Sizes, Points, Common, Positions, Kept, Settled)
 """All messages allowed before the protocol's own."""
 
 
@@ -93,7 +152,16 @@ def alignment_kinds(federation: FederationConfig) -> Kinds:
 
 def alignment_limits(members: int) -> dict[str, int]:
     """The largest values of the dimensions of these messages."""
-    return {"members": members, "keys": BLOCK, "element": ELEMENT}
+    return {
+        "members": members,
+        "keys": BLOCK,
+        "element": ELEMENT,
+        "nonce": NONCE,
+        "certificate": _CERTIFICATE,
+        "certificates": members * _CERTIFICATE,
+        "signature": _SIGNATURE,
+        "signatures": members * _SIGNATURE,
+    }
 
 
 def all_kinds(federation: FederationConfig, contract: Contract[Any]) -> Kinds:

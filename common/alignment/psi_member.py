@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.common.alignment.exponent import Exponent, MakeExponent
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.psi_ring import PsiRing
 from colonnade.common.alignment.scratch import NUMBER, Records, Scratch, places_of, to_numbers
 from colonnade.common.alignment.sorting import Sorter
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.crypto.group import ELEMENT, Secret, check_elements, hash_to_curve
+from colonnade.common.crypto.group import ELEMENT, check_elements
+from colonnade.common.crypto.raising import Raising
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.outgoing import MaskedTensor
@@ -33,7 +35,7 @@ _RANDOM = 8  # bytes of a shuffle's sort key
 
 
 class PsiMember:
-    """A member's part in one alignment. Its secret is drawn here, and lives as long as this object.
+    """A member's part in one alignment. Its secret is drawn here and lives as long as this object, unless one is given.
 
     Lists and shuffles are on the disk, and are read by block or bucket: memory does not grow with the number of keys.
 
@@ -41,14 +43,24 @@ class PsiMember:
         ring: the sizes of all lists.
         index: the member's place in the ring.
         keys: its own; their folder is used for files.
-        tag: domain of the hash: equal for all members, different in every run.
+        tag: domain of the hash: equal for all members.
         draw: source of randomness; the system's unless the configuration says `seeded`.
+        exponent: makes one of the drawn secret, perhaps an older one that is kept; None for it alone.
     """
 
-    def __init__(self, ring: PsiRing, index: int, keys: RowKeys, tag: bytes, draw: Draw = os.urandom) -> None:
+    def __init__(
+        self,
+        ring: PsiRing,
+        index: int,
+        keys: RowKeys,
+        tag: bytes,
+        draw: Draw = os.urandom,
+        *,
+        exponent: MakeExponent | None = None,
+    ) -> None:
         self._ring, self._index, self._keys, self._tag, self._draw = ring, index, keys, tag, draw
-        self._secret = Secret(draw(ELEMENT))
-        self._inverse = self._secret.inverse()
+        drawn = draw(ELEMENT)
+        self._exponent = Exponent(drawn, Raising()) if exponent is None else exponent(drawn)
         self._starts = (0, *accumulate(ring.sizes))
         self._orders = Scratch(NUMBER, keys.folder)
         self._coming: Sorter
@@ -63,7 +75,7 @@ class PsiMember:
             return MaskedTensor(torch.from_numpy(self._passing.read(span.start, span.stop - span.start)), _RAISED)
         rows = self._orders.read(self._starts[self._index] + span.start, span.stop - span.start)
         keys = [self._keys.values[row] for row in to_numbers(rows).tolist()]
-        return MaskedTensor(_as_points(self._secret.raise_all(hash_to_curve(keys, self._tag))), _RAISED)
+        return MaskedTensor(_as_points(self._exponent.keys(keys, self._tag)), _RAISED)
 
     def take(self, stage: int, block: int, points: Tensor) -> None:
         """Takes a block of the list received in a stage; a party raises it. Shuffles the list after the last block.
@@ -90,7 +102,7 @@ class PsiMember:
         Raises:
             InputError: one of them is not an element.
         """
-        return _as_points(self._inverse.raise_all(to_bytes(points)))
+        return _as_points(self._exponent.take_back(to_bytes(points)))
 
     def undo(self, owner: int, positions: Tensor) -> Tensor:
         """Positions before our shuffle, of rows of a list that we have sent.
@@ -114,7 +126,7 @@ class PsiMember:
     def _raised(self, owner: int, points: Tensor) -> Tensor:
         elements = to_bytes(points)
         if self._ring.raises(self._index, owner):
-            return _as_points(self._secret.raise_all(elements))
+            return _as_points(self._exponent.elements(elements))
         check_elements(elements)  # else the next member would refuse ours
         return points
 
@@ -143,9 +155,14 @@ class PsiMember:
 
 
 def tag_of(session: Session) -> bytes:
-    """Domain of the key hash: the same for all members and sessions of a run, so that a list can be repeated."""
-    run = replace(session, number=0)
-    return b"colonnade alignment curve25519_XMD:SHA-512_ELL2_NU_ " + hashlib.sha256(run.transcript("keys")).digest()
+    """Domain of the key hash: the same for all members of a federation in all its runs, so that a list can be repeated.
+
+    Args:
+        session: with the hashes of the whole agreed section.
+    """
+    agreed = sorted(item for item in session.config.items() if item[0].split(".")[0] in ("align", "keys"))
+    content = json.dumps([session.federation, agreed, session.config.get("parties", "")]).encode()
+    return b"colonnade alignment curve25519_XMD:SHA-512_ELL2_NU_ " + hashlib.sha256(content).digest()
 
 
 def about(tag: bytes, ring: PsiRing, keys: RowKeys) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from colonnade.common.alignment.kept.store import KeptAlignment
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.errors import CheckpointError, DataError
@@ -34,9 +35,27 @@ class AlignmentRecord:
         """Number of the stored alignment; "" if there is none."""
         return self.run_cache.number(_NAME)
 
-    def keep(self, number: str, rows: Tensor) -> None:
-        """Stores row numbers, int64 (common,), replacing earlier ones; they are on the disk when this returns."""
-        self.run_cache.keep(_NAME, number, {"rows": rows.to(torch.int64), "keys": to_tensor(self.keys.digest)})
+    def keep(self, number: str, rows: Tensor, identity: str = "", terms: bytes = b"") -> None:
+        """Stores row numbers, int64 (common,), replacing earlier ones; they are on the disk when this returns.
+
+        Args:
+            identity: that members have computed for the alignment, for predictions with the run's model; "" for none.
+            terms: digest of the roster and the member's own rules that it holds under.
+        """
+        content = {"rows": rows.to(torch.int64), "keys": to_tensor(self.keys.digest)}
+        if identity:
+            content |= {"identity": to_tensor(identity.encode()), "terms": to_tensor(terms)}
+        self.run_cache.keep(_NAME, number, content)
+
+    def kept(self, terms: bytes) -> KeptAlignment | None:
+        """The stored alignment, if it has an identity and holds under these terms for the keys as they are now."""
+        if not self.number:
+            return None
+        content = self.run_cache.get(_NAME)
+        there = {name: to_bytes(content[name]) for name in ("identity", "terms", "keys") if name in content}
+        if there.get("terms") != terms or there.get("keys") != self.keys.digest or not there.get("identity"):
+            return None
+        return KeptAlignment(there["identity"].decode(errors="replace"), content["rows"])
 
     def rows(self, number: str) -> Tensor:
         """The stored row numbers, int64 (common,).

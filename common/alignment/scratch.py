@@ -64,7 +64,9 @@ class Scratch:
         return np.frombuffer(pages, dtype=np.uint8).reshape(-1, self._width)[rows]
 
     def numbers(self, count: int) -> Tensor:
-        """The first positions of a file of positions, int64 (count,), at least one. They stay in the file."""
+        """The first positions of a file of positions, int64 (count,). They stay in the file."""
+        if not count:
+            return torch.empty(0, dtype=torch.int64)
         with self._refused():
             pages = mmap.mmap(self._fd, count * NUMBER, access=mmap.ACCESS_COPY)
         return torch.frombuffer(pages, dtype=torch.int64)

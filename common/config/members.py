@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
+from colonnade.common.config.alignments import AlignmentsConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.config.protocol import PLAIN
@@ -68,6 +69,9 @@ class _Member(Section):
     )
     health: Endpoint = Field(
         default="", description="PORT on loopback, or HOST:PORT, of the gRPC health service; empty: none"
+    )
+    alignments: AlignmentsConfig = Field(
+        default=AlignmentsConfig(), description="alignments that are kept for the next runs: docs/alignment.md"
     )
     trackers: Trackers = Field(default=(), description="experiment trackers of this member's record: docs/trackers.md")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Literal, NoReturn
 
 from pydantic import Field
@@ -52,6 +54,16 @@ class PolicyConfig(Section):
         description="most keys of any other member in all predictions of a run; left out, max_other_rows",
     )
     min_common_rows: int = Field(default=1, ge=1, description="fewest common keys that an alignment must find")
+    reuse_alignment: bool = Field(
+        default=True,
+        description="false: rows are aligned anew for every run and prediction, with secrets drawn for it alone",
+    )
+
+    @property
+    def alignment_digest(self) -> bytes:
+        """32 bytes that change with any rule about alignments: a kept one holds under the same rules only."""
+        rules = (self.min_common_rows, self.max_other_rows, self.max_predicted_rows)
+        return hashlib.sha256(json.dumps(rules).encode()).digest()
 
     def refuse(self, party: str, federation: FederationConfig) -> None:
         """Refuses a federation whose configuration is weaker than this policy.

@@ -75,10 +75,13 @@ class Secret:
 
     Args:
         scalar: 32 random bytes; X25519 clamps them.
+
+    Attributes:
+        scalar: as given.
     """
 
     def __init__(self, scalar: bytes) -> None:
-        self._scalar = scalar
+        self.scalar = scalar
         self._key = X25519PrivateKey.from_private_bytes(scalar)
 
     def inverse(self) -> Secret:
@@ -90,7 +93,7 @@ class Secret:
         Raises:
             InputError: it is in the gap, which happens for one secret in 2^126.
         """
-        clamped = int.from_bytes(self._scalar, "little") & (2**254 - _COFACTOR) | 2**254
+        clamped = int.from_bytes(self.scalar, "little") & (2**254 - _COFACTOR) | 2**254
         # No multiple of 8 below 2^255 is also one of l, so there is always an inverse.
         back = _COFACTOR * pow(_COFACTOR * clamped, -1, _ORDER)
         back = max(back, _COFACTOR * _ORDER - back)

@@ -29,6 +29,11 @@ _LINES: Mapping[str, str] = {
 }
 
 
+def _reused(event: Event) -> str:
+    """A remark on an alignment that was kept."""
+    return ", by a kept alignment" if event["kind"] == "aligned" and event.get("reused") == event["common"] else ""
+
+
 class Progress:
     """Shows events as one line that changes, or as a line now and then where nothing can change.
 
@@ -58,7 +63,7 @@ class Progress:
             case "privacy":
                 self._say(event["said"], style="yellow" if event["weak"] else "dim")
             case "aligning" | "aligned" | "rejoin" | "stopped" as kind:
-                self._say(_LINES[kind].format_map(event))
+                self._say(_LINES[kind].format_map(event) + _reused(event))
             case "resume" if event["round"]:
                 self._say(f"everyone goes on after round {event['round']}")
             case "back_off":

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.alignment.comparison import RAISED, compare, distinct
+from colonnade.common.alignment.exponent import MakeExponent
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
 from colonnade.common.alignment.psi_member import SHUFFLED, PsiMember, about, draw_for, tag_of
@@ -47,6 +48,9 @@ class Aligning:
         report: called with the exchanges done so far and their total.
         block: keys per message.
         seed: of the secret and the shuffles.
+        exponent: makes one of a fresh secret, perhaps an older one that is kept; None for one of this alignment alone.
+        after: rounds before it.
+        already: common keys that are known from a kept alignment, and are not in `keys`.
     """
 
     federation: FederationConfig
@@ -58,6 +62,9 @@ class Aligning:
     report: Callable[[int, int], None] = lambda _done, _of: None
     block: int = BLOCK
     seed: Seed = field(default_factory=Seed)
+    exponent: MakeExponent | None = None
+    after: int = 0
+    already: int = 0
     _round: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -79,7 +86,7 @@ class Aligning:
         rows = len(self.keys) * common if self.federation.align == "sorted" else common
         self._round += 1
         await self.cohort.broadcast(Common(self._round, rows, number))
-        refuse_nothing(self.federation.align, common)
+        refuse_nothing(self.federation.align, common + self.already)
         if self.federation.align == "sorted":
             found = torch.tensor(self.keys.order)
         else:
@@ -92,7 +99,7 @@ class Aligning:
 
     async def _gather(self) -> tuple[PsiRing, PsiMember]:
         """Collects all sizes, and sends them to every party."""
-        self._round = 1
+        self._round = self.after + 1
         census = await self._hear(Census)
         for party, count in census.items():
             if not count.rows:
@@ -106,7 +113,9 @@ class Aligning:
         ring = PsiRing(sizes, self.block)
         tag = tag_of(self.session)
         own = self.seed.draw(about(tag, ring, self.keys))
-        return ring, PsiMember(ring, SERVER_SEAT, keys, tag, draw_for(self.federation, SERVER, own))
+        return ring, PsiMember(
+            ring, SERVER_SEAT, keys, tag, draw_for(self.federation, SERVER, own), exponent=self.exponent
+        )
 
     async def _go_round(self, ring: PsiRing, hand: PsiMember) -> dict[str, Sorter]:
         """Returns every list, raised by all parties."""

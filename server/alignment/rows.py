@@ -6,19 +6,26 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
+import torch
 from torch import Tensor
 
+from colonnade.common.alignment.kept.keeping import Keeping, Place
+from colonnade.common.alignment.kept.place import lasting
+from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.progress import tenths
 from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.alignment.work import aside
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import ServerConfig
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import CheckpointError
 from colonnade.common.messaging.message import Kinds
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.server.alignment.finding import KeptPart, ServerFinding, aligned_anew
 from colonnade.server.alignment.relay import Aligning
 
 
@@ -33,6 +40,9 @@ class ServerRows:
         kinds: messages allowed once rows are aligned.
         use: called once in a start of the server, with the aligned rows, int64 (common,).
         seed: of the secret and the shuffles, as long as rows are not aligned.
+        keeping: the server's kept alignments.
+        part: of a kept alignment that has some of the keys, for predictions; None for none.
+        whole: True if all rows are aligned with the whole roster, so that the alignment is kept for other runs.
     """
 
     federation: FederationConfig
@@ -41,6 +51,9 @@ class ServerRows:
     kinds: Kinds
     use: Callable[[Tensor], None]
     seed: Seed = field(default_factory=Seed)
+    keeping: Keeping = field(default_factory=Keeping)
+    part: KeptPart | None = None
+    whole: bool = True
     _used: bool = False
 
     def agreed(self, held: Mapping[str, str]) -> str:
@@ -71,17 +84,66 @@ class ServerRows:
         """
         if not self.record.number:
             started = time.monotonic()
-            report = tenths(partial(self.telemetry.event, "aligning", party=SERVER))
             keys = self.record.keys
-            keep = self.record.keep
-            rows = await Aligning(
-                self.federation, keys, session, cohort, keep=keep, work=aside, report=report, seed=self.seed
-            )()
+            finding = self._finding(cohort, session)
+            try:
+                rows = await finding()
+                await aside(partial(self.keeping.close, complete=True))
+            finally:
+                self.keeping.close()
             seconds = round(time.monotonic() - started, 3)
-            self.telemetry.event("aligned", party=SERVER, rows=len(keys), common=len(rows), seconds=seconds)
+            self._tell_without(finding.without)
+            counts = {"rows": len(keys), "common": len(rows), "reused": finding.reused}
+            self.telemetry.event("aligned", party=SERVER, **counts, seconds=seconds)
         for link in cohort.values():
             link.kinds = self.kinds
         if not self._used:
             self.use(self.record.rows(self.record.number))
             self._used = True
         return self.record.number
+
+    def _finding(self, cohort: Cohort, session: Session) -> ServerFinding:
+        part = self.part
+        if self.whole and (kept := self.keeping.held(self.record.keys)) is not None:
+            part = KeptPart(kept.identity, kept.rows)
+        report = tenths(partial(self.telemetry.event, "aligning", party=SERVER))
+
+        def aligning(*, keys: RowKeys, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Aligning:
+            # The keys of a prediction are raised to a secret of their own: parties cannot tell that one is asked again.
+            exponent = self.keeping.exponent if self.whole else self.keeping.fresh
+            return Aligning(
+                self.federation, keys, session, cohort, keep=keep, work=aside, report=report, seed=self.seed,
+                exponent=exponent, after=after, already=already,
+            )  # fmt: skip
+
+        return ServerFinding(self.federation, cohort, aligning, self.keeping, self.record, part, whole=self.whole)
+
+    def _tell_without(self, without: tuple[str, ...]) -> None:
+        if without:
+            self.telemetry.event("warning", party=SERVER, reason=aligned_anew(without))
+
+
+def server_keeping(
+    federation: FederationConfig, config: ServerConfig, base: Path, out: Path, telemetry: Telemetry, *, secure: bool
+) -> Keeping:
+    """The server's kept alignments, as configured.
+
+    Args:
+        federation, config: the two sections of its file.
+        base: the folder that paths in the file are relative to.
+        out: the run's folder.
+        telemetry: receives warnings.
+        secure: False for no TLS.
+    """
+    place, own = Place(config.alignments, base, out, SERVER), config.identity
+    return Keeping.of(
+        federation,
+        place,
+        pinned=secure and lasting(own and base / own),
+        processors=torch.get_num_threads(),
+        warn=partial(_warn, telemetry),
+    )
+
+
+def _warn(telemetry: Telemetry, reason: str) -> None:
+    telemetry.event("warning", party=SERVER, reason=reason)

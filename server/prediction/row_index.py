@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import repeat
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.common.alignment.kept.keeping import Keeping
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.seed import Seed
@@ -20,6 +21,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.messaging.message import Kinds
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.server.alignment.finding import KeptPart
 from colonnade.server.alignment.rows import ServerRows
 
 
@@ -32,6 +34,8 @@ class RowIndex:
         labels: of the training rows, in their common order.
         asked: keys that may be asked for, each once, as they are compared; unused where rows need no alignment.
         seed: of alignments, each until it is settled.
+        keeping: the server's kept alignments.
+        identity: of the run's alignment, whose rows are those of the labels; "" if it is not kept.
 
     Attributes:
         places: position of a row, by its key as it is compared or, where there are neither keys nor alignment, its
@@ -46,6 +50,8 @@ class RowIndex:
     labels: LabelColumn
     asked: tuple[str, ...] = ()
     seed: Seed = field(default_factory=Seed)
+    keeping: Keeping = field(default_factory=Keeping)
+    identity: str = ""
     places: Mapping[str, int] = field(default_factory=dict)
     here: tuple[str, ...] = ()
 
@@ -80,17 +86,36 @@ class RowIndex:
             kinds,
             partial(self._settle, use),
             self.seed,
+            self.keeping,
+            self._part(),
+            whole=False,
         )
 
     def history(self) -> Tensor:
         """The training row of every position now, int64 (common,); -1 for new rows."""
         if self.federation.align == "none":
             return torch.arange(len(self.labels.values))
-        trained = {name: row for row, name in enumerate(self._normal(self.labels.ids or ()))}
         history = torch.full((len(self.places),), -1)
         for name, place in self.places.items():
-            history[place] = trained.get(name, -1)
+            history[place] = self._trained.get(name, -1)
         return history
+
+    def _part(self) -> KeptPart | None:
+        """The requested keys that the run's alignment has, in its order: no order of the request is shown."""
+        if not self.identity:
+            return None
+        trained = self._trained
+        known = sorted((trained[key], row) for row, key in enumerate(self.asked) if key in trained)
+        if not known or (self.federation.align == "sorted" and len(known) < len(self.asked)):
+            return None
+        wanted = torch.tensor([place for place, _ in known])
+        rows = torch.tensor([row for _, row in known])
+        return KeptPart(self.identity, rows, None if len(wanted) == len(trained) else wanted)
+
+    @cached_property
+    def _trained(self) -> Mapping[str, int]:
+        """The row of every key that was trained on, as keys are compared."""
+        return {name: row for row, name in enumerate(self._normal(self.labels.ids or ()))}
 
     def _settle(self, use: Callable[[], None], rows: Tensor) -> None:
         self.places = {self.asked[row]: place for place, row in enumerate(rows.tolist())}
@@ -103,7 +128,7 @@ class RowIndex:
         return self._normal(self.labels.ids)
 
     def _normal(self, ids: Iterable[str]) -> Iterable[str]:
-        return map(self.federation.keys.normal, ids)
+        return self.federation.keys.normals(tuple(ids))
 
 
 def distinct(federation: FederationConfig, ids: Iterable[str]) -> tuple[str, ...]:

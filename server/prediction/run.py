@@ -31,6 +31,7 @@ from colonnade.common.prediction import messages as prediction
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.device import choose_device
 from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.server.alignment.rows import server_keeping
 from colonnade.server.fusion.active import load_columns, own_keys
 from colonnade.server.membership.admission import DataShape
 from colonnade.server.membership.hub import Hub
@@ -166,6 +167,8 @@ class PredictionRun:
                 RunCache(self._folder.run_cache), RowKeys.of(labels.ids, federation.keys, SERVER, self.out), SERVER
             )
             labels = labels.rows(record.rows(record.number))
+            keeping = server_keeping(federation, self.config, self.base, self.out, telemetry, secure=self.terms.secure)
+            kept = record.kept(keeping.terms) if keeping.terms else None
         else:
             refuse_other_labels(RunCache(self._folder.run_cache), labels)
         schedule = Schedule(federation, len(labels.values), labels.official_test)
@@ -181,9 +184,9 @@ class PredictionRun:
         )
         ctx.run_cache = RunCache(self._folder.prediction_cache)
         if federation.align == "none":
-            kept = EncoderFile(self.out, begun=True)
+            encoder = EncoderFile(self.out, begun=True)
             columns = load_columns(
-                federation, self.config, schedule, self.base, len(labels.values), kept=kept, cache=cache
+                federation, self.config, schedule, self.base, len(labels.values), kept=encoder, cache=cache
             )
             cache.keep()
             ctx.columns = columns and columns.to(device)
@@ -192,7 +195,8 @@ class PredictionRun:
         own = own_keys(federation, self.config, self.base, cache)
         cache.keep()
         seed = Seed(self._folder.prediction_cache / SEED)
-        return ctx, RowIndex(federation, labels, tuple(key for key in asked if own is None or key in own), seed)
+        able = tuple(key for key in asked if own is None or key in own)
+        return ctx, RowIndex(federation, labels, able, seed, keeping, kept.identity if kept else "")
 
     def _model(
         self, ctx: ServerContext, row_index: RowIndex, run: str, round: int, watch: Endpoints

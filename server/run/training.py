@@ -36,7 +36,7 @@ from colonnade.common.runtime.device import choose_device
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.common.tracking.listener import Tracking
 from colonnade.common.tracking.tracker import Status
-from colonnade.server.alignment.rows import ServerRows
+from colonnade.server.alignment.rows import ServerRows, server_keeping
 from colonnade.server.fusion.active import load_columns
 from colonnade.server.membership.admission import Admission, DataShape
 from colonnade.server.privacy.label_budget import RowReleases, open_releases
@@ -118,7 +118,9 @@ class ServerRun:
             record = AlignmentRecord(run_cache, keys, SERVER)
             again = partial(self._dress, ctx, labels, begun=bool(record.number))
             kinds = service.task.contract.kinds
-            rows = ServerRows(self.federation, record, telemetry, kinds, again, Seed(self._folder.run_cache / SEED))
+            seed = Seed(self._folder.run_cache / SEED)
+            keeping = server_keeping(self.federation, self.config, self.base, self.out, telemetry, secure=self.secure)
+            rows = ServerRows(self.federation, record, telemetry, kinds, again, seed, keeping)
         without = labels.without
         held = None if begun or aligned else digest_of(labels)
         del labels, values  # protected values are in the context alone

@@ -61,7 +61,7 @@ def household(logs: Path) -> Iterator[Household]:
 @contextmanager
 def _in_this_process() -> Iterator[None]:
     with ExitStack() as changes:
-        for name in ("colonnade.launcher.federation.Processes", "colonnade.launcher.predictions.Processes"):
+        for name in (f"colonnade.launcher.{module}.Processes" for module in ("federation", "predictions", "processes")):
             changes.enter_context(patch(name, Household))
         for name in ("colonnade.cli.run.member.run_to_end", "colonnade.launcher.predictions.run_to_end"):
             changes.enter_context(patch(name, _run_to_end))
@@ -74,7 +74,7 @@ def _in_this_process() -> Iterator[None]:
 class Household:
     """Stands in for the `Processes` of `up`, without a process."""
 
-    def __init__(self, logs: Path = Path()) -> None:
+    def __init__(self, logs: Path = Path(), *, answers: bool = False) -> None:
         self._logs = logs
         self.loop = uvloop.new_event_loop()
         self._running = threading.Thread(target=self.loop.run_forever, daemon=True)

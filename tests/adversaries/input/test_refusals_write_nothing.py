@@ -47,7 +47,7 @@ def snapshot(folder: Path, leave: tuple[str, ...] = LOCKS) -> Snapshot:
 class NoProcesses:
     """Replaces the fork server of `up`, which is not needed to refuse."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, answers: bool = False) -> None:
         self.codes: dict[str, int] = {}
 
     def start(self, name: str, *_: object, **__: object) -> None:
@@ -64,8 +64,8 @@ class NoProcesses:
 def colonnade(monkeypatch: pytest.MonkeyPatch, *argv: object) -> int:
     """`colonnade ARGV` in this process, without starting members."""
     monkeypatch.setattr(sys, "argv", ["colonnade", *map(str, argv)])
-    for place in ("colonnade.launcher.federation.Processes", "colonnade.launcher.predictions.Processes"):
-        monkeypatch.setattr(place, NoProcesses)
+    for module in ("federation", "predictions", "processes"):
+        monkeypatch.setattr(f"colonnade.launcher.{module}.Processes", NoProcesses)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = os.umask(0o022)
     try:

@@ -18,6 +18,7 @@ from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import CheckpointError, ConfigError, PeerError
 from colonnade.common.parsing.file import parse
 from colonnade.server.alignment.relay import Aligning
+from colonnade.server.alignment.reuse import ServerReuse
 from tests.support.lying_server import Liar, lying
 from tests.support.tables import table_tree, write_tables
 
@@ -59,7 +60,8 @@ async def ask(there: Liar, guesses: Sequence[str], seed: Seed | None = None, *, 
 
     session = Session(federation.id, RUN, there.hub.session, there.hashes)
     keys = RowKeys(tuple(guess.encode() for guess in guesses))
-    aligning = Aligning(federation, keys, session, cohort, keep, seed=seed or Seed())
+    after = (await ServerReuse(federation, cohort)()).round
+    aligning = Aligning(federation, keys, session, cohort, keep, seed=seed or Seed(), after=after)
     if settled:
         await aligning()
     else:

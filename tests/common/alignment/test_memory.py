@@ -16,7 +16,6 @@ import pytest
 from torch import Tensor
 
 from colonnade.client.alignment.matching import Matching
-from colonnade.common.alignment import psi_member as hand
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_limits
 from colonnade.common.alignment.record import AlignmentRecord
@@ -24,6 +23,7 @@ from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.keys import KeysConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
+from colonnade.common.crypto import raising
 from colonnade.common.crypto.group import Secret
 from colonnade.common.crypto.sealing import Session
 from colonnade.server.alignment.relay import Aligning
@@ -56,7 +56,7 @@ class Table(Sequence[str]):
 def raise_cheaply(secret: Secret, elements: bytes) -> bytes:
     """Commutes, and is its own inverse."""
     points = np.frombuffer(elements, dtype=np.uint8).reshape(-1, 32)
-    return (points ^ np.frombuffer(secret._scalar, dtype=np.uint8)).tobytes()
+    return (points ^ np.frombuffer(secret.scalar, dtype=np.uint8)).tobytes()
 
 
 def hash_cheaply(keys: Sequence[bytes], tag: bytes) -> bytes:
@@ -108,6 +108,6 @@ async def align(keys: Sequence[RowKeys], names: list[str], folder: Path) -> list
 def test_memory_does_not_grow_with_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Secret, "raise_all", raise_cheaply)
     monkeypatch.setattr(Secret, "inverse", lambda own: own)
-    monkeypatch.setattr(hand, "hash_to_curve", hash_cheaply)
+    monkeypatch.setattr(raising, "hash_to_curve", hash_cheaply)
     few, many = peak_of(FEW, tmp_path), peak_of(MANY, tmp_path)
     assert many - few < SLACK

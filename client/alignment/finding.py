@@ -1,0 +1,93 @@
+"""A party's rows: from a kept alignment where all members hold the same one, else from a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from colonnade.client.alignment.matching import Matching
+from colonnade.client.alignment.reuse import PartyReuse
+from colonnade.common.alignment.kept.keeping import Keeping
+from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.messages import Settled
+from colonnade.common.alignment.record import AlignmentRecord
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.errors import ContractError
+
+
+class MakeMatching(Protocol):
+    """Makes a new alignment."""
+
+    def __call__(self, *, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Matching:
+        """After so many rounds, with so many common keys known already; `keep` is called with the result."""
+
+
+@dataclass
+class PartyFinding:
+    """One search for a party's rows.
+
+    Args:
+        reuse: the agreement on a kept alignment.
+        matching: makes a new alignment.
+        keeping: the party's kept alignments.
+        record: of this run, or of this prediction.
+        whole: True if the whole table is aligned with all members, so that the result is kept for other runs.
+
+    Attributes:
+        reused: number of rows from the kept alignment.
+    """
+
+    reuse: PartyReuse
+    matching: MakeMatching
+    keeping: Keeping
+    record: AlignmentRecord
+    whole: bool = True
+    reused: int = 0
+
+    @property
+    def keys(self) -> RowKeys:
+        """Of the party's table."""
+        return self.record.keys
+
+    async def __call__(self) -> Tensor:
+        """The party's rows that all members have, int64 (common,), in the common order; they are on its disk.
+
+        Raises:
+            ConfigError: our policy forbids it.
+            DataError: no key is common.
+            PeerError: a member breaks the contract, or says what is not true.
+        """
+        terms = await self.reuse()
+        if terms.rows is None:
+            keep = lambda number, rows: self._keep_new(terms.nonces, number, rows)  # noqa: E731
+            return await self.matching(after=terms.round, already=0, keep=keep)()
+        self.reused = len(rows := terms.rows)
+        if not terms.others:
+            self.record.keep(terms.number, rows, self._identity(), self.keeping.terms)
+            await self._settle(await self.reuse.confirm(len(rows)))
+            return rows
+        round = await self.reuse.confirm(len(rows))
+
+        def keep_both(number: str, found: Tensor) -> None:
+            self.record.keep(number, torch.cat([rows, found]))
+
+        matching = self.matching(after=round, already=len(rows), keep=keep_both)
+        return torch.cat([rows, await matching()])
+
+    def _keep_new(self, nonces: tuple[bytes, ...], number: str, rows: Tensor) -> None:
+        """Stores a new alignment, before we tell the server that we have it."""
+        identity = self.keeping.identity(nonces, len(rows)) if self.whole else ""
+        if identity:
+            self.keeping.keep(self.keys, identity, rows)
+        self.record.keep(number, rows, identity, self.keeping.terms)
+
+    def _identity(self) -> str:
+        return self.reuse.kept.identity if self.whole and self.reuse.kept is not None else ""
+
+    async def _settle(self, round: int) -> None:
+        if await self.reuse.server.recv(Settled, round) is None:
+            raise ContractError(SERVER, "Settled", "", "the end of the alignment", "a round of the protocol")

@@ -1,0 +1,158 @@
+"""Agreement on a kept alignment, party side: says which one the party holds, and takes its rows if all hold it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from colonnade.common.alignment.comparison import distinct
+from colonnade.common.alignment.kept.identity import statement
+from colonnade.common.alignment.kept.store import KeptAlignment
+from colonnade.common.alignment.messages import BLOCK, NONCE, Held, Offers, Positions, Reused
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.policy import PolicyConfig
+from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.crypto.pki.identity import Identity
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.crypto.signatures import Signer, Verifier
+from colonnade.common.errors import ContractError
+from colonnade.common.messaging.message import M
+from colonnade.common.messaging.outgoing import MaskedTensor, nothing
+from colonnade.common.messaging.raw import take_apart, to_bytes, to_tensor
+
+_NONE = nothing(0, dtype=torch.int64)
+
+
+@dataclass(frozen=True)
+class ReuseTerms:
+    """Result of the agreement.
+
+    Args:
+        nonces: of all members, for the identity of a new alignment.
+        rows: this party's rows from the kept alignment, int64; None if rows are aligned anew.
+        number: of the result, with a kept alignment.
+        others: keys of the server that are still to be aligned.
+        round: the last one used.
+    """
+
+    nonces: tuple[bytes, ...]
+    rows: Tensor | None
+    number: str
+    others: int
+    round: int
+
+
+@dataclass
+class PartyReuse:
+    """One agreement.
+
+    Args:
+        name: the party's.
+        federation: the agreed section, with the present parties.
+        policy: the party's own requirements.
+        session: that the statements are for.
+        server: the link.
+        identity: key and certificate, None on loopback without TLS: statements are then not signed.
+        kept: the alignment that this party holds and would use.
+        partial: True if the server may take some of its rows, and align other keys: for predictions.
+        admit_masked: of the egress.
+    """
+
+    name: str
+    federation: FederationConfig
+    policy: PolicyConfig
+    session: Session
+    server: Link
+    identity: Identity | None = None
+    kept: KeptAlignment | None = None
+    partial: bool = False
+    admit_masked: Callable[[MaskedTensor], MaskedTensor] = lambda value: value
+    _round: int = field(default=1, init=False)
+
+    async def __call__(self) -> ReuseTerms:
+        """Agrees with the server and, by their signatures, with the other parties.
+
+        Raises:
+            ConfigError: our policy forbids it.
+            ContractError: the server names an alignment that we do not hold, or rows that it does not have.
+            ForgedError: another party has not said that it holds the alignment.
+        """
+        own, signer = "" if self.kept is None else self.kept.identity, Signer(self.identity)
+        nonce = os.urandom(NONCE)
+        signature = signer.sign(statement(self.session, self.name, own, nonce))
+        pieces = (to_tensor(nonce), to_tensor(signer.certificate), to_tensor(signature))
+        await self.server.send(Held(self._round, own, *pieces))
+        offers = await self._hear(Offers, members=len(self.federation.names) + 1, nonce=NONCE)
+        nonces = tuple(to_bytes(one) for one in offers.nonces)
+        if nonces[1 + self.federation.names.index(self.name)] != nonce:
+            raise ContractError(SERVER, "Offers", "nonces", f"that of {self.name} in its place", "another")
+        if not offers.identity:
+            return ReuseTerms(nonces, None, "", 0, self._round)
+        kept = self._check(offers, nonces)
+        rows = kept.rows
+        if offers.rows < len(rows):
+            rows = rows[await self._wanted(offers.rows, len(rows))]
+        if not offers.others and len(rows) < self.policy.min_common_rows:
+            self.policy.object(self.name, "min_common_rows", self.policy.min_common_rows, f"{len(rows)} common keys")
+        return ReuseTerms(nonces, rows, offers.number, offers.others, self._round)
+
+    async def confirm(self, rows: int) -> int:
+        """Tells the server that the rows are used, which the ledger records. Returns the last round used."""
+        assert self.kept is not None  # else nothing is used
+        self._round += 1
+        await self.server.send(Reused(self._round, self.kept.identity, rows))
+        return self._round
+
+    def _check(self, offers: Offers, nonces: tuple[bytes, ...]) -> KeptAlignment:
+        """Refuses an alignment that we do not hold, and one that another party has not said to hold."""
+        if self.kept is None or offers.identity != self.kept.identity:
+            expected = "none: we keep none" if self.kept is None else f"{self.kept.identity[:16]}…, which we keep"
+            raise ContractError(SERVER, "Offers", "identity", expected, f"{offers.identity[:16]}…")
+        if not offers.number:
+            raise ContractError(SERVER, "Offers", "number", "the alignment's own", "none")
+        there = len(self.kept.rows)
+        if not self.partial and (offers.rows != there or offers.others):
+            raise ContractError(SERVER, "Offers", "rows", f"all {there} of the kept alignment", str(offers.rows))
+        if not 0 <= offers.rows <= there or offers.others < 0:
+            raise ContractError(SERVER, "Offers", "rows", f"at most {there}", str(offers.rows))
+        if self.identity is not None:
+            self._verify(offers, nonces)
+        return self.kept
+
+    def _verify(self, offers: Offers, nonces: tuple[bytes, ...]) -> None:
+        try:
+            certificates = take_apart(offers.certificates, offers.certificate_lengths)
+            signatures = take_apart(offers.signatures, offers.signature_lengths)
+        except ValueError as wrong:
+            raise ContractError(SERVER, "Offers", "lengths", str(wrong), "others") from None
+        for seat, (name, pin) in enumerate(self.federation.parties.items(), start=1):
+            if name == self.name:
+                continue
+            content = statement(self.session, name, offers.identity, nonces[seat])
+            verifier = Verifier(name, to_bytes(certificates[seat]), pin)
+            verifier.check(f"the statement that {name} holds the kept alignment", content, to_bytes(signatures[seat]))
+
+    async def _wanted(self, count: int, kept: int) -> Tensor:
+        """The positions in the kept alignment that the server uses, int64 (count,): in blocks, each once."""
+        found = torch.empty(count, dtype=torch.int64)
+        for at in range(0, count, BLOCK):
+            size = min(BLOCK, count - at)
+            self._round += 1
+            positions = (await self._hear(Positions, keys=size)).positions
+            if int(positions.min()) < 0 or int(positions.max()) >= kept:
+                raise ContractError(SERVER, "Positions", "positions", f"0 to {kept - 1}", "others")
+            found[at : at + size] = positions
+            await self.server.send(Positions(self._round, self.admit_masked(_NONE)))
+        if not distinct(found, kept):
+            raise ContractError(SERVER, "Positions", "positions", "every row once", "some again")
+        return found
+
+    async def _hear(self, kind: type[M], **dims: int) -> M:
+        came = await self.server.recv(kind, self._round, **dims)
+        if came is None:
+            raise ContractError(SERVER, kind.__name__, "", "the rest of the alignment", "a round of the protocol")
+        return came

@@ -1,0 +1,45 @@
+"""The identity of an alignment, which every member computes, and the statement that a member holds it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.crypto.sealing import Session
+
+_VERSION = 1
+
+
+def roster_digest(federation: FederationConfig, *, pinned: bool) -> bytes:
+    """32 bytes that change with the federation's id, a member, a fingerprint, and the way in which keys are compared.
+
+    Args:
+        federation: the agreed section, with the whole roster.
+        pinned: False where fingerprints are those of keys for one start, so that they identify nobody.
+    """
+    pins = [[name, pin if pinned else ""] for name, pin in federation.parties.items()]
+    server = federation.server if pinned else ""
+    content = [_VERSION, federation.id, federation.align, federation.keys.model_dump(mode="json"), server, pins]
+    return hashlib.sha256(json.dumps(content).encode()).digest()
+
+
+def identity_of(roster: bytes, nonces: Sequence[bytes], common: int) -> str:
+    """The identity of one alignment, 64 hexadecimal digits.
+
+    It contains a random number of every member, so no member can choose it or make that of an earlier alignment, and
+    it is a function of no key, so nobody can test keys against it.
+
+    Args:
+        roster: as `roster_digest` gives it.
+        nonces: of all members, the server first, then the parties in the roster's order.
+        common: number of common keys.
+    """
+    content = [_VERSION, roster.hex(), [nonce.hex() for nonce in nonces], common]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def statement(session: Session, party: str, identity: str, nonce: bytes) -> bytes:
+    """The signed content: a party, in a session, states which alignment it holds ("" for none)."""
+    return session.transcript("kept alignment", party, identity, nonce.hex())

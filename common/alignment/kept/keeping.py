@@ -1,0 +1,157 @@
+"""What a member keeps of its alignments, under its own configuration. A disk that refuses is a warning, no failure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from torch import Tensor
+
+from colonnade.common.alignment.exponent import Exponent, MakeExponent
+from colonnade.common.alignment.kept.identity import identity_of, roster_digest
+from colonnade.common.alignment.kept.place import place_of
+from colonnade.common.alignment.kept.raised import RaisedElements
+from colonnade.common.alignment.kept.store import AlignmentStore, KeptAlignment
+from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.config.alignments import AlignmentsConfig
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.crypto.raising import Raising
+from colonnade.common.errors import EnvironmentFault
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a member keeps alignments.
+
+    Args:
+        config: the member's `alignments`.
+        base: the folder that paths in its file are relative to.
+        out: its folder of the run.
+        member: its name.
+    """
+
+    config: AlignmentsConfig
+    base: Path
+    out: Path
+    member: str
+
+
+class Keeping:
+    """The kept alignments of one member in one start, and the processors that raise its keys.
+
+    Args:
+        store: None keeps nothing, and draws a secret for every alignment.
+        policy: digest of the member's own rules about alignments.
+        processors: number that may raise keys at once.
+        warn: called with a reason when the disk refuses.
+        roster: names of all parties.
+    """
+
+    def __init__(
+        self,
+        store: AlignmentStore | None = None,
+        policy: bytes = b"",
+        processors: int = 1,
+        warn: Callable[[str], None] = lambda _reason: None,
+        *,
+        roster: Collection[str] = (),
+    ) -> None:
+        self._store, self._policy, self._warn, self._roster = store, policy, warn, frozenset(roster)
+        self._warned = False
+        self._raising, self._raised = Raising(processors), list[RaisedElements]()
+
+    @classmethod
+    def of(
+        cls,
+        federation: FederationConfig,
+        place: Place,
+        *,
+        pinned: bool,
+        policy: bytes = b"",
+        reuse: bool = True,
+        processors: int = 1,
+        warn: Callable[[str], None] = lambda _reason: None,
+    ) -> Keeping:
+        """The same, as configured.
+
+        Args:
+            federation: the agreed section, with the whole roster.
+            place: where.
+            pinned: True if the roster's fingerprints identify members beyond this start.
+            reuse: False keeps nothing and uses nothing that was kept.
+        """
+        store = None
+        if reuse and place.config.days and not federation.keys.seeded:
+            folder = place_of(place.config, place.base, place.out, place.member)
+            store = AlignmentStore(folder, roster_digest(federation, pinned=pinned), place.config.days)
+        return cls(store, policy, processors, warn, roster=federation.names)
+
+    @property
+    def terms(self) -> bytes:
+        """32 bytes that change with the roster and the member's own rules; none if nothing is kept."""
+        return b"" if self._store is None else hashlib.sha256(self._store.roster + self._policy).digest()
+
+    def held(self, keys: RowKeys) -> KeptAlignment | None:
+        """The kept alignment of these keys; None if there is none."""
+        store = self._store
+        return None if store is None else self._tried(lambda: store.held(keys, self._policy))
+
+    def identity(self, nonces: Sequence[bytes], common: int) -> str:
+        """The identity of a new alignment; "" if it is not kept."""
+        return "" if self._store is None else identity_of(self._store.roster, nonces, common)
+
+    def keep(self, keys: RowKeys, identity: str, rows: Tensor) -> None:
+        """Stores an alignment; it is on the disk when this returns, unless the disk refuses it."""
+        store = self._store
+        if store is not None:
+            self._tried(lambda: store.keep(keys, self._policy, KeptAlignment(identity, rows)))
+
+    def exponent(self, drawn: bytes) -> Exponent:
+        """The member's exponent for this roster; one drawn for the alignment alone, if nothing is kept.
+
+        Args:
+            drawn: a fresh secret, 32 bytes.
+        """
+        store = self._store
+        found = None if store is None else self._tried(lambda: (store.exponent(), store.raised()))
+        if found is None:
+            return self.fresh(drawn)
+        scalar, raised = found
+        self._raised.append(raised)
+        return Exponent(scalar, self._raising, raised)
+
+    def among(self, parties: Collection[str]) -> MakeExponent:
+        """The way to an exponent for an alignment of some parties: that of the roster serves the whole roster alone.
+
+        Else lists that some have raised, and others have not, could be compared with lists of other alignments.
+        """
+        return self.exponent if frozenset(parties) == self._roster else self.fresh
+
+    def fresh(self, drawn: bytes) -> Exponent:
+        """An exponent for one alignment alone."""
+        return Exponent(drawn, self._raising)
+
+    def close(self, *, complete: bool = False) -> None:
+        """Stores what was raised, and ends the processes that raised it.
+
+        Args:
+            complete: an alignment has come to its end: elements that it did not need are dropped.
+        """
+        self._raising.close()
+        while self._raised:
+            self._tried(partial(self._raised.pop().save, drop=complete))
+
+    def _tried(self, call: Callable[[], _T]) -> _T | None:
+        try:
+            return call()
+        except (EnvironmentFault, OSError) as failed:
+            if not self._warned:  # once a start says enough
+                self._warn(f"alignments are not kept: {failed}")
+            self._warned = True
+            return None

@@ -1,0 +1,227 @@
+"""A member's kept alignments, on its own disk, outside of any run.
+
+    FOLDER/                        0700
+    FOLDER/alignments.salt         random; key of every digest here
+    FOLDER/ROSTER/                 for one roster of members: its id, names, pins, kind and comparison of keys
+        exponent.json              the member's secret exponent for this roster, with the time at which it was drawn
+        SLOT.alignment             an alignment of one table of this member under one policy
+        raised                     elements that were raised to the exponent (common/alignment/kept/raised.py)
+
+Files are 0600 and written atomically. One that is torn, altered, too old or of a newer format is as good as none: the
+rows are then aligned anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from colonnade.common.alignment.kept.place import make_private
+from colonnade.common.alignment.kept.raised import RaisedElements
+from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.crypto.group import ELEMENT
+from colonnade.common.messaging.raw import to_bytes, to_tensor
+from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.run_folder import read_record
+
+FORMAT = 1
+"""Format of a kept alignment. Its record has a place for `commitments`, by member, which this version leaves empty."""
+
+_DAY = 86400.0
+_SALT = 32
+_SALT_FILE = "alignments.salt"
+_SUFFIX = ".alignment"
+_EXPONENT = "exponent.json"
+_RAISED = "raised"
+
+
+@dataclass(frozen=True)
+class KeptAlignment:
+    """An alignment that this member holds.
+
+    Args:
+        identity: as all its members computed it.
+        rows: the member's rows in the common order, int64 (common,).
+    """
+
+    identity: str
+    rows: Tensor
+
+
+class AlignmentStore:
+    """The kept alignments of one member with one roster.
+
+    Args:
+        folder: of the member.
+        roster: `roster_digest` of the agreed section.
+        days: age at which an alignment and an exponent are removed.
+        now: seconds since 1970.
+    """
+
+    def __init__(self, folder: Path, roster: bytes, days: float, now: Callable[[], float] = time.time) -> None:
+        self._folder, self.roster, self._days, self._now = folder, roster, days, now
+        self._home = folder / hashlib.sha256(roster).hexdigest()[:16]
+
+    def held(self, keys: RowKeys, policy: bytes) -> KeptAlignment | None:
+        """The alignment of these keys under this policy; None if there is none.
+
+        Args:
+            keys: of the member's table as it is now.
+            policy: digest of the member's own rules.
+        """
+        self.prune()
+        path = self._path(keys, policy)
+        if path is None or (read := _read(path)) is None:
+            return None
+        record, tensors = read
+        if record["keys"] != self._digest(keys, policy).hex() or record["roster"] != self.roster.hex():
+            return None
+        return KeptAlignment(record["identity"], tensors["rows"])
+
+    def keep(self, keys: RowKeys, policy: bytes, found: KeptAlignment) -> None:
+        """Stores an alignment; it is on the disk when this returns. Raises EnvironmentFault."""
+        self._prepare()
+        record = {
+            "format": FORMAT,
+            "identity": found.identity,
+            "roster": self.roster.hex(),
+            "keys": self._digest(keys, policy).hex(),
+            "made": self._now(),
+            "commitments": {},  # to each member's list, before the first exponent: for a later version
+        }
+        path = self._path(keys, policy)
+        assert path is not None  # the salt is there now
+        write_kept(path, _content(record, found.rows), 0o600)
+
+    def exponent(self) -> bytes:
+        """The member's secret for this roster, 32 bytes, drawn once and again when it is too old.
+
+        Raises:
+            EnvironmentFault: the disk refuses it.
+        """
+        self.prune()
+        self._prepare()
+        path = self._home / _EXPONENT
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            kept = read_record(path) or {}
+            secret = bytes.fromhex(kept["exponent"])
+            if kept["format"] == FORMAT and len(secret) == ELEMENT:
+                return secret
+        (self._home / _RAISED).unlink(missing_ok=True)
+        drawn = os.urandom(ELEMENT)
+        content = {"format": FORMAT, "exponent": drawn.hex(), "made": self._now()}
+        write_kept(path, json.dumps(content).encode(), 0o600)
+        return drawn
+
+    def raised(self) -> RaisedElements:
+        """The elements that were raised to the exponent. Raises EnvironmentFault."""
+        return RaisedElements(self._home / _RAISED, self._salted(self.exponent()))
+
+    def prune(self) -> None:
+        """Removes what is too old, of every roster of this member."""
+        for path in self._folder.glob("*/*"):
+            made = _made(path)
+            if made is not None and not 0 <= self._now() - made < self._days * _DAY:
+                path.unlink(missing_ok=True)
+                if path.name == _EXPONENT:
+                    path.with_name(_RAISED).unlink(missing_ok=True)
+
+    def _prepare(self) -> None:
+        for folder in (self._folder, self._home):
+            make_private(folder)
+        if len(self._salt()) != _SALT:
+            write_kept(self._folder / _SALT_FILE, os.urandom(_SALT), 0o600)
+
+    def _salt(self) -> bytes:
+        path = self._folder / _SALT_FILE
+        return path.read_bytes() if path.is_file() else b""
+
+    def _digest(self, keys: RowKeys, policy: bytes) -> bytes:
+        return self._salted(keys.digest + policy + self.roster)
+
+    def _salted(self, content: bytes) -> bytes:
+        return hashlib.blake2b(content, key=self._salt(), digest_size=32).digest()
+
+    def _path(self, keys: RowKeys, policy: bytes) -> Path | None:
+        if len(self._salt()) != _SALT:
+            return None
+        return self._home / (self._digest(keys, policy).hex()[:32] + _SUFFIX)
+
+
+def members_in(folder: Path) -> list[Path]:
+    """The folders of members that keep something in a folder; links are left out."""
+    try:
+        found = sorted(folder.iterdir())
+    except OSError:
+        return []
+    return [member for member in found if not member.is_symlink() and (member / _SALT_FILE).is_file()]
+
+
+def forget(folder: Path) -> int:
+    """Removes every kept alignment, exponent and raised element below a folder of members.
+
+    Returns:
+        The number of alignments and exponents removed.
+
+    Raises:
+        OSError: the disk refuses it.
+    """
+    removed = 0
+    for member in members_in(folder):
+        removed += sum(_made(path) is not None for path in member.glob("*/*"))
+        shutil.rmtree(member)
+    with contextlib.suppress(OSError):  # it holds something else
+        folder.rmdir()
+    return removed
+
+
+def _content(record: dict[str, Any], rows: Tensor) -> bytes:
+    """Record and rows with a checksum over both."""
+    text = json.dumps(record)
+    rows = rows.to(torch.int64).contiguous()
+    checksum = hashlib.sha256(text.encode() + to_bytes(rows)).digest()
+    return safetensors.torch.save({"rows": rows, "checksum": to_tensor(checksum)}, {"record": text})
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+    """Record and rows of a whole file of our format."""
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            text, tensors = file.metadata()["record"], {name: file.get_tensor(name) for name in ("rows", "checksum")}
+        record = json.loads(text)
+        whole = hashlib.sha256(text.encode() + to_bytes(tensors["rows"])).digest() == to_bytes(tensors["checksum"])
+        rows = tensors["rows"]
+        if not whole or record["format"] != FORMAT or rows.dtype != torch.int64 or rows.ndim != 1:
+            return None
+        return record, tensors
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+        return None
+
+
+def _made(path: Path) -> float | None:
+    """Time at which an alignment or an exponent was made; None for other files. A torn one is as old as can be."""
+    if path.name == _EXPONENT:
+        record = read_record(path) or {}
+    elif path.suffix == _SUFFIX:
+        try:
+            with safetensors.safe_open(path, "pt") as file:
+                record = json.loads(file.metadata()["record"])
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+            record = {}
+    else:
+        return None
+    made = record.get("made", 0.0)
+    return float(made) if isinstance(made, int | float) else 0.0

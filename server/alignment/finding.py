@@ -1,0 +1,121 @@
+"""The server's rows: from a kept alignment where all members hold the same one, else from a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from colonnade.common.alignment.kept.keeping import Keeping
+from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.messages import Settled
+from colonnade.common.alignment.record import AlignmentRecord
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.server.alignment.relay import Aligning
+from colonnade.server.alignment.reuse import ServerReuse
+
+
+class MakeAligning(Protocol):
+    """Makes a new alignment."""
+
+    def __call__(self, *, keys: RowKeys, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Aligning:
+        """Of these keys, after so many rounds, with so many known to be common; `keep` is called with the result."""
+
+
+@dataclass(frozen=True)
+class KeptPart:
+    """The part of the server's keys that a kept alignment has.
+
+    Args:
+        identity: of the kept alignment.
+        rows: the server's rows that it has, in its order, int64.
+        wanted: their positions in it, int64; None for all of it.
+    """
+
+    identity: str
+    rows: Tensor
+    wanted: Tensor | None = None
+
+
+def aligned_anew(without: Sequence[str]) -> str:
+    """The reason for which rows are aligned anew, although some members hold an alignment of them."""
+    return f"rows are aligned anew: {', '.join(without)} did not keep the alignment that other members hold"
+
+
+@dataclass
+class ServerFinding:
+    """One search for the server's rows.
+
+    Args:
+        federation: the agreed section, with the present parties.
+        cohort: they.
+        aligning: makes a new alignment.
+        keeping: the server's kept alignments.
+        record: of this run, or of this prediction.
+        part: of a kept alignment that the server would use; None if it has none.
+        whole: True if the result is kept for other runs.
+
+    Attributes:
+        reused: number of rows from the kept alignment.
+        without: members that do not hold the alignment that others hold.
+    """
+
+    federation: FederationConfig
+    cohort: Cohort
+    aligning: MakeAligning
+    keeping: Keeping
+    record: AlignmentRecord
+    part: KeptPart | None = None
+    whole: bool = True
+    reused: int = 0
+    without: tuple[str, ...] = ()
+
+    async def __call__(self) -> Tensor:
+        """The server's rows that all members have, int64 (common,), in the common order; they are on its disk.
+
+        Raises:
+            DataError: no key is common.
+            PeerError: a party is gone, has failed or breaks the contract.
+        """
+        part, keys = self.part, self.record.keys
+        others = self._others()
+        reuse = ServerReuse(self.federation, self.cohort, others=len(others))
+        if part is not None:
+            reuse.identity, reuse.rows, reuse.wanted = part.identity, len(part.rows), part.wanted
+        agreed = await reuse()
+        if part is None or not agreed.number:
+            if self.whole or part is not None:  # else the server has asked for none of the kept rows
+                self.without = agreed.without
+            keep = lambda number, rows: self._keep_new(agreed.nonces, number, rows)  # noqa: E731
+            return await self.aligning(keys=keys, after=agreed.round, already=0, keep=keep)()
+        self.reused = len(rows := part.rows)
+        round = await reuse.confirmed()
+        if not len(others):
+            self.record.keep(agreed.number, rows, part.identity if self.whole else "", self.keeping.terms)
+            await self.cohort.broadcast(Settled(round))
+            return rows
+        left = RowKeys(tuple(keys.values[row] for row in others.tolist()), keys.folder)
+
+        def keep_both(number: str, found: Tensor) -> None:
+            self.record.keep(number, torch.cat([rows, others[found]]))
+
+        found = await self.aligning(keys=left, after=round, already=len(rows), keep=keep_both)()
+        return torch.cat([rows, others[found]])
+
+    def _others(self) -> Tensor:
+        """The server's rows that are to be aligned besides those of the kept alignment, int64."""
+        if self.part is None or self.whole:
+            return torch.empty(0, dtype=torch.int64)
+        known = set(self.part.rows.tolist())
+        return torch.tensor([row for row in range(len(self.record.keys)) if row not in known], dtype=torch.int64)
+
+    def _keep_new(self, nonces: tuple[bytes, ...], number: str, rows: Tensor) -> None:
+        """Stores a new alignment, after every party has."""
+        identity = self.keeping.identity(nonces, len(rows)) if self.whole else ""
+        if identity:
+            self.keeping.keep(self.record.keys, identity, rows)
+        self.record.keep(number, rows, identity, self.keeping.terms)

@@ -1,0 +1,533 @@
+"""An alignment is kept, and used by the next run: with the same tables, members, fingerprints and rules alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from colonnade.common.alignment.kept.raised import RaisedElements
+from colonnade.common.alignment.messages import Held, Kept, Offers, Positions, Reused
+from colonnade.common.config.policy import PolicyConfig
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.crypto.group import Secret
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.identity import load_identity
+from colonnade.common.errors import ConfigError, ContractError, EnvironmentFault
+from colonnade.common.messaging.outgoing import MaskedTensor
+from colonnade.common.messaging.raw import to_tensor
+from colonnade.common.runtime import durable
+from tests.support.alignment import federation
+from tests.support.kept import Found, Members
+
+TABLES = {
+    SERVER: ["ada", "bob", "cyd", "dan", "eve", "fay"],
+    "party1": ["fay", "bob", "gus", "ada", "hal", "dan", "ivy"],
+    "party2": ["dan", "jim", "bob", "ada", "eve"],
+}
+COMMON = {"ada", "bob", "dan"}
+
+
+def members(folder: Path, **more: Any) -> Members:
+    return Members(folder, federation(2, **more), {name: list(own) for name, own in TABLES.items()})
+
+
+def certified(folder: Path) -> Members:
+    """The same with certificates, which sign what parties keep."""
+    there = members(folder)
+    pins = make_federation(folder / "pki", ["party1", "party2"])
+    server = pins.pop("server")
+    there.agreed = there.agreed.model_copy(update={"server": server, "parties": pins})
+    there.identities = {name: load_identity(folder / "pki" / name) for name in pins}
+    return there
+
+
+def raised_anew(there: Members, found: Found) -> bool:
+    """True if every member found the right rows by another alignment."""
+    assert set(there.persons(found)) == set.intersection(*map(set, there.tables.values()))
+    assert set(found.reused.values()) == {0}
+    return "Points" in found.kinds()
+
+
+class TestTheNextRun:
+    """Reuse, and its conditions."""
+
+    def test_uses_the_same_rows_and_raises_nothing(self, tmp_path: Path) -> None:
+        there = certified(tmp_path)
+        first, second = there.run(), there.run()
+        assert raised_anew(there, first) and set(there.persons(first)) == COMMON
+        assert there.persons(second) == there.persons(first)
+        assert set(second.reused.values()) == {3}
+        assert second.kinds() == {"Held", "Offers", "Reused", "Settled"}
+        assert len({there.record(name, 2).number for name in TABLES}) == 1  # it can be resumed and asked
+
+    def test_agrees_in_one_round_trip(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+        there.run()
+        rounds = {type(m): m.round for _from, _to, m in there.run().messages}
+        assert rounds[Held] == rounds[Offers] == 1 and rounds[Reused] == 2
+
+    def test_shows_nothing_that_a_key_can_be_tested_against(self, tmp_path: Path) -> None:
+        """The identity is of the alignment, not of its keys: the same keys, aligned again, have another."""
+        there = members(tmp_path)
+        identities = []
+        for _ in range(2):
+            there.run()
+            identities.append({m.identity for _from, _to, m in there.run().messages if isinstance(m, Held)})
+            shutil.rmtree(tmp_path / "kept")
+        assert len(identities[0]) == len(identities[1]) == 1 and identities[0] != identities[1]
+
+    @pytest.mark.parametrize("member", list(TABLES))
+    @pytest.mark.parametrize("change", [["new"], ["ada"], "swapped"], ids=["a row more", "a row less", "another order"])
+    def test_of_a_changed_table_is_aligned_anew(self, tmp_path: Path, member: str, change: Any) -> None:
+        there = members(tmp_path)
+        there.run()
+        own = list(TABLES[member])
+        if change == "swapped":
+            own[0], own[1] = own[1], own[0]
+        elif change == ["ada"]:
+            own.remove("ada")
+        else:
+            own += change
+        there.tables[member] = own
+        assert raised_anew(there, there.run())
+        assert set(there.run().reused.values()) == {len(COMMON) - (change == ["ada"])}
+        there.tables[member] = list(TABLES[member])
+        assert raised_anew(there, there.run())  # others hold the newer one, of the changed table
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda own: {"parties": {**own.parties, "party2": own.parties["party1"]}},
+            lambda own: {"server": own.parties["party1"]},
+            lambda own: {"id": "another"},
+            lambda own: {"align": "sorted"},
+            lambda own: {"keys": own.keys.model_copy(update={"case": "fold"})},
+        ],
+        ids=["a party's pin", "the server's pin", "federation", "align", "keys"],
+    )
+    def test_of_another_agreement_holds_nothing(self, tmp_path: Path, change: Callable[..., dict[str, Any]]) -> None:
+        there = certified(tmp_path)
+        there.run()
+        before = there.agreed
+        there.agreed = before.model_copy(update=change(before))
+        assert all(there.keeping(name).held(there.keys(name)) is None for name in TABLES)
+        there.agreed = before
+        assert all(there.keeping(name).held(there.keys(name)) is not None for name in TABLES)
+
+    def test_with_another_party_is_aligned_anew(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+        there.run()
+        there.agreed, there.tables["party3"] = federation(3), ["dan", "ada"]
+        found = there.run()
+        assert raised_anew(there, found) and set(there.persons(found)) == {"dan", "ada"}
+
+    @pytest.mark.parametrize("rule", [{"min_common_rows": 2}, {"max_other_rows": 9}, {"max_predicted_rows": 50}])
+    def test_under_another_policy_is_aligned_anew(self, tmp_path: Path, rule: dict[str, int]) -> None:
+        there = members(tmp_path)
+        there.run()
+        there.policies["party2"] = PolicyConfig(**rule)
+        found = there.run()
+        assert raised_anew(there, found) and found.without == ("party2",)
+
+    def test_is_refused_under_a_policy_that_the_kept_rows_do_not_meet(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+        there.run()
+        there.policies["party2"] = PolicyConfig(min_common_rows=4)
+        with pytest.raises(ConfigError, match="min_common_rows = 4: the federation has 3 common keys"):
+            there.persons(there.run())
+
+    @pytest.mark.parametrize("member", list(TABLES))
+    def test_is_aligned_anew_by_all_if_one_has_lost_its_own(self, tmp_path: Path, member: str) -> None:
+        there = members(tmp_path)
+        there.run()
+        shutil.rmtree(tmp_path / "kept" / member)
+        found = there.run()
+        assert raised_anew(there, found) and found.without == (member,)
+        assert set(there.run().reused.values()) == {3}
+
+    def test_is_aligned_anew_if_one_holds_an_older_alignment(self, tmp_path: Path) -> None:
+        """As after a crash of one member between its own file and the others'."""
+        there = members(tmp_path)
+        there.run()
+        shutil.copytree(tmp_path / "kept" / "party1", tmp_path / "older")
+        for name in (SERVER, "party2"):
+            shutil.rmtree(tmp_path / "kept" / name)
+        there.run()
+        shutil.rmtree(tmp_path / "kept" / "party1")
+        (tmp_path / "older").rename(tmp_path / "kept" / "party1")
+        found = there.run()
+        assert raised_anew(there, found) and found.without == ("party1",)
+
+    def test_can_be_refused_by_one_party(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+        there.policies["party2"] = PolicyConfig(reuse_alignment=False)
+        assert raised_anew(there, there.run()) and raised_anew(there, there.run())
+        assert not (tmp_path / "kept" / "party2").exists()
+
+    @pytest.mark.parametrize("how", ["days", "seeded"])
+    def test_keeps_nothing_where_it_is_switched_off(self, tmp_path: Path, how: str) -> None:
+        there = members(tmp_path, keys={"seeded": how == "seeded"})
+        there.days = 0 if how == "days" else 30
+        assert raised_anew(there, there.run()) and raised_anew(there, there.run())
+        assert not (tmp_path / "kept").exists()
+
+    def test_works_for_equal_tables_too(self, tmp_path: Path) -> None:
+        there = members(tmp_path, align="sorted")
+        there.tables = {name: sorted(COMMON, reverse=name == SERVER) for name in TABLES}
+        first, second = there.run(), there.run()
+        assert there.persons(first) == there.persons(second) and set(second.reused.values()) == {3}
+
+
+class TestALyingServer:
+    """Cannot have a party use an alignment that not all of them hold."""
+
+    def refused(self, there: Members, change: Callable[[str, Any], Any], said: str) -> None:
+        found = there.run(lambda sender, to, item: change(to, item) if sender == SERVER else item)
+        errors = [str(error) for error in found.rows.values() if isinstance(error, Exception)]
+        assert any(said in error for error in errors), errors
+        assert not any("Reused" in type(m).__name__ for f, _to, m in found.messages if f == "party1")
+
+    def test_that_names_another_alignment(self, tmp_path: Path) -> None:
+        there = certified(tmp_path)
+        there.run()
+        other = lambda _to, item: replace(item, identity="f" * 64) if isinstance(item, Offers) else item  # noqa: E731
+        self.refused(there, other, "Offers.identity: expected")
+
+    def test_that_says_a_party_holds_what_it_has_lost(self, tmp_path: Path) -> None:
+        """It knows the identity, and cannot sign for the party."""
+        there = certified(tmp_path)
+        there.run()
+        identity = there.keeping("party1").held(there.keys("party1"))
+        assert identity is not None
+        shutil.rmtree(tmp_path / "kept" / "party2")
+
+        def lie(_to: str, item: Any) -> Any:
+            if not isinstance(item, Offers):
+                return item
+            return replace(item, identity=identity.identity, number="a number", rows=3)
+
+        self.refused(there, lie, "the statement that party2 holds the kept alignment is not signed by 'party2'")
+
+    def test_that_shows_a_statement_of_an_earlier_session(self, tmp_path: Path) -> None:
+        there = certified(tmp_path)
+        there.run()
+        before = next(m for _f, _to, m in there.run().messages if isinstance(m, Offers))
+        shutil.rmtree(tmp_path / "kept" / "party2")
+
+        def replay(to: str, item: Any) -> Any:
+            if not isinstance(item, Offers) or to != "party1":
+                return item
+            nonces = item.nonces.clone()
+            nonces[2] = before.nonces[2]
+            return replace(before, nonces=nonces)
+
+        self.refused(there, replay, "the statement that party2 holds the kept alignment is not signed by 'party2'")
+
+    def test_that_changes_a_party_s_random_number(self, tmp_path: Path) -> None:
+        there = certified(tmp_path)
+        change = lambda _to, m: replace(m, nonces=m.nonces.flip(0)) if isinstance(m, Offers) else m  # noqa: E731
+        self.refused(there, change, "Offers.nonces: expected that of party")
+
+    def test_that_names_one_to_a_party_that_keeps_none(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+        made_up = lambda _to, m: replace(m, identity="f" * 64, number="n") if isinstance(m, Offers) else m  # noqa: E731
+        self.refused(there, made_up, "none: we keep none")
+
+    def test_that_takes_a_part_for_a_run(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+        there.run()
+        part = lambda _to, m: replace(m, rows=2) if isinstance(m, Offers) else m  # noqa: E731
+        self.refused(there, part, "all 3 of the kept alignment")
+
+    def test_two_runs_whose_numbers_were_mixed_have_other_identities(self, tmp_path: Path) -> None:
+        """If parties are shown other numbers of each other, nothing is used again."""
+        there = members(tmp_path)
+
+        def mix(sender: str, to: str, item: Any) -> Any:
+            if sender != SERVER or not isinstance(item, Offers):
+                return item
+            nonces = item.nonces.clone()
+            nonces[0] = to_tensor(os.urandom(32))
+            return replace(item, nonces=nonces)
+
+        assert raised_anew(there, there.run(mix))
+        assert raised_anew(there, there.run())
+
+
+class TestAPrediction:
+    """Ids of the run need no exchange; others are aligned, and nothing more is learnt of them."""
+
+    def test_of_ids_of_the_run_raises_nothing(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+        there.run()
+        asked = ["dan", "ada"]
+        found = there.predict(asked)
+        assert set(there.persons(found, asked)) == set(asked) and set(found.reused.values()) == {2}
+        assert "Points" not in found.kinds() and "Census" not in found.kinds()
+
+    def test_of_ids_of_both_kinds_aligns_the_others_alone(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+        there.run()
+        asked = ["dan", "eve", "zoe", "ada"]  # eve is not at party1
+        found = there.predict(asked)
+        assert set(there.persons(found, asked)) == {"dan", "ada"} and set(found.reused.values()) == {2}
+        sizes = next(m.rows.tolist() for _f, _to, m in found.messages if type(m).__name__ == "Sizes")
+        assert sizes == [2, 7, 5]
+
+    def test_of_new_ids_alone_finds_them(self, tmp_path: Path) -> None:
+        """A table that has grown is another table: its owner keeps nothing that holds."""
+        there = members(tmp_path)
+        there.run()
+        for name in ("party1", "party2"):
+            there.tables[name] = [*TABLES[name], "zoe"]
+        asked = ["zoe", "ada"]
+        found = there.predict(asked)
+        assert set(there.persons(found, asked)) == {"zoe", "ada"} and set(found.reused.values()) == {0}
+
+    def test_of_other_ids_alone_blames_nobody(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+        for name in ("party1", "party2"):
+            there.tables[name] = [*TABLES[name], "zoe"]
+        there.run()
+        found = there.predict(["zoe"])
+        assert there.persons(found, ["zoe"]) == ["zoe"] and found.without == ()
+
+    def test_the_order_of_the_request_is_not_shown(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+        there.run()
+        orders = set()
+        for asked in (["dan", "ada", "bob"], ["bob", "ada", "dan"]):
+            found = there.predict(asked)
+            orders.add(tuple(there.persons(found, asked)))
+        assert len(orders) == 1
+
+    @pytest.mark.parametrize(
+        ("positions", "said"), [([0, 3], "0 to 2"), ([1, 1], "every row once")], ids=["outside", "twice"]
+    )
+    def test_no_row_outside_the_intersection_can_be_asked_for(
+        self, tmp_path: Path, positions: list[int], said: str
+    ) -> None:
+        there = members(tmp_path)
+        there.run()
+
+        def ask(sender: str, _to: str, item: Any) -> Any:
+            if sender == SERVER and isinstance(item, Positions):
+                return replace(item, positions=MaskedTensor(torch.tensor(positions), "test"))
+            return item
+
+        with pytest.raises(ContractError, match=said):
+            there.persons(there.predict(["dan", "ada"], ask))
+
+    def test_other_ids_count_as_in_a_new_alignment(self, tmp_path: Path) -> None:
+        """Ids outside the intersection cannot be smuggled past the policy by way of those inside."""
+        there = members(tmp_path)
+        there.policies["party2"] = PolicyConfig(max_other_rows=7, min_common_rows=2)
+        there.run()
+        asked = ["dan", "ada", *(f"guess {n}" for n in range(8))]
+        with pytest.raises(ConfigError, match="max_other_rows = 7: the federation has 8 keys at server"):
+            there.persons(there.predict(asked), asked)
+        with pytest.raises(ConfigError, match="min_common_rows = 2: the federation has 1 common keys"):
+            there.persons(there.predict(["dan"]), ["dan"])
+
+    def test_a_party_that_refuses_reuse_has_everything_aligned(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+        there.policies["party1"] = PolicyConfig(reuse_alignment=False)
+        there.run()
+        found = there.predict(["dan", "ada"])
+        assert "Points" in found.kinds() and set(there.persons(found, ["dan", "ada"])) == {"dan", "ada"}
+
+
+class TestTheDisk:
+    """Files: their rights, their content, and when they are there."""
+
+    def test_the_owner_alone_can_read(self, tmp_path: Path) -> None:
+        before = os.umask(0o022)  # the process's own umask does not matter
+        try:
+            members(tmp_path).run()
+        finally:
+            os.umask(before)
+        modes = {
+            path.relative_to(tmp_path / "kept"): stat.S_IMODE(path.stat().st_mode)
+            for name in TABLES
+            for path in (tmp_path / "kept" / name, *(tmp_path / "kept" / name).rglob("*"))
+        }
+        files = {path.name for path in modes if (tmp_path / "kept" / path).is_file()}
+        assert {"exponent.json", "raised", "alignments.salt"} < files
+        for path, mode in modes.items():
+            assert mode == (0o700 if (tmp_path / "kept" / path).is_dir() else 0o600), path
+
+    def test_no_key_and_no_digest_of_keys_alone_is_on_it(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+        there.tables = {name: [f"the person {key}" for key in own] for name, own in TABLES.items()}
+        there.run()
+        for name in TABLES:
+            content = b"".join(p.read_bytes() for p in (tmp_path / "kept" / name).rglob("*") if p.is_file())
+            content += b"".join(str(p).encode() for p in (tmp_path / "kept" / name).rglob("*"))
+            digest = there.keys(name).digest
+            for known in (b"the person", digest, digest.hex().encode(), digest.hex()[:32].encode()):
+                assert known not in content
+
+    def test_it_is_durable_before_it_is_acknowledged(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        there, synced = members(tmp_path), list[Path]()
+        write = durable.write_durably
+        monkeypatch.setattr(durable, "write_durably", lambda path, *more: (write(path, *more), synced.append(path))[0])
+        seen = []
+
+        def look(sender: str, _to: str, item: Any) -> Any:
+            if isinstance(item, Kept | Reused):
+                seen.append(sender)
+                home = tmp_path / "kept" / sender
+                assert any(path.suffix == ".alignment" and home in path.parents for path in synced)
+                assert there.record(sender, there.runs).number
+            return item
+
+        there.persons(there.run(look))
+        there.persons(there.run(look))
+        assert sorted(seen) == ["party1", "party1", "party2", "party2"]
+
+    def test_a_crash_before_the_others_have_it_costs_another_alignment(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+
+        class Killed(Exception):
+            pass
+
+        def die(sender: str, _to: str, item: Any) -> Any:
+            if sender == "party2" and isinstance(item, Kept):
+                raise Killed
+            return item
+
+        found = there.run(die)
+        assert isinstance(found.rows["party2"], Killed)
+        assert there.keeping("party2").held(there.keys("party2")) is not None
+        assert there.keeping(SERVER).held(there.keys(SERVER)) is None
+        assert raised_anew(there, there.run())
+        assert set(there.run().reused.values()) == {3}
+
+    def test_a_damaged_file_is_as_good_as_none(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+        there.run()
+        (file,) = (tmp_path / "kept" / "party1").glob("*/*.alignment")
+        content = bytearray(file.read_bytes())
+        content[-3] ^= 1
+        file.write_bytes(content)
+        found = there.run()
+        assert raised_anew(there, found) and found.without == ("party1",)
+
+    def test_a_newer_format_is_as_good_as_none(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        there = members(tmp_path)
+        there.run()
+        monkeypatch.setattr("colonnade.common.alignment.kept.store.FORMAT", 2)
+        assert there.keeping("party1").held(there.keys("party1")) is None
+
+    def test_what_is_too_old_is_removed(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+        there.run()
+        before = (tmp_path / "kept").rglob("exponent.json")
+        secrets = {path: path.read_bytes() for path in before}
+        there.now += 29 * 86400
+        assert set(there.run().reused.values()) == {3}
+        there.now += 2 * 86400
+        assert raised_anew(there, there.run())
+        assert len(secrets) == 3 and all(path.read_bytes() != old for path, old in secrets.items())
+
+    def test_one_that_refuses_is_a_warning(self, tmp_path: Path) -> None:
+        there = members(tmp_path)
+        (tmp_path / "kept").mkdir()
+        (tmp_path / "kept" / "party1").write_text("in the way")
+        assert raised_anew(there, there.run()) and raised_anew(there, there.run())
+        assert any("alignments are not kept" in said for said in there.warnings)
+
+
+class TestTheExponent:
+    """What was raised is not raised again."""
+
+    @pytest.fixture
+    def count(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        raised, raise_all = list[int](), Secret.raise_all
+        monkeypatch.setattr(
+            Secret, "raise_all", lambda own, elements: (raised.append(len(elements) // 32), raise_all(own, elements))[1]
+        )
+        return raised
+
+    def test_a_row_more_is_one_exponentiation_a_party(self, tmp_path: Path, count: list[int]) -> None:
+        there = members(tmp_path)
+        there.run()
+        assert sum(count) == 2 * sum(map(len, TABLES.values())) + 2 * len(TABLES[SERVER])
+        count.clear()
+        there.tables["party1"] = [*TABLES["party1"], "eve"]
+        assert set(there.persons(there.run())) == {*COMMON, "eve"}
+        assert sum(count) == 2
+
+    def test_an_alignment_that_breaks_off_keeps_what_was_raised(self, tmp_path: Path, count: list[int]) -> None:
+        there = members(tmp_path)
+        there.run()
+        there.tables["party1"] = [*TABLES["party1"], "eve"]
+        count.clear()
+
+        def die(sender: str, _to: str, item: Any) -> Any:
+            if sender == "party2" and type(item).__name__ == "Points":
+                raise ConnectionError
+            return item
+
+        assert isinstance(there.run(die).rows["party2"], ConnectionError)
+        there.persons(there.run())
+        assert sum(count) == 2  # both parties' own work on the new key, once in the two runs together
+
+    def test_a_prediction_raises_the_requested_ids_alone(self, tmp_path: Path, count: list[int]) -> None:
+        there = members(tmp_path)
+        there.run()
+        count.clear()
+        there.persons(there.predict(["ada", "zoe", "yul"]), ["ada", "zoe", "yul"])
+        assert sum(count) == 2 * 4  # twice by the server's own secret, and by two parties
+
+    def test_requests_are_raised_to_a_new_secret_every_time(self, tmp_path: Path) -> None:
+        """Parties cannot tell that an id is asked for again, unless all know it."""
+        there = members(tmp_path)
+        there.run()
+        seen: list[set[bytes]] = []
+        for _ in range(2):
+            found = there.predict(["ada", "zoe", "yul"])
+            first = next(
+                m.points for f, to, m in found.messages if (f, to) == (SERVER, "party1") and hasattr(m, "points")
+            )
+            seen.append({row.numpy().tobytes() for row in first})
+        assert seen[0] and not seen[0] & seen[1]
+
+    def test_a_file_of_another_secret_or_with_a_changed_byte_is_not_used(self, tmp_path: Path) -> None:
+        path = tmp_path / "raised"
+        one = RaisedElements(path, b"secret")
+        assert one.get(b"k", [b"a", b"b"], lambda new: b"".join(key * 32 for key in new)) == b"a" * 32 + b"b" * 32
+        one.save()
+        never = lambda _new: pytest.fail("it is known")  # noqa: E731
+        assert RaisedElements(path, b"secret").get(b"k", [b"b", b"a"], never) == b"b" * 32 + b"a" * 32
+        again = [RaisedElements(path, b"another")]
+        path.write_bytes(b"\0" + path.read_bytes()[1:])
+        again.append(RaisedElements(path, b"secret"))
+        for other in again:
+            assert other.get(b"k", [b"a"], lambda new: b"x" * 32 * len(new)) == b"x" * 32
+
+    def test_what_was_not_used_is_dropped(self, tmp_path: Path) -> None:
+        path = tmp_path / "raised"
+        for used in ([b"a", b"b", b"c"], [b"b", b"d"]):
+            known = RaisedElements(path, b"secret")
+            known.get(b"k", used, lambda new: b"".join(key * 32 for key in new))
+            known.save()
+        last = RaisedElements(path, b"secret")
+        last.get(b"k", [b"a", b"b", b"c", b"d"], lambda new: b"".join(key * 32 for key in new))
+        assert last.raised == 2
+        assert path.stat().st_size == 2 * 64 + 32
+
+    def test_a_full_disk_is_named(self, tmp_path: Path) -> None:
+        known = RaisedElements(tmp_path / "raised", b"secret")
+        known.get(b"k", [b"a"], lambda _new: b"a" * 32)
+        (tmp_path / "raised").mkdir()
+        with pytest.raises(EnvironmentFault, match="raised cannot be written"):
+            known.save()

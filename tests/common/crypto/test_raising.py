@@ -1,0 +1,63 @@
+"""Exponentiations on several processors give what one gives."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from colonnade.common.crypto.group import Secret, hash_to_curve
+from colonnade.common.crypto.raising import Raising
+from colonnade.common.errors import EnvironmentFault, InputError
+
+KEYS = [b"key %d" % number for number in range(600)]
+
+
+@pytest.fixture
+def two() -> Raising:
+    return Raising(2)
+
+
+@pytest.mark.processes
+def test_two_processors_give_what_one_gives(two: Raising) -> None:
+    secret, alone = Secret(os.urandom(32)), Raising()
+    own = alone.keys(secret, KEYS, b"tag")
+    assert two.keys(secret, KEYS, b"tag") == own == secret.raise_all(hash_to_curve(KEYS, b"tag"))
+    assert two.elements(secret, own) == alone.elements(secret, own)
+    assert len(two._workers) == 2
+    two.close()
+    assert not two._workers
+    assert two.keys(secret, KEYS[:10], b"tag") == own[:320] and not two._workers  # short lists are not worth a process
+
+
+@pytest.mark.processes
+def test_no_secret_is_on_a_command_line_or_in_an_environment(two: Raising) -> None:
+    secret = Secret(os.urandom(32))
+    two.keys(secret, KEYS, b"tag")
+    for worker in two._workers:
+        for place in ("cmdline", "environ"):
+            content = Path(f"/proc/{worker.pid}/{place}").read_bytes()
+            assert secret.scalar not in content and secret.scalar.hex().encode() not in content
+    two.close()
+
+
+@pytest.mark.processes
+def test_an_element_of_small_order_is_refused_by_every_processor(two: Raising) -> None:
+    secret = Secret(os.urandom(32))
+    elements = secret.raise_all(hash_to_curve(KEYS, b"tag"))
+    with pytest.raises(InputError, match="small order"):
+        two.elements(secret, elements + bytes(32))
+    assert two.elements(secret, elements) == secret.raise_all(elements)  # the next list is raised again
+    two.close()
+
+
+@pytest.mark.processes
+def test_a_processor_that_has_died_is_reported(two: Raising) -> None:
+    secret = Secret(os.urandom(32))
+    two.keys(secret, KEYS, b"tag")
+    two._workers[1].kill()
+    two._workers[1].wait()
+    with pytest.raises(EnvironmentFault, match="a process that raises keys has ended"):
+        two.keys(secret, KEYS, b"tag")
+    assert not two._workers
