@@ -129,7 +129,7 @@ def client_context(
         sample: rows of the sources to use, int64; None for all.
         files: of the run; None keeps none.
         timetable: makes the schedule.
-        warn: called with every doubt about a column; None looks for none.
+        warn: called with every doubt about a column, and with the party's own warnings; None for none of them.
         cache: copies of the party's tables; None for those of `files`.
 
     Raises:
@@ -156,6 +156,7 @@ def client_context(
         schedule=schedule,
         release=release,
         admit_masked=admit_masked,
+        warn=warn or (lambda _reason: None),
         base=base,
         device=device,
         run_cache=RunCache() if files is None else files.run_cache(name),

@@ -20,7 +20,7 @@ LEVELS: Mapping[str, int] = {
         ("round", "skipped", "pace", "checkpoint", "partial_sum", "preparing", "aligning", "capture"), logging.DEBUG
     ),
     **dict.fromkeys(
-        ("begin", "evaluation", "join", "listening", "observed", "rejoin", "resume", "revocations", "aligned",
+        ("begin", "privacy", "evaluation", "join", "listening", "observed", "rejoin", "resume", "revocations", "aligned",
          "stopped", "end"),
         logging.INFO,
     ),

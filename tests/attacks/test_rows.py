@@ -22,9 +22,6 @@ from tests.support.federation import config, federate
 TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"
 
 STILL = (
-    "every_party.optimiser={name: sgd, lr: 1.0e-30}", "server.optimiser={name: sgd, lr: 1.0e-30}",
-    "federation.shuffle=true",
-)  # fmt: skip
     "every_party.optimiser={name: sgd, lr: 1.0e-30}",
     "server.optimiser={name: sgd, lr: 1.0e-30}",
     "federation.shuffle=true",

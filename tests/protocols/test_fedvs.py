@@ -225,7 +225,7 @@ def test_a_party_responds_for_no_smaller_set_than_its_policy_allows() -> None:
     ("lie", "error"),
     [
         ({"anew": False}, r"Preparation\.sharing: expected a new one"),
-        ({"columns": torch.full((7,), 9)}, r"Preparation\.columns: expected 1 to 1024 each, and 21 of ours"),
+        ({"columns": torch.full((7,), 9)}, r"Preparation\.columns: expected 1 to 4096 each, and 21 of ours"),
     ],
 )
 def test_a_plan_that_cannot_be_followed_is_refused(lie: dict[str, Any], error: str) -> None:

@@ -81,7 +81,7 @@ def test_auto_takes_the_largest_that_allows_the_stragglers_or_refuses(
             ConfigError,
             r"party1 has 21 columns .* federation.protocol.columns is 19",
         ),
-        (("federation.protocol.prime=101",), DataError, r"party\d: the data are not all finite, or with 8 bits leave"),
+        (("federation.protocol.prime=101",), DataError, r"party\d: the data are not all finite, or with 6 bits leave"),
         (
             ("federation.protocol.prime=1048573",),
             DataError,

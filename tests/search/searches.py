@@ -17,9 +17,10 @@ def tiny(**federation: Any) -> dict[str, Any]:
             "id": "tiny", "protocol": {"name": "split", "embedding": 8}, "parties": 2, "classes": 10, "epochs": 2,
             "batch": 64, "seed": 0, "rows": {"train": 128, "validation": 60, "test": 60}, **federation,
         },
-        "server": {"labels": {"source": "sklearn", "name": "digits"}},
+        "server": {"labels": {"source": "sklearn", "name": "digits"}, "optimiser": {"name": "sgd", "lr": 0.1}},
         "every_party": {
             "data": {"source": "sklearn", "name": "digits", "split": "columns"}, "model": {"name": "mlp", "hidden": 8},
+            "optimiser": {"name": "sgd", "lr": 0.1},
         },
     }  # fmt: skip
 

@@ -17,11 +17,12 @@ from tests.support.federation import Outcome, parameters
 
 WIDTH = 8
 SGD = {"lr": 0.02, "momentum": 0.9, "weight_decay": 1e-3}
+NAMED = {"name": "sgd", **SGD}
 SETS = (
     "federation.rounds=6",
     "federation.epochs=0",
-    f"every_party.optimiser={SGD}".replace("'", ""),
-    f"server.optimiser={SGD}".replace("'", ""),
+    f"every_party.optimiser={NAMED}".replace("'", ""),
+    f"server.optimiser={NAMED}".replace("'", ""),
 )
 
 

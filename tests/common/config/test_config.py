@@ -263,7 +263,6 @@ def hashes(**values: Any) -> dict[str, str]:
         (
             {"federation__protocol": "split"},
             [
-                "protocol.damping",
                 "protocol.dual_step",
                 "protocol.head.name",
                 "protocol.name",
