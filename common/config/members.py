@@ -117,7 +117,9 @@ class ServerConfig(_Member):
     extra_metrics: tuple[str, ...] = Field(
         default=(), description="packages' metrics of the server's evaluations, by name: docs/plug_ins.md"
     )
-    head: HeadConfig = Field(default=LinearHeadConfig(), description="the server's model, on the parties' embeddings")
+    head: HeadConfig = Field(
+        default=LinearHeadConfig(), description=f"the server's model, on the parties' embeddings; {_LEFT_OUT}"
+    )
     optimiser: OptimiserConfig = Field(default=PLAIN, description=f"optimiser of the head; {_LEFT_OUT}")
     active: ActiveConfig | None = Field(
         default=None, description="columns and bottom model of the server, in protocols that support them"

@@ -14,6 +14,9 @@ from colonnade.common.section import Section
 PLAIN = AdamWConfig(lr=2e-3, weight_decay=0.1)
 """Where every exchange is one step."""
 
+INTERACTING: Mapping[str, Any] = {"name": "mlp", "hidden": 128, "dropout": 0}
+"""A head for effects that columns of several parties have together; a linear one adds up the parties' own."""
+
 SMALL = AdamWConfig(lr=1e-3, weight_decay=0.1)
 """Where an exchange is many steps."""
 
@@ -27,12 +30,14 @@ class Defaults:
         head: of the server's head or heads.
         own_head: of a party's head, in protocols where it has one.
         model: a party's bottom model, as in YAML.
+        joint: the server's head, likewise.
     """
 
     optimiser: OptimiserConfig = PLAIN
     head: OptimiserConfig = PLAIN
     own_head: OptimiserConfig = PLAIN
     model: Mapping[str, Any] = field(default_factory=lambda: {"name": "mlp"})
+    joint: Mapping[str, Any] = field(default_factory=lambda: {"name": "linear"})
 
 
 class ProtocolConfig(Section):

@@ -20,8 +20,8 @@ LEVELS: Mapping[str, int] = {
         ("round", "skipped", "pace", "checkpoint", "partial_sum", "preparing", "aligning", "capture"), logging.DEBUG
     ),
     **dict.fromkeys(
-        ("begin", "privacy", "evaluation", "join", "listening", "observed", "rejoin", "resume", "revocations", "aligned",
-         "stopped", "end"),
+        ("begin", "privacy", "evaluation", "join", "listening", "observed", "rejoin", "resume", "revocations",
+         "aligned", "stopped", "end"),
         logging.INFO,
     ),
     **dict.fromkeys(

@@ -44,7 +44,7 @@ def _party(section: Any, defaults: Defaults) -> Any:
 
 
 def _server(section: Tree, defaults: Defaults) -> Any:
-    found = {**section, "optimiser": _optimiser(section, "optimiser", defaults.head)}
+    found = {"head": dict(defaults.joint), **section, "optimiser": _optimiser(section, "optimiser", defaults.head)}
     if isinstance(active := section.get("active"), Mapping):
         own = _optimiser(active, "optimiser", defaults.optimiser)
         found["active"] = {"model": dict(defaults.model), **active, "optimiser": own}

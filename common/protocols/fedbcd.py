@@ -20,7 +20,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import SMALL, Defaults, ProtocolConfig
+from colonnade.common.config.protocol import INTERACTING, SMALL, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradient
 
@@ -28,7 +28,7 @@ from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradien
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    defaults: ClassVar[Defaults] = Defaults(SMALL, SMALL)
+    defaults: ClassVar[Defaults] = Defaults(SMALL, SMALL, joint=INTERACTING)
 
     name: Literal["fedbcd"] = Field(default="fedbcd", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")

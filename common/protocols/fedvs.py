@@ -33,7 +33,7 @@ from torch import Tensor
 
 from colonnade.common.coded_computing.lagrange import LagrangeCode, agreed_code
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import Defaults, ProtocolConfig
+from colonnade.common.config.protocol import INTERACTING, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.crypto.sealing import OVERHEAD, Session
 from colonnade.common.errors import ConfigError, InputError
@@ -49,7 +49,7 @@ LARGEST_EVALUATION = 1 << 15  # coded rows evaluated together, if responses are 
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    defaults: ClassVar[Defaults] = Defaults(model={"name": "polynomial", "clip": 3})
+    defaults: ClassVar[Defaults] = Defaults(model={"name": "polynomial", "clip": 3}, joint=INTERACTING)
 
     name: Literal["fedvs"] = Field(default="fedvs", description="the protocol")
     embedding: int = Field(default=64, ge=1, description="width of every party's embedding")

@@ -14,18 +14,20 @@ Algorithm 2:
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.config.protocol import INTERACTING, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradient
 
 
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
+
+    defaults: ClassVar[Defaults] = Defaults(joint=INTERACTING)
 
     name: Literal["split"] = Field(default="split", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")

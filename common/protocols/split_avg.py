@@ -30,13 +30,13 @@ to the quorum: turns in progress when it opens are discarded at both ends and re
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.config.protocol import INTERACTING, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.errors import ConfigError
@@ -47,6 +47,8 @@ from colonnade.common.secure_aggregation.masked_sums import BLINDED, Summing, bl
 
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
+
+    defaults: ClassVar[Defaults] = Defaults(joint=INTERACTING)
 
     name: Literal["split_avg"] = Field(default="split_avg", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")

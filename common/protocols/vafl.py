@@ -25,12 +25,12 @@ to the quorum: turns in progress when it opens are discarded at both ends and re
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.config.protocol import INTERACTING, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation, Gradient
 from colonnade.common.messaging.message import PartyMessage, TensorSpec, message
@@ -39,6 +39,8 @@ from colonnade.common.messaging.outgoing import Released
 
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
+
+    defaults: ClassVar[Defaults] = Defaults(joint=INTERACTING)
 
     name: Literal["vafl"] = Field(default="vafl", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding, and of their sum")

@@ -18,11 +18,12 @@ optional in other protocols and required here.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.protocol import Defaults
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.adaptive import PROPOSED, PROPOSED_EPSILON, AdaptivePrivacyConfig
@@ -31,6 +32,8 @@ from colonnade.common.protocols import split
 
 class Config(split.Config):
     """Keys under `federation.protocol`."""
+
+    defaults: ClassVar[Defaults] = Defaults()
 
     # The exchange is that of split.
     name: Literal["vfl_afe"] = Field(default="vfl_afe", description="the protocol")  # type: ignore[assignment]

@@ -42,6 +42,7 @@ def tree(protocol: Mapping[str, Any], **federation: Any) -> dict[str, Any]:
     name = protocol["name"]
     made = digits({**PAPER.get(name, {}), **protocol}, **{**AGREED.get(name, {}), **federation})
     made["server"].setdefault("optimiser", SGD)
+    made["server"].setdefault("head", "linear")
     if "active" in made["server"]:
         made["server"]["active"].setdefault("optimiser", MOMENTUM)
     made["every_party"].setdefault("optimiser", MOMENTUM)
