@@ -96,7 +96,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
 
 APART: Mapping[str, str] = {
     "bytes_figure": "draws a picture of docs/protocols/czofo.md, and times nothing",
+    "default_table": "compares protocols for docs/defaults.md, and times nothing",
     "drill": "kills members and looks at what is left: `make drill`",
+    "learning_sets": "the sets of `default_table`",
     "leakage": "runs attacks for docs/attacks.md, and times nothing",
     "flooders": "the strangers of flood, as a process",
     "gpu": "needs a GPU: `python -m benchmarks.gpu`",

@@ -36,7 +36,7 @@ _MAY_CHANGE = (
     "parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence", "stop", "back_off",
 )  # fmt: skip
 # Without differential privacy, whose costs depend on the number of local steps, these too.
-_STEPS = ("protocol.tau", "protocol.local_steps")
+STEPS = ("protocol.tau", "protocol.local_steps")
 
 
 _NEWER = [
@@ -146,7 +146,7 @@ class FederationConfig(Section):
         """`hashes` of the values that cannot change during a run: its results depend on them, its length does not."""
         # "parties" is the roster's order; "parties.NAME" is a fingerprint, which may be renewed.
         hashes = self.hashes().items()
-        free = () if self.privacy is not None else _STEPS
+        free = () if self.privacy is not None else STEPS
         return {
             key: h
             for key, h in hashes

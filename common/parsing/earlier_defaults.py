@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from colonnade.common.checkpointing.checkpoints import Checkpoints
-from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.federation import STEPS, FederationConfig
 from colonnade.common.config.members import Config
 from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.parsing.file import parse
@@ -96,6 +96,9 @@ def as_begun(config: Config, folder: Path) -> Config:
 def _fits(held: Mapping[str, str], federation: FederationConfig, key: str) -> bool:
     """True if the run was saved under this value: its hash, or in older checkpoints a prefix of it, is present."""
     ours, theirs = federation.lasting_hashes().get(key), held.get(key)
+    if key in STEPS:  # which may change: only those versions kept a hash of them
+        ours = federation.hashes()[key]
+        return theirs is not None and ours.startswith(theirs)
     return ours is theirs is None or (ours is not None and theirs is not None and ours.startswith(theirs))
 
 

@@ -43,7 +43,7 @@ class Onset:
     what: str = field(compare=False)
 
 
-class Watch:
+class GrowthWatch:
     """Norms of messages and heads and the loss, round by round.
 
     Args:

@@ -31,7 +31,7 @@ from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING, EVALUATION, WAITING, Phases
 from colonnade.common.wire.connection import Connection
-from colonnade.server.divergence.watch import Watch
+from colonnade.server.divergence.watch import GrowthWatch
 from colonnade.server.membership.admission import Admission, claimed
 from colonnade.server.membership.party import Intake, Member, Versions, first_hello, screened
 from colonnade.server.membership.revocations import Revocations
@@ -85,7 +85,7 @@ class Hub:
         self.versions = Versions(telemetry)
         self.releases: dict[str, float] = {}  # by party, as last reported
         self.session, self.round, self.aligned, self.backed_off = 0, 0, "", 0  # the last two for parties that begin
-        self.watch: Watch | None = None
+        self.watch: GrowthWatch | None = None
 
     async def greet(self, connection: Connection, pem: bytes | None) -> None:
         """Checks a new connection's certificate, reads its Hello and admits it, or refuses with a reason."""

@@ -34,7 +34,7 @@ from colonnade.common.numerics.row_gradients import refuse_batch_norm
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.labels import NoisyLabels, posterior
 from colonnade.common.runtime.phases import EVALUATION, Phases
-from colonnade.server.divergence.watch import Watch
+from colonnade.server.divergence.watch import GrowthWatch
 from colonnade.server.evaluation.balance import ClassBalance
 from colonnade.server.evaluation.best import TWO_CLASSES, Best
 from colonnade.server.evaluation.outside_metrics import OutsideMetrics
@@ -93,14 +93,14 @@ class ServerContext:
     thorough: bool = False
     scale: TargetScale | None = field(default=None, init=False)
     balance: ClassBalance | None = field(default=None, init=False)
-    watch: Watch = field(init=False)
+    watch: GrowthWatch = field(init=False)
     backed_off: int = field(default=0, init=False)
     _configured: ServerConfig = field(init=False)
     _evidence: Tensor | None = None
     _begun: float = 0.0
 
     def __post_init__(self) -> None:
-        self.watch, self._configured = Watch(self.telemetry), self.config
+        self.watch, self._configured = GrowthWatch(self.telemetry), self.config
         self.take(self.labels, self.schedule)
 
     def take(self, labels: Tensor, schedule: Schedule) -> None:

@@ -28,7 +28,7 @@ OWNER = Owner("server", "r")
 
 def write(folder: Path, protocol: dict, *, parties: dict | None = None, lr: float = 0.1, **federation: object) -> Path:
     made = tree(protocol, **federation)
-    made["every_party"]["optimiser"] = {"lr": lr}
+    made["every_party"]["optimiser"] = {"name": "sgd", "lr": lr}
     path = folder / "federation.yaml"
     path.write_text(yaml.safe_dump({**made, "parties": parties or {}}))
     return path

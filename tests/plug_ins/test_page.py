@@ -58,7 +58,7 @@ def train(packages: Packages, name: str) -> Outcome:
     tree = {
         "federation": {
             "id": "page", "protocol": {"name": "split", "embedding": 8}, "parties": ["bank", "clinic"],
-            "classes": 2 if "labels" in example.settings.get("server", {}) else 10, "epochs": 3, "batch": 32,
+            "classes": 2 if "labels" in example.settings.get("server", {}) else 10, "epochs": 3, "batch": 8,
         },
         "server": {"labels": digits},
         "every_party": {"data": {**digits, "split": "columns"}},

@@ -90,7 +90,7 @@ def test_defaults_are_the_protocol_s_own_and_the_run_is_a_plain_simulation(tmp_p
     found = compared_on(tmp_path, odd(), protocols=["split"]).table.to_pylist()[0]
     plain = tiny(protocol="split")
     plain["server"]["class_weights"] = "balanced"
-    del plain["every_party"]["model"]
+    del plain["every_party"]["model"], plain["every_party"]["optimiser"], plain["server"]["optimiser"]
     metrics = Simulation(parse(plain)).run().server.metrics
     assert found["defaults_test"] == pytest.approx(metrics["test_accuracy"], abs=1e-12)
     assert found["defaults_val"] == pytest.approx(metrics["val_accuracy"], abs=1e-12)
@@ -156,7 +156,7 @@ def test_the_tuned_run_is_a_plain_simulation_with_these_settings(tmp_path: Path)
     found = compared_on(tmp_path, protocols=["split"], trials=4).table.to_pylist()[0]
     assert found["settings"]
     plain = tiny(protocol="split")
-    del plain["every_party"]["model"]
+    del plain["every_party"]["model"], plain["every_party"]["optimiser"], plain["server"]["optimiser"]
     metrics = Simulation(parse(plain, tuple(found["settings"].split(" ")))).run().server.metrics
     assert found["tuned_test"] == pytest.approx(metrics["test_accuracy"], abs=1e-12)
 

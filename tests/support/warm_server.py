@@ -191,7 +191,7 @@ class _WithSpare(subprocess.Popen[str]):
 
     def _execute_child(self, *given: Any) -> None:
         asked = arguments_of(super()._execute_child, given)
-        if asked["args"][1:] != _FORK_SERVER or _WithSpare.spare is None:
+        if asked["args"][1:3] != _FORK_SERVER or _WithSpare.spare is None:
             super()._execute_child(*given)
             return
         (self.pid, spare), _WithSpare.spare = _WithSpare.spare, None

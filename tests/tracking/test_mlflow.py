@@ -81,7 +81,7 @@ def test_a_run_over_canaries_and_its_bits(place: Path, tmp_path: Path, monkeypat
 
     run = the_run(place, "first")
     assert run.info.status == "FINISHED" and run.data.tags["colonnade.member"] == "server"
-    assert run.data.params["protocol.name"] == "split" and run.data.params["server.optimiser.lr"] == "0.1"
+    assert run.data.params["protocol.name"] == "split" and run.data.params["server.optimiser.lr"] == "0.002"
     losses = client(place).get_metric_history(run.info.run_id, "train_loss")
     assert [(m.step, m.value) for m in losses] == [(e["round"], e["loss"]) for e in outcome.of_kind("round")]
     assert run.data.metrics["test_auc"] == pytest.approx(outcome.server.metrics["test_auc"])

@@ -29,6 +29,7 @@ MAKERS = {
     "common/secure_aggregation/masks.py": {"MaskedTensor"},
     "common/coded_computing/lagrange.py": {"MaskedTensor"},
     "common/alignment/psi_member.py": {"MaskedTensor"},
+    "server/alignment/reuse.py": {"MaskedTensor"},  # positions in a kept list, which the server sends
     "server/alignment/relay.py": {"MaskedTensor"},  # of lists on their way to parties: the server has no egress
 }
 SOURCES = [path for folder in CODE for path in (ROOT / folder).rglob("*.py")]

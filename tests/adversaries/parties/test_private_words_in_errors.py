@@ -26,6 +26,7 @@ from colonnade.common.errors import (
     PartyFailed,
     PartyLost,
     RefusedError,
+    TrainingDiverged,
     declared,
 )
 from colonnade.common.observability.telemetry import Event
@@ -232,6 +233,8 @@ def every_error() -> list[type[ColonnadeError]]:
 def make(kind: type[ColonnadeError], text: str) -> ColonnadeError:
     if kind is ContractError:
         return ContractError("party1", "Embedding", "h", "numbers", text)
+    if kind is TrainingDiverged:
+        return TrainingDiverged("party1", text)
     if issubclass(kind, PartyLost | PartyFailed | MemberFailed):
         return kind("party1", text, hint=text)
     return kind(text, hint=text)
