@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from colonnade.cli.checks import untuned
 from colonnade.cli.checks.identities import check_identities
 from colonnade.cli.checks.overlap import Overlap, in_parts
 from colonnade.client.training.context import party_seed
@@ -55,12 +56,16 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
             model = bottom_model(f"parties.{name}", party.model, shape, width, party_seed(federation, name), base)
         more = coding.add(name, columns, model, schedule.partition) if coding and model else ""
         out.print(f"{name}: {overlap.most}{len(features.values)} rows of {shape}{more}", markup=False)
-        for doubt in doubts(features):
+        for doubt in (*doubts(features), *untuned.of_party(columns, schedule.partition.train, party.model)):
             out.print(f"{name}: {doubt}", style="yellow", markup=False, soft_wrap=True)
     common = overlap.show()
     if coding:
         coding.show()
-    _show_privacy(config, schedules if common is None else {"": Schedule(federation, common, 0)})
+    if common is not None:
+        schedules = {"": Schedule(federation, common, 0)}
+    _show_privacy(config, schedules)
+    for hint in untuned.of_federation(federation, min(schedules.values(), key=_train_rows)) if schedules else ():
+        out.print(hint, style="yellow", markup=False, soft_wrap=True)
     check_identities(config, base)  # last: data can be checked before certificates have come back
     out.print(f"{file}: {federation.protocol.name} among {len(federation.names)} parties, nothing wrong found")
 
@@ -74,12 +79,16 @@ def _show_privacy(config: Config, schedules: Mapping[str, Schedule]) -> None:
     if not schedules:
         return
     federation = config.federation
-    schedule = min(schedules.values(), key=lambda each: len(each.partition.train))  # no more rows can be common
+    schedule = min(schedules.values(), key=_train_rows)  # no more rows can be common
     for text, weak in planned(federation, config.server, schedule):
         out.print(text, style="yellow" if weak else None, markup=False, soft_wrap=True)
     if federation.privacy is not None and federation.privacy.unbounded:
         said = "federation.privacy.steps gives a bound for a row"
         out.print(f"{said}, for example privacy: {PROPOSED}", style="yellow", markup=False, soft_wrap=True)
+
+
+def _train_rows(schedule: Schedule) -> int:
+    return len(schedule.partition.train)
 
 
 def _check_labels(config: Config, base: Path, overlap: Overlap, schedules: dict[str, Schedule]) -> int | None:

@@ -1,0 +1,56 @@
+"""Settings for which no default can be good, and where to begin: docs/defaults.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.data.columns.scale import Columns
+from colonnade.common.models.build import ModelConfig
+from colonnade.common.models.towers.mlp import MlpConfig
+
+_DEVIATIONS = 20  # beyond which the rest of a standardised column is squeezed together
+_LOOKED_AT = 100_000  # rows
+_DISTINCT = 50  # values, at least, of a column that is neither a word nor mostly one value
+_STEPS = 100
+_TABLE, _COLOUR = 2, 4  # axes of columns, and of images with channels
+_BY_ONE_NUMBER = ("zoo_vfl", "syn_zoo_vfl")
+
+
+def of_party(columns: Columns, rows: Tensor, model: ModelConfig) -> Iterator[str]:
+    """What no default of a party's model and columns can be good for.
+
+    Args:
+        columns: of the party, scaled.
+        rows: of training, int64 (m,).
+        model: the party's.
+    """
+    if len(columns.shape) == _COLOUR and isinstance(model, MlpConfig):
+        yield "untuned: rows are images in colour, and the model is an mlp; begin with `model: cnn`"
+    if len(columns.shape) != _TABLE:
+        return
+    values = columns[rows[:_LOOKED_AT]]
+    if far := sum(_long_tailed(column) for column in values.unbind(1)):
+        yield (
+            f"untuned: {far} of {values.shape[1]} columns reach beyond {_DEVIATIONS} deviations, so that their other "
+            "values look alike; begin with their logarithms, made in the table"
+        )
+
+
+def of_federation(federation: FederationConfig, schedule: Schedule) -> Iterator[str]:
+    """What no default of the protocol and of the length can be good for."""
+    name = federation.protocol.name
+    if name in _BY_ONE_NUMBER:
+        yield f"untuned: {name} follows one number a batch; begin with `colonnade tune`, and with many epochs"
+    if schedule.rounds < _STEPS and name != "linear_admm":
+        yield (
+            f"untuned: {schedule.rounds} rounds in all; begin with {_STEPS} at least, by a smaller federation.batch or "
+            "more federation.epochs"
+        )
+
+
+def _long_tailed(column: Tensor) -> bool:
+    return bool(column.abs().amax() > _DEVIATIONS) and len(column.unique()) >= _DISTINCT
