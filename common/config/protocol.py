@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
@@ -38,6 +38,23 @@ class Defaults:
     own_head: OptimiserConfig = PLAIN
     model: Mapping[str, Any] = field(default_factory=lambda: {"name": "mlp"})
     joint: Mapping[str, Any] = field(default_factory=lambda: {"name": "linear"})
+
+
+_OF_NUMBERS = (
+    0.3  # of the rate for classes: slopes of the squared loss are unbounded, and small tables are soon learned
+)
+
+
+def for_task(defaults: Defaults, task: str) -> Defaults:
+    """The same with lower learning rates where numbers are predicted."""
+    if task != "regression":
+        return defaults
+
+    def slower(optimiser: OptimiserConfig) -> OptimiserConfig:
+        return optimiser.model_copy(update={"lr": float(f"{_OF_NUMBERS * optimiser.lr:.3g}")})
+
+    rates = {name: slower(getattr(defaults, name)) for name in ("optimiser", "head", "own_head")}
+    return replace(defaults, **rates)
 
 
 class ProtocolConfig(Section):

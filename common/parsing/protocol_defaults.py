@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from colonnade.common.config.protocol import Defaults, ProtocolConfig
+from colonnade.common.config.protocol import Defaults, ProtocolConfig, for_task
 from colonnade.common.models.optimiser import OptimiserConfig
 
 Tree = Mapping[str, Any]
@@ -25,10 +25,11 @@ def with_defaults(tree: Tree) -> dict[str, Any]:
         return dict(tree)  # refused later
     task = str(federation.get("task", "classification"))
     found = {**tree, "federation": {**federation, "protocol": protocol.settled(task)}}
+    defaults = for_task(protocol.defaults, task)
     if isinstance(parties := tree.get("parties"), Mapping):
-        found["parties"] = {name: _party(section, protocol.defaults) for name, section in parties.items()}
+        found["parties"] = {name: _party(section, defaults) for name, section in parties.items()}
     if isinstance(server := tree.get("server"), Mapping):
-        found["server"] = _server(server, protocol.defaults)
+        found["server"] = _server(server, defaults)
     return found
 
 

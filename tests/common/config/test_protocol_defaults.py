@@ -1,0 +1,77 @@
+"""Settings that a file leaves out are the protocol's; what it names is never changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from colonnade.common.contracts.registry import CONTRACTS, NAMES
+from colonnade.common.errors import ConfigError
+from colonnade.common.models.optimiser import AdamConfig, AdamWConfig, SgdConfig
+from colonnade.common.parsing.file import parse
+from colonnade.testing.digits import digits
+from tests.support.federation import AGREED
+
+
+def made(name: str, *, party: Any = None, server: Any = None, **agreed: Any) -> Any:
+    tree = digits({"name": name}, **{**AGREED.get(name, {}), **agreed})
+    if party is not None:
+        tree["every_party"] |= party
+    if server is not None:
+        tree["server"] |= server
+    return parse(tree)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_protocol_fills_in_its_own(name: str) -> None:
+    config, defaults = made(name), CONTRACTS[name].config.defaults
+    party = config.parties["party1"]
+    assert (party.optimiser, party.head_optimiser) == (defaults.optimiser, defaults.own_head)
+    assert config.server.optimiser == defaults.head
+    assert (party.model.name, config.server.head.name) == (defaults.model["name"], defaults.joint["name"])
+    if config.server.active is not None:
+        assert config.server.active.optimiser == defaults.optimiser
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stored_configuration_is_read_as_it_was(name: str) -> None:
+    config = made(name)
+    assert parse(config.model_dump(mode="json", exclude_none=True)) == config
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rates_for_numbers_are_lower(name: str) -> None:
+    classes, numbers = made(name), made(name, task="regression", classes=0)
+    for kind in ("optimiser", "head_optimiser"):
+        one, other = (getattr(config.parties["party1"], kind).lr for config in (classes, numbers))
+        assert other == pytest.approx(0.3 * one)
+
+
+def test_keys_without_a_name_change_the_protocols_own_optimiser() -> None:
+    party = made("split", party={"optimiser": {"lr": 0.5}}).parties["party1"]
+    assert party.optimiser == AdamWConfig(lr=0.5, weight_decay=0.1)
+    with pytest.raises(ConfigError, match=r"every_party\.optimiser\.momentum: unknown key") as refused:
+        made("split", party={"optimiser": {"momentum": 0.5}})
+    assert "keys of adamw, write `name: ...`" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("given", ["sgd", {"name": "sgd"}])
+def test_a_named_optimiser_has_its_own_defaults(given: Any) -> None:
+    config = made("split", party={"optimiser": given, "head_optimiser": given}, server={"optimiser": given})
+    party = config.parties["party1"]
+    assert party.optimiser == SgdConfig() and party.head_optimiser == config.server.optimiser == SgdConfig(momentum=0)
+
+
+def test_one_party_may_differ() -> None:
+    tree = digits({"name": "split"}, parties=["bank", "shop"])
+    tree["parties"] = {"shop": {"optimiser": "adam", "model": {"name": "mlp", "hidden": 3}}}
+    config = parse(tree)
+    assert config.parties["shop"].optimiser == AdamConfig() and config.parties["bank"].optimiser.name == "adamw"
+
+
+def test_a_constant_may_depend_on_the_task_and_what_a_file_says_counts() -> None:
+    assert made("vimadmm").federation.protocol.rho == 1
+    assert made("vimadmm", task="regression", classes=0).federation.protocol.rho == 5
+    tree = digits({"name": "vimadmm", "rho": 1}, task="regression", classes=0)
+    assert parse(tree).federation.protocol.rho == 1  # type: ignore[attr-defined]
