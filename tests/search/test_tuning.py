@@ -208,7 +208,7 @@ def test_if_all_trials_fail_the_commonest_reason_is_said(tmp_path: Path) -> None
 
 
 def test_divergence_is_a_failure_with_its_reason(tmp_path: Path) -> None:
-    found = search(tmp_path, space={"every_party.optimiser.lr": {"low": 0.1, "high": 1e30, "log": True}})
+    found = search(tmp_path, trials=7, space={"every_party.optimiser.lr": {"low": 0.1, "high": 1e30, "log": True}})
     states = {row["state"]: row["reason"] for row in found.trials.to_pylist()}
     assert "diverged" in states["failed"] and "complete" in states
 

@@ -102,4 +102,4 @@ def test_a_run_without_early_stopping_reports_its_last_round(found: dict[str, An
     run = read_run(leave(tmp_path / "run", {**found, "stopped": None}))
     metrics = found["metrics"]
     expected = f"test RMSE {rmse(metrics['test_rmse'])} (always the mean: {rmse(metrics['test_baseline_rmse'])})"
-    assert f"{expected}, R2 {metrics['test_r2']:.4f} after {found['rounds']} rounds" in headline(run)
+    assert f"{expected}, R2 {round(metrics['test_r2'], 4):g} after {found['rounds']} rounds" in headline(run)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 import pytest
 import torch
 
@@ -11,10 +9,13 @@ from colonnade.launcher.predictions import _threads
 from colonnade.launcher.processes import Processes, thread_share
 
 
-def test_a_fork_server_without_children_is_not_waited_for() -> None:
-    processes = Processes()  # it is still importing
+def test_a_fork_server_that_still_imports_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Processes, "_listen", lambda _self, _output: None)  # it never says that it is ready
+    processes, killed = Processes(), []
+    end = processes._server.kill
+    monkeypatch.setattr(processes._server, "kill", lambda: (killed.append(True), end()))
     processes.close()
-    assert processes._server.returncode == -signal.SIGKILL
+    assert killed and processes._server.returncode is not None
 
 
 @pytest.mark.parametrize(("cores", "processes", "threads"), [(2, 4, 1), (16, 4, 4), (None, 1, 1)])
