@@ -18,8 +18,10 @@ from colonnade.common.conversation.control import Save
 from colonnade.common.errors import CheckpointError
 from colonnade.common.models.optimiser import SgdConfig, build_optimiser
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.parsing.file import load
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.server.membership.saving import Saving
+from colonnade.simulation.files import RunFiles
 from tests.support.federation import tree
 from tests.support.household import colonnade
 
@@ -99,6 +101,30 @@ def test_a_sound_one_that_is_being_written_is_waited_for(tmp_path: Path) -> None
         return await saving.go_back(0, 30)
 
     assert asyncio.run(scene()) == 3 and saving_of(tmp_path).sound == 3
+
+
+def test_without_its_record_a_run_goes_back_to_the_checkpoint_that_it_resumed_from(tmp_path: Path) -> None:
+    """Round 0 would be refused by every party that has seen a committed checkpoint, with nothing left at the server."""
+
+    async def scene() -> int:
+        Checkpoints(tmp_path).save(5, Snapshot(), OWNER)
+        saving = saving_of(tmp_path)
+        saving.restored(5)
+        return await saving.go_back(1, 5)
+
+    assert asyncio.run(scene()) == 5 and Checkpoints(tmp_path).usable() == [5]
+
+
+def test_a_resumed_run_drops_all_checkpoints_of_later_rounds(tmp_path: Path) -> None:
+    """Else a party that dies before it saves such a round again comes back with the one of the divergence."""
+    file, run = write(tmp_path, {"name": "split"}, checkpoint={"rounds": 4}), tmp_path / "run"
+    code, output = colonnade("simulate", file, "--out", run)
+    assert code == 0, output
+    *earlier, last = held(run)
+    assert held(run, "party2") == [*earlier, last]
+    Checkpoints(run / "checkpoints").prune(earlier)  # as after a divergence
+    assert RunFiles(run, load(file), tmp_path).begin() == earlier[-1]
+    assert held(run, "party2") == held(run) == earlier
 
 
 def test_a_record_of_an_earlier_version_is_of_a_sound_round(tmp_path: Path) -> None:
