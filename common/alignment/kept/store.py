@@ -126,9 +126,12 @@ class AlignmentStore:
         write_kept(path, json.dumps(content).encode(), 0o600)
         return drawn
 
-    def raised(self) -> RaisedElements:
-        """The elements that were raised to the exponent. Raises EnvironmentFault."""
-        return RaisedElements(self._home / _RAISED, self._salted(self.exponent()))
+    def raised(self, exponent: bytes) -> RaisedElements:
+        """The elements that were raised to this exponent, which another process may have replaced since.
+
+        Raises EnvironmentFault.
+        """
+        return RaisedElements(self._home / _RAISED, self._salted(exponent))
 
     def prune(self) -> None:
         """Removes what is too old, of every roster of this member."""
