@@ -156,10 +156,10 @@ def _keys(config: Config, base: Path) -> str:
     if config.federation.align == "none" or config.server is None:
         return ""
     with whose(SERVER):
-        found = [load_labels(config.server.labels, base, config.federation.task).ids]
+        found = [[*(load_labels(config.server.labels, base, config.federation.task).ids or ())]]
     for name, party in config.parties.items():
         with whose(name):
-            found.append(load_features(party.data, config.federation.party_index(name), base).ids)
+            found.append([*(load_features(party.data, config.federation.party_index(name), base).ids or ())])
     agreed = config.federation.keys.model_dump(mode="json")
     return hashlib.sha256(repr((agreed, found)).encode()).hexdigest()[:16]
 
