@@ -143,3 +143,16 @@ def test_elements_are_kept_with_the_exponent_that_raised_them(tmp_path: Path, mo
     found = exponent.keys([b"a key"], b"tag")
     scalar = next(iter(tmp_path.glob("kept/bank/*/exponent.json"))).read_text()
     assert found == Secret(bytes.fromhex(json.loads(scalar)["exponent"])).raise_all(hash_to_curve([b"a key"], b"tag"))
+
+
+def test_forget_leaves_files_that_are_not_its_own(tmp_path: Path) -> None:
+    """`alignments.folder` may name one that has other uses, such as that of the parties' runs."""
+    store, keys = AlignmentStore(tmp_path / "bank", bytes(32), 30), RowKeys((b"a",), tmp_path)
+    store.keep(keys, b"", KeptAlignment("x", torch.arange(1)))
+    store.exponent()
+    (tmp_path / "bank" / "checkpoints").mkdir()
+    left = [tmp_path / "bank" / "ledger.jsonl", tmp_path / "bank" / "checkpoints" / "round-1.json"]
+    for path in left:
+        path.write_text("{}")
+    assert forget(tmp_path) == 2
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(left)
