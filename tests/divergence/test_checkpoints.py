@@ -16,7 +16,7 @@ from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.run_options import CheckpointConfig
 from colonnade.common.conversation.control import Save
 from colonnade.common.errors import CheckpointError
-from colonnade.common.models.optimiser import SgdConfig, build_optimiser
+from colonnade.common.models.optimiser import AdamWConfig, OptimiserConfig, SgdConfig, build_optimiser
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.file import load
 from colonnade.common.runtime.json_lines import read_lines
@@ -205,3 +205,20 @@ def test_a_run_without_a_sound_checkpoint_begins_again(tmp_path: Path) -> None:
     code, output = colonnade(*pasted(output), "--set", "parties.party3.optimiser.lr=0.1")
     assert code == 0, output
     assert rounds(run)[-12:] == list(range(1, 13))
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_the_momenta_of_another_optimiser_are_refused(momentum: float) -> None:
+    """A member's file may leave the optimiser out, and the protocol's default is another one now."""
+
+    def optimiser(config: OptimiserConfig, state: State) -> None:
+        weight = torch.nn.Parameter(torch.ones(2))
+        made = state.keep("optimiser", lambda: build_optimiser(config, [weight]))
+        weight.grad = torch.ones(2)
+        made.step()
+
+    first = State()
+    optimiser(SgdConfig(momentum=momentum), first)
+    with pytest.raises(CheckpointError, match="of another kind than AdamW") as refused:
+        optimiser(AdamWConfig(), State(first.capture()))
+    assert "optimiser that the run began with" in refused.value.hint
