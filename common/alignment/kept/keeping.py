@@ -1,4 +1,4 @@
-"""What a member keeps of its alignments, under its own configuration. A disk that refuses is a warning, no failure."""
+"""A member's kept alignments, under its own configuration. A disk that refuses is a warning, no failure."""
 
 from __future__ import annotations
 
