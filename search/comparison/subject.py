@@ -209,7 +209,7 @@ def _written(folder: Path, values: Mapping[str, Tensor], labels: LabelColumn, pa
     name = digest.hexdigest()[:16]
     for file, content in files.items():
         if not (folder / name / file).exists():
-            write_kept(folder / name / file, content, in_new=True)
+            write_kept(folder / name / file, content, 0o600, in_new=True)
     count = len(labels.classes)
     classes = tuple(torch.bincount(labels.values[: sizes[0]], minlength=count).tolist()) if count else ()
     shapes = {member: tuple(columns.shape[1:]) for member, columns in values.items()}

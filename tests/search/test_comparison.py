@@ -389,3 +389,5 @@ def test_tables_with_other_keys_are_aligned_again(tmp_path: Path) -> None:
         subject = read_subject(config, tmp_path, tmp_path / "data", None)
         (x, *_), (y, *_) = (load_file(path).values() for path in (subject.columns("one"), subject.label_file))
         assert x.flatten().tolist() == y.flatten().tolist()
+    written = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
+    assert len(written) > 4 and not any(path.stat().st_mode & 0o077 for path in written)  # labels and columns
