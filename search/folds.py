@@ -48,7 +48,7 @@ def align_once(config: Config, base: Path, kept: Path) -> Path | None:
     if not kept.exists():
         rows = run_virtual(find_rows(config, base))
         order = rows[SERVER].argsort()
-        write_kept(kept, save({name: own[order].contiguous() for name, own in rows.items()}))
+        write_kept(kept, save({name: own[order].contiguous() for name, own in rows.items()}), 0o600)
     return kept
 
 

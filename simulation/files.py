@@ -81,6 +81,8 @@ class RunFiles:
             home = self.home(name)
             pin = self._pins[name] = Pin(name, home, self.checkpoints(name))
             pin.admit(Begin(session, self._config.federation.names, self.number, round))
+        for member in self._members:
+            self.checkpoints(member).drop_after(round)
         return round
 
     def states(self, round: int) -> dict[str, Snapshot]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -21,9 +21,6 @@ from colonnade.cli.options import (
     Within,
     overrides,
 )
-
-if TYPE_CHECKING:
-    pass
 
 PANEL = "Run a federation, or predict with a trained one"
 

@@ -212,6 +212,8 @@ class PartySessions:
         contract, owner = self.task.contract, self._owner(begin.run)
         config = with_lower_rates(self.config, begin.backed_off)
         state = self.state = State(self.store.load(begin.round, owner) if begin.round else None)
+        if not self.task.predicts:
+            self.store.drop_after(begin.round)
         keep_generators(state, self.device, self.federation.seed, self.name)
         ledger = Ledger(self._folder.ledger, after=self.task.repeats_after(begin.round))
         capture = self._capture(begin.session)

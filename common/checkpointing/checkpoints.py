@@ -114,6 +114,22 @@ class Checkpoints:
                 path.unlink(missing_ok=True)  # the record first: without it the tensors do not count
                 self._tensors(round).unlink(missing_ok=True)
 
+    def drop_after(self, round: int) -> None:
+        """Removes the checkpoints of later rounds: these rounds are made anew, and their numbers may be others.
+
+        Else a member that does not save such a round again would later restore the one from before.
+
+        Raises:
+            EnvironmentFault: the disk refuses it.
+        """
+        try:
+            self.prune({kept for path in self._records() if (kept := _round_of(path)) <= round})
+        except OSError as failed:
+            raise EnvironmentFault(
+                f"checkpoints after round {round} cannot be removed from {self._folder}: {failed.strerror}",
+                hint="make the folder writable",
+            ) from failed
+
     def usable(self, owner: Owner | None = None) -> list[int]:
         """The rounds whose checkpoints are complete, newest first; warns of the others.
 

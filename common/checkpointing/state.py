@@ -13,6 +13,9 @@ from colonnade.common.errors import CheckpointError
 
 _T = TypeVar("_T")
 
+_KINDS = {"dampening", "betas", "lr_decay", "alpha", "rho"}
+"""Settings that one kind of optimiser has: SGD, Adam and AdamW, Adagrad, RMSprop, Adadelta."""
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -108,8 +111,13 @@ def _restore(name: str, made: Any, saved: Any) -> None:
 
 
 def _restore_optimiser(made: torch.optim.Optimizer, saved: Any) -> None:
-    """Restores momenta and counts of steps. Rates and other settings stay as configured: a resume may change them."""
+    """Restores momenta and counts of steps. Rates and other settings stay as configured: a resume may change them.
+
+    Raises ValueError if the saved one is of another kind, whose momenta mean something else.
+    """
     settings = [{key: value for key, value in group.items() if key != "params"} for group in made.param_groups]
+    if [_KINDS & group.keys() for group in saved["param_groups"]] != [_KINDS & own.keys() for own in settings]:
+        raise ValueError(f"it is of another kind than {type(made).__name__}")
     made.load_state_dict(saved)
     for group, own in zip(made.param_groups, settings, strict=True):
         group.update(own)

@@ -101,7 +101,7 @@ class TableCache:
 
 
 _DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError)
-"""What comes of reading a copy that is torn, altered or of another form."""
+"""Errors of reading a copy that is torn, altered or of another form."""
 
 
 class _FeatureForm:

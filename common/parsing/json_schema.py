@@ -30,8 +30,11 @@ _CSV = ("CsvData", "CsvLabels")
 KIND_KEYS = ("source", "kind", "mechanism", "name")
 """Keys that decide the other keys of their section."""
 
-_USUAL = ("sgd", "gaussian")
+_USUAL = ("gaussian",)
 """Kinds that a section has if it names none."""
+
+_OF_PROTOCOLS = "sgd"
+"""A kind of sections that are of the protocol's kind if they name none: these may then have the keys of any kind."""
 
 _SHORT = ("name", "kind")
 """Keys whose value may stand for the section."""
@@ -158,13 +161,13 @@ def _union(kinds: Mapping[tuple[str, str], str], definitions: Mapping[str, Schem
     own = next((section for (_, word), section in kinds.items() if not word), None)
     section: Schema = {"type": "object", "allOf": rules}
     named: Schema = {"properties": {key: {"enum": words}}}
-    if whole and usual is None:
-        named["required"] = [key]
-    elif not whole:
+    if not whole or _OF_PROTOCOLS in words:
         sections = dict.fromkeys(section for (_, word), section in kinds.items() if word)
         named = {"properties": _any_of([definitions[name]["properties"] for name in sections], definitions)}
         named["properties"][key] = {"enum": words}
         named["additionalProperties"] = False
+    elif usual is None:
+        named["required"] = [key]
     if own is None:
         section |= named
     else:

@@ -22,7 +22,7 @@ _BY = {
     "missing": "the {measure} that is lost without it; there is no head, or block of one, that is its own",
 }
 MEASURES = {"accuracy": "accuracy", "auc": "AUC", "balanced_accuracy": "balanced accuracy"}
-"""What is measured with a party noised or missing, in words."""
+"""Measures of the model with a party noised or missing, in words."""
 
 _WHY = (
     "Measured by {measure}, since classes are unequal: the commonest has {share:.1%} of the training rows, so that "

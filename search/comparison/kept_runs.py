@@ -20,7 +20,7 @@ DONE, PRUNED, DIVERGED, FAILED, LOST = "ok", "pruned", "diverged", "failed", "lo
 
 @dataclass(frozen=True)
 class KeptRun:
-    """What a run came to.
+    """Result of a run.
 
     Args:
         state: one of the ends.
@@ -44,7 +44,7 @@ class KeptRun:
     payload: int = 0
 
     def has(self, metric: str, *, tested: bool) -> bool:
-        """Whether it says all that is asked for: a run that has failed says that."""
+        """True if it has the metric wherever that is asked for; a run that has failed has none and need not."""
         if self.state in (DIVERGED, FAILED):
             return True
         known = [*self.evaluations, self.metrics, *((self.tested,) if tested else ())]

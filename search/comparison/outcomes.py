@@ -1,4 +1,4 @@
-"""What a comparison has found about a protocol, and about a reference."""
+"""Results of a comparison for a protocol, and for a reference."""
 
 from __future__ import annotations
 

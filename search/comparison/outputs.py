@@ -1,4 +1,4 @@
-"""What a comparison shows and leaves: the table, comparison.json, .csv, .md and .html."""
+"""Results of a comparison, on the screen and in files: the table, comparison.json, .csv, .md and .html."""
 
 from __future__ import annotations
 

@@ -24,11 +24,10 @@ from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.runtime.durable import write_kept
 from colonnade.reports.console.outputs import make_folder
 from colonnade.search.folds import align_once, parts_bytes, read_aligned
+from colonnade.server.evaluation.balance import ClassBalance
 from colonnade.server.fusion.active import load_columns
 from colonnade.server.training.context import check_labels
 from colonnade.simulation.contexts import refuse_other_rows
-
-_UNEQUAL = 1.5  # times as many rows of the largest class as of the smallest
 
 
 @dataclass(frozen=True)
@@ -63,11 +62,9 @@ class Subject:
         """The metric that fits the training labels, without the rows' prefix, and the reason."""
         if self.regression:
             return "r2", "the labels are numbers"
-        present = [count for count in self.classes if count]
-        if max(present) <= _UNEQUAL * min(present):
-            return "accuracy", f"classes are about equal: {min(present)} to {max(present)} training rows each"
-        said = f"classes are unequal: {min(present)} to {max(present)} training rows each"
-        return ("auc" if len(self.classes) == 2 else "balanced_accuracy"), said
+        present, balance = [count for count in self.classes if count], ClassBalance(self.classes)
+        said = "classes are unequal" if balance.unequal else "classes are about equal"
+        return balance.measure, f"{said}: {min(present)} to {max(present)} training rows each"
 
     def data(self, member: str) -> dict[str, Any]:
         """The section `data` of a member's prepared columns."""
@@ -159,10 +156,10 @@ def _keys(config: Config, base: Path) -> str:
     if config.federation.align == "none" or config.server is None:
         return ""
     with whose(SERVER):
-        found = [load_labels(config.server.labels, base, config.federation.task).ids]
+        found = [[*(load_labels(config.server.labels, base, config.federation.task).ids or ())]]
     for name, party in config.parties.items():
         with whose(name):
-            found.append(load_features(party.data, config.federation.party_index(name), base).ids)
+            found.append([*(load_features(party.data, config.federation.party_index(name), base).ids or ())])
     agreed = config.federation.keys.model_dump(mode="json")
     return hashlib.sha256(repr((agreed, found)).encode()).hexdigest()[:16]
 
@@ -212,7 +209,7 @@ def _written(folder: Path, values: Mapping[str, Tensor], labels: LabelColumn, pa
     name = digest.hexdigest()[:16]
     for file, content in files.items():
         if not (folder / name / file).exists():
-            write_kept(folder / name / file, content, in_new=True)
+            write_kept(folder / name / file, content, 0o600, in_new=True)
     count = len(labels.classes)
     classes = tuple(torch.bincount(labels.values[: sizes[0]], minlength=count).tolist()) if count else ()
     shapes = {member: tuple(columns.shape[1:]) for member, columns in values.items()}

@@ -68,7 +68,7 @@ def of_numbers(model: NDArray[np.float64], mean: NDArray[np.float64]) -> dict[st
 
 
 def warning(verdict: Mapping[str, Any] | None, part: str, rows: str) -> str | None:
-    """What to tell the reader of a verdict; None of a model that is better than chance, or of no verdict.
+    """Warning for the reader of a verdict; None of a model that is better than chance, or of no verdict.
 
     Args:
         part: test or validation.

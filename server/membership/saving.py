@@ -115,7 +115,8 @@ class Saving:
     def restored(self, round: int) -> None:
         """Notes that the run resumes from a checkpoint of all members: it is kept until a newer one is committed."""
         self.committed = round
-        self.sound = self.sound if self.sound <= round else round
+        # A record that was lost says 0: one that is taken without a sound one before it is sound (`worth_saving`).
+        self.sound = min(self.sound, round) or round
 
     async def settle(self, limit: float) -> None:
         """Waits until a sound checkpoint that is pending is committed or given up, at most `limit` seconds."""

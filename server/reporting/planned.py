@@ -1,4 +1,4 @@
-"""What the privacy sections of a configuration come to on the rows of a run, in words."""
+"""Guarantees of the privacy sections of a configuration on the rows of a run, in words."""
 
 from __future__ import annotations
 

@@ -112,6 +112,7 @@ class ServerSessions:
         if round:
             self.saving.restored(round)
         ctx.restore(round, self.store.load(round, self.owner) if round else None, self.saving.backed_off)
+        self.store.drop_after(round)
         keep_generators(ctx.state, ctx.device, ctx.federation.seed, "server")
         counts: dict[str, int] = ctx.state.keep("traffic", dict)
         if self.saving.best != ctx.best.round:

@@ -16,10 +16,12 @@ from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.run_options import CheckpointConfig
 from colonnade.common.conversation.control import Save
 from colonnade.common.errors import CheckpointError
-from colonnade.common.models.optimiser import SgdConfig, build_optimiser
+from colonnade.common.models.optimiser import AdamWConfig, OptimiserConfig, SgdConfig, build_optimiser
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.parsing.file import load
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.server.membership.saving import Saving
+from colonnade.simulation.files import RunFiles
 from tests.support.federation import tree
 from tests.support.household import colonnade
 
@@ -101,6 +103,30 @@ def test_a_sound_one_that_is_being_written_is_waited_for(tmp_path: Path) -> None
     assert asyncio.run(scene()) == 3 and saving_of(tmp_path).sound == 3
 
 
+def test_without_its_record_a_run_goes_back_to_the_checkpoint_that_it_resumed_from(tmp_path: Path) -> None:
+    """Round 0 would be refused by every party that has seen a committed checkpoint, with nothing left at the server."""
+
+    async def scene() -> int:
+        Checkpoints(tmp_path).save(5, Snapshot(), OWNER)
+        saving = saving_of(tmp_path)
+        saving.restored(5)
+        return await saving.go_back(1, 5)
+
+    assert asyncio.run(scene()) == 5 and Checkpoints(tmp_path).usable() == [5]
+
+
+def test_a_resumed_run_drops_all_checkpoints_of_later_rounds(tmp_path: Path) -> None:
+    """Else a party that dies before it saves such a round again comes back with the one of the divergence."""
+    file, run = write(tmp_path, {"name": "split"}, checkpoint={"rounds": 4}), tmp_path / "run"
+    code, output = colonnade("simulate", file, "--out", run)
+    assert code == 0, output
+    *earlier, last = held(run)
+    assert held(run, "party2") == [*earlier, last]
+    Checkpoints(run / "checkpoints").prune(earlier)  # as after a divergence
+    assert RunFiles(run, load(file), tmp_path).begin() == earlier[-1]
+    assert held(run, "party2") == held(run) == earlier
+
+
 def test_a_record_of_an_earlier_version_is_of_a_sound_round(tmp_path: Path) -> None:
     (tmp_path / "committed.json").write_text(json.dumps({"round": 7, "best": 3}))
     saving = saving_of(tmp_path)
@@ -179,3 +205,20 @@ def test_a_run_without_a_sound_checkpoint_begins_again(tmp_path: Path) -> None:
     code, output = colonnade(*pasted(output), "--set", "parties.party3.optimiser.lr=0.1")
     assert code == 0, output
     assert rounds(run)[-12:] == list(range(1, 13))
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_the_momenta_of_another_optimiser_are_refused(momentum: float) -> None:
+    """A member's file may leave the optimiser out, and the protocol's default is another one now."""
+
+    def optimiser(config: OptimiserConfig, state: State) -> None:
+        weight = torch.nn.Parameter(torch.ones(2))
+        made = state.keep("optimiser", lambda: build_optimiser(config, [weight]))
+        weight.grad = torch.ones(2)
+        made.step()
+
+    first = State()
+    optimiser(SgdConfig(momentum=momentum), first)
+    with pytest.raises(CheckpointError, match="of another kind than AdamW") as refused:
+        optimiser(AdamWConfig(), State(first.capture()))
+    assert "optimiser that the run began with" in refused.value.hint

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import colonnade
@@ -34,6 +35,7 @@ from colonnade.search.comparison.outputs import in_short
 from colonnade.search.comparison.subject import Subject, limited, read_subject
 from colonnade.search.metrics import SearchMetric
 from colonnade.search.simulated import Result, Task
+from colonnade.server.evaluation.balance import ClassBalance
 from colonnade.simulation.federation import Simulation
 from tests.search.searches import tiny
 
@@ -322,10 +324,11 @@ def test_fewer_rows_are_of_the_same_parts() -> None:
 @pytest.mark.parametrize(
     ("classes", "targets", "metric"),
     [((50, 50), 0, "accuracy"), ((90, 10), 0, "auc"), ((50, 10, 10), 0, "balanced_accuracy"), ((), 2, "r2"),
-     ((10, 12, 11), 0, "accuracy")],
+     ((10, 12, 11), 0, "accuracy"), ((62, 38), 0, "accuracy"), ((76, 24), 0, "auc")],
 )  # fmt: skip
 def test_the_metric_fits_the_labels(classes: tuple[int, ...], targets: int, metric: str) -> None:
-    assert Subject(Path(), "", {}, 1, 1, 1, classes, targets).metric[0] == metric
+    found = Subject(Path(), "", {}, 1, 1, 1, classes, targets).metric
+    assert found[0] == metric and (targets or found[0] == ClassBalance(classes).measure)  # a run's own headline
 
 
 def test_gaps_are_improvements() -> None:
@@ -367,3 +370,24 @@ def test_by_default_all_built_in_protocols_but_references_take_part() -> None:
 def test_a_kept_run_without_the_metric_does_not_count() -> None:
     run = KeptRun("ok", metrics={"accuracy": 1.0}, tested={"accuracy": 1.0}, evaluations=({"accuracy": 1.0},))
     assert run.has("accuracy", tested=True) and not run.has("auc", tested=False)
+
+
+def test_tables_with_other_keys_are_aligned_again(tmp_path: Path) -> None:
+    """Also if they have as many rows as before: rows of the earlier alignment are of other persons."""
+    config = parse({
+        "federation": {
+            "id": "again", "protocol": "split", "align": "psi", "classes": 2, "parties": ["one"], "batch": 8,
+            "epochs": 1, "rows": {"validation": 0, "test": 5},
+        },
+        "server": {"labels": {"source": "csv", "path": "labels.csv", "key": "id", "label": "y"}},
+        "parties": {"one": {"data": {"source": "csv", "path": "one.csv", "key": "id", "scale": "none"}}},
+    })  # fmt: skip
+    people = [f"p{number}" for number in range(20)]
+    (tmp_path / "labels.csv").write_text("id,y\n" + "".join(f"{id},{n % 2}\n" for n, id in enumerate(people)))
+    for order in (people, people[::-1]):
+        (tmp_path / "one.csv").write_text("id,x\n" + "".join(f"{id},{people.index(id) % 2}\n" for id in order))
+        subject = read_subject(config, tmp_path, tmp_path / "data", None)
+        (x, *_), (y, *_) = (load_file(path).values() for path in (subject.columns("one"), subject.label_file))
+        assert x.flatten().tolist() == y.flatten().tolist()
+    written = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
+    assert len(written) > 4 and not any(path.stat().st_mode & 0o077 for path in written)  # labels and columns

@@ -1,4 +1,4 @@
-"""What a member keeps of its alignments, under its own configuration. A disk that refuses is a warning, no failure."""
+"""A member's kept alignments, under its own configuration. A disk that refuses is a warning, no failure."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Keeping:
             drawn: a fresh secret, 32 bytes.
         """
         store = self._store
-        found = None if store is None else self._tried(lambda: (store.exponent(), store.raised()))
+        found = None if store is None else self._tried(lambda: _with_raised(store))
         if found is None:
             return self.fresh(drawn)
         scalar, raised = found
@@ -155,3 +155,9 @@ class Keeping:
                 self._warn(f"alignments are not kept: {failed}")
             self._warned = True
             return None
+
+
+def _with_raised(store: AlignmentStore) -> tuple[bytes, RaisedElements]:
+    """The exponent, and what was raised to it and no other."""
+    exponent = store.exponent()
+    return exponent, store.raised(exponent)

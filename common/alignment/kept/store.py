@@ -42,6 +42,7 @@ FORMAT = 1
 
 _DAY = 86400.0
 _SALT = 32
+_ROSTER = 16  # digits of a roster's folder
 _SALT_FILE = "alignments.salt"
 _SUFFIX = ".alignment"
 _EXPONENT = "exponent.json"
@@ -73,7 +74,7 @@ class AlignmentStore:
 
     def __init__(self, folder: Path, roster: bytes, days: float, now: Callable[[], float] = time.time) -> None:
         self._folder, self.roster, self._days, self._now = folder, roster, days, now
-        self._home = folder / hashlib.sha256(roster).hexdigest()[:16]
+        self._home = folder / hashlib.sha256(roster).hexdigest()[:_ROSTER]
 
     def held(self, keys: RowKeys, policy: bytes) -> KeptAlignment | None:
         """The alignment of these keys under this policy; None if there is none.
@@ -126,9 +127,12 @@ class AlignmentStore:
         write_kept(path, json.dumps(content).encode(), 0o600)
         return drawn
 
-    def raised(self) -> RaisedElements:
-        """The elements that were raised to the exponent. Raises EnvironmentFault."""
-        return RaisedElements(self._home / _RAISED, self._salted(self.exponent()))
+    def raised(self, exponent: bytes) -> RaisedElements:
+        """The elements that were raised to this exponent, which another process may have replaced since.
+
+        Raises EnvironmentFault.
+        """
+        return RaisedElements(self._home / _RAISED, self._salted(exponent))
 
     def prune(self) -> None:
         """Removes what is too old, of every roster of this member."""
@@ -171,7 +175,7 @@ def members_in(folder: Path) -> list[Path]:
 
 
 def forget(folder: Path) -> int:
-    """Removes every kept alignment, exponent and raised element below a folder of members.
+    """Removes every kept alignment, exponent and raised element below a folder of members; other files stay.
 
     Returns:
         The number of alignments and exponents removed.
@@ -181,11 +185,24 @@ def forget(folder: Path) -> int:
     """
     removed = 0
     for member in members_in(folder):
-        removed += sum(_made(path) is not None for path in member.glob("*/*"))
-        shutil.rmtree(member)
+        for roster in filter(_is_roster, member.iterdir()):
+            removed += sum(_made(path) is not None for path in roster.iterdir())
+            shutil.rmtree(roster)
+        for salt in member.glob(_SALT_FILE + "*"):
+            salt.unlink()
+        _remove_empty(member)
+    _remove_empty(folder)
+    return removed
+
+
+def _is_roster(folder: Path) -> bool:
+    """True if it is one of ours: a member's folder may be one that has other uses."""
+    return len(folder.name) == _ROSTER and not set(folder.name) - set("0123456789abcdef") and not folder.is_symlink()
+
+
+def _remove_empty(folder: Path) -> None:
     with contextlib.suppress(OSError):  # it holds something else
         folder.rmdir()
-    return removed
 
 
 def _content(record: dict[str, Any], rows: Tensor) -> bytes:

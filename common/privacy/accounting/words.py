@@ -22,7 +22,7 @@ class Sentence(NamedTuple):
 
 
 def describe_plan(plan: PrivacyPlan, parties: int, active: str = "") -> list[Sentence]:
-    """What `federation.privacy` comes to on the rows of a run, a sentence each.
+    """The guarantees of `federation.privacy` on the rows of a run, a sentence each.
 
     Args:
         plan: of the run; its releases are the most that a party, or a row, makes.

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.control import Save
 from colonnade.common.errors import CheckpointError, ContractError, PeerError
@@ -132,5 +133,36 @@ def test_the_beginning_is_refused_once_a_checkpoint_was_committed(tmp_path: Path
                 await there.sum("run1", there.config.federation.names)
             for error in (await there.errors()).values():
                 assert isinstance(error, ContractError) and "Begin.round: expected a checkpoint's" in str(error)
+
+    play(scene())
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["rewound", "restarted"])
+def test_a_party_that_goes_back_drops_its_checkpoints_of_later_rounds(tmp_path: Path, restarted: bool) -> None:
+    """They may be of a divergence: one that stays would be taken for the new one of the same round."""
+
+    async def scene() -> None:
+        async with lying(agreed(), tmp_path) as there:
+            there.start()
+            await there.begin("run1")
+            sums = await there.summing("run1")
+            rounds = there.cohort.rounds(4)
+            for number in (1, 2):
+                assert await anext(rounds) == number
+                await sums.training(number, sums._ctx.schedule.batch(number))
+                there.hub.request_save(Save(number, keep=number - 1))
+            await anext(rounds)
+            await there.save(Save(2, keep=1))
+            stores = [Checkpoints(there.home(name) / "checkpoints") for name in there.parties]
+            assert [store.usable() for store in stores] == [[2, 1]] * len(stores)
+            if restarted:
+                await there.stop()
+                there.start()
+            else:
+                there.hub.rewind("again")
+            await there.begin("run1", round=1)
+            for _ in range(2 * len(stores)):  # every party has begun two sessions
+                await there.event("begin")
+            assert [store.usable() for store in stores] == [[1]] * len(stores)
 
     play(scene())

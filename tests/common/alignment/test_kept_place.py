@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -11,9 +12,11 @@ import torch
 
 from colonnade.common.alignment.kept.keeping import Keeping, Place
 from colonnade.common.alignment.kept.place import NAME, TEMPORARY, VARIABLE, lasting, make_private, place_of
+from colonnade.common.alignment.kept.raised import RaisedElements
 from colonnade.common.alignment.kept.store import AlignmentStore, KeptAlignment, forget
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.config.alignments import AlignmentsConfig
+from colonnade.common.crypto.group import Secret, hash_to_curve
 from colonnade.common.errors import EnvironmentFault
 from tests.support.alignment import federation
 from tests.support.household import colonnade
@@ -117,3 +120,39 @@ def test_an_exponent_is_the_same_until_it_is_too_old(tmp_path: Path) -> None:
     assert AlignmentStore(tmp_path, b"r" * 32, 10, lambda: now[0]).exponent() == first
     now[0] += 2 * 86400
     assert AlignmentStore(tmp_path, b"r" * 32, 10, lambda: now[0]).exponent() != first
+
+
+def test_elements_are_kept_with_the_exponent_that_raised_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs begin at once, and the other one draws the exponent that stays: ours must not be kept as its own."""
+    place, made = Place(OWN, tmp_path, tmp_path / "run", "bank"), AlignmentStore.raised
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "kept"))
+    keeping = Keeping.of(federation(2), place, pinned=False)
+
+    def late(store: AlignmentStore, *exponent: bytes) -> RaisedElements:
+        for path in tmp_path.glob("kept/bank/*/exponent.json"):
+            path.unlink()
+        store.exponent()
+        return made(store, *exponent)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(AlignmentStore, "raised", late)
+        keeping.exponent(bytes(32)).keys([b"a key"], b"tag")
+    keeping.close(complete=True)
+    again = Keeping.of(federation(2), place, pinned=False)
+    exponent = again.exponent(bytes(32))
+    found = exponent.keys([b"a key"], b"tag")
+    scalar = next(iter(tmp_path.glob("kept/bank/*/exponent.json"))).read_text()
+    assert found == Secret(bytes.fromhex(json.loads(scalar)["exponent"])).raise_all(hash_to_curve([b"a key"], b"tag"))
+
+
+def test_forget_leaves_files_that_are_not_its_own(tmp_path: Path) -> None:
+    """`alignments.folder` may name one that has other uses, such as that of the parties' runs."""
+    store, keys = AlignmentStore(tmp_path / "bank", bytes(32), 30), RowKeys((b"a",), tmp_path)
+    store.keep(keys, b"", KeptAlignment("x", torch.arange(1)))
+    store.exponent()
+    (tmp_path / "bank" / "checkpoints").mkdir()
+    left = [tmp_path / "bank" / "ledger.jsonl", tmp_path / "bank" / "checkpoints" / "round-1.json"]
+    for path in left:
+        path.write_text("{}")
+    assert forget(tmp_path) == 2
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(left)

@@ -76,6 +76,7 @@ FORMS: list[dict[str, Any]] = [
     {"every_party__model": {"file": "./towers.py:Tower", "depth": 3}},
     {"every_party__optimiser": "adam"},
     {"every_party__optimiser": {"lr": 0.1}},
+    {"every_party__optimiser": {"betas": [0.9, 0.99], "eps": 1e-7}, "server__optimiser": {"weight_decay": 0}},
     {"every_party__optimiser": {"name": "adam", "betas": [0.9, 0.99]}},
     {"every_party__metrics": 9100},
     {"every_party__metrics": "0.0.0.0:9100"},
