@@ -28,7 +28,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Keeps z, lambda and the heads W_k; sends every party the remainder for it to explain."""
     width, classes, parties = cfg.embedding, ctx.federation.outputs, tuple(clients)
     loss, damping = ctx.loss, damping_factor(cfg.damping, len(parties))
-    whole = joint(ctx, cfg)
+    whole, bound = joint(ctx, cfg), cfg.rho if cfg.damping == "parties" else None
     heads = whole.each
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
 
@@ -53,7 +53,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             y = ctx.targets(batch, total)
             z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
             dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho, cfg.dual_step)  # 3
-            heads.step(h, admm.local_gradient(total, dual, z, cfg.rho), cfg.rho if damping != 1 else None)  # 4
+            heads.step(h, admm.local_gradient(total, dual, z, cfg.rho), bound)  # 4
             if cfg.residual == "new":
                 own = heads.logits(h)
             residual = admm.residual(z, own.sum(0), own, damping)
