@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
@@ -53,4 +54,4 @@ def of_federation(federation: FederationConfig, schedule: Schedule) -> Iterator[
 
 
 def _long_tailed(column: Tensor) -> bool:
-    return bool(column.abs().amax() > _DEVIATIONS) and len(column.unique()) >= _DISTINCT
+    return bool(column.abs().amax() > _DEVIATIONS) and len(torch.unique(column)) >= _DISTINCT

@@ -63,8 +63,8 @@ class LagrangeCode:
             raise InputError(
                 f"{self.shares} parties cannot decode K = {self.segments}, T = {self.masks}: at least {self.threshold}"
                 " must answer",
-                hint="fedvs needs three parties at least; with more, lower `segments` (K) or `masks` (T): R = 2 (K + T - 1) + 1 "
-                "must not exceed their number",
+                hint="fedvs needs three parties at least; with more, lower `segments` (K) or `masks` (T): "
+                "R = 2 (K + T - 1) + 1 must not exceed their number",
             )
         if len(set(points)) < len(points) or not all(0 <= point < p for point in points):
             raise InputError(

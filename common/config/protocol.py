@@ -53,7 +53,7 @@ def for_task(defaults: Defaults, task: str) -> Defaults:
     def slower(optimiser: OptimiserConfig) -> OptimiserConfig:
         return optimiser.model_copy(update={"lr": float(f"{_OF_NUMBERS * optimiser.lr:.3g}")})
 
-    rates = {name: slower(getattr(defaults, name)) for name in ("optimiser", "head", "own_head")}
+    rates: dict[str, Any] = {name: slower(getattr(defaults, name)) for name in ("optimiser", "head", "own_head")}
     return replace(defaults, **rates)
 
 
