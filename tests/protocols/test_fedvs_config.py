@@ -23,8 +23,8 @@ NETWORKS = (
 @pytest.mark.parametrize(
     ("sets", "said", "hint"),
     [
-        (("segments=4",), "7 parties cannot decode K = 4, T = 1: at least 9", "must not exceed the number of parties"),
-        (("masks=4",), "7 parties cannot decode K = 1, T = 4: at least 9", "take a smaller K or T"),
+        (("segments=4",), "7 parties cannot decode K = 4, T = 1: at least 9", "must not exceed their number"),
+        (("masks=4",), "7 parties cannot decode K = 1, T = 4: at least 9", "lower `segments` (K) or `masks` (T)"),
         (("stragglers=5",), "stragglers = 5: with masks = 1 at least 3 of the 7 parties", "take stragglers up to 4"),
         (("stragglers=3", "masks=3"), "stragglers = 3: with masks = 3 at least 7 of the 7", "take stragglers up to 0"),
         (("prime=91",), "the field's p is 91, it must be an odd prime up to 2147483647", "take 89"),

@@ -62,7 +62,7 @@ def test_a_party_that_sends_ahead_waits_until_the_server_reads(transport: Transp
             await asyncio.sleep(0.5)
             if before == (sent, wired.mailbox.held("ada")):
                 break
-        assert not sending.done() and sent < MANY / 2
+        assert not sending.done() and sent < 3 * MANY / 4  # the rest is in buffers of gRPC and the kernel
         assert wired.mailbox.held("ada") <= 7 * MEGABYTE
         for round in range(1, MANY + 1):
             got = await server.recv(Embedding, round)
