@@ -73,8 +73,10 @@ def tables(results: list[SetResult]) -> str:
         lines.append(_row([result.name, result.metric, *cells, *_references(result)]))
     gaps = [_row(["protocol", "pairs", "diverged", "cannot", "median gap", "largest gap", "on"]), _row(["---"] * 7)]
     gaps += [_row(_gaps(protocol, results)) for protocol in protocols]
+    if not any(result.of(protocol)["gap_test"] is not None for result in results for protocol in protocols):
+        gaps = []  # without trials
     reasons = [f"- `{protocol}` on {', '.join(names)}: {why}" for protocol, why, names in _reasons(protocols, results)]
-    return "\n".join([*lines, "", *gaps, "", *reasons])
+    return "\n\n".join("\n".join(part) for part in (lines, gaps, reasons) if part)
 
 
 def _pair(line: dict[str, Any]) -> str:
