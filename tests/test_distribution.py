@@ -46,7 +46,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Builds share files of the tree: two at a time disturb each other.
     """
     place = tmp_path_factory.getbasetemp()
-    place = place.parent if "PYTEST_XDIST_WORKER" in os.environ else place  # of all workers of this session
+    place = place.parent if "PYTEST_XDIST_WORKER" in os.environ else place  # of all workers together
     folder = place / "dist"
     with (place / "dist.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -36,6 +36,20 @@ async def summed(there: Liar, run: str) -> None:
     assert await there.sum(run, there.config.federation.names) is not None
 
 
+async def two_checkpoints(there: Liar) -> None:
+    """The first session: two rounds over all parties, and a checkpoint of each."""
+    there.start()
+    await there.begin("run1")
+    sums = await there.summing("run1")
+    rounds = there.cohort.rounds(4)
+    for number in (1, 2):
+        assert await anext(rounds) == number
+        await sums.training(number, sums._ctx.schedule.batch(number))
+        there.hub.request_save(Save(number, keep=number - 1))
+    await anext(rounds)
+    await there.save(Save(2, keep=1))
+
+
 def others(there: Liar) -> list[str]:
     return [name for name in there.config.federation.names if name != VICTIM]
 
@@ -113,16 +127,7 @@ def test_before_a_checkpoint_is_committed_the_run_may_begin_anew_and_rounds_keep
 def test_the_beginning_is_refused_once_a_checkpoint_was_committed(tmp_path: Path, restarted: bool) -> None:
     async def scene() -> None:
         async with lying(agreed(), tmp_path) as there:
-            there.start()
-            await there.begin("run1")
-            sums = await there.summing("run1")
-            rounds = there.cohort.rounds(4)
-            for number in (1, 2):
-                assert await anext(rounds) == number
-                await sums.training(number, sums._ctx.schedule.batch(number))
-                there.hub.request_save(Save(number, keep=number - 1))
-            await anext(rounds)
-            await there.save(Save(2, keep=1))
+            await two_checkpoints(there)
             if restarted:
                 await there.stop()
                 there.start()
@@ -143,16 +148,7 @@ def test_a_party_that_goes_back_drops_its_checkpoints_of_later_rounds(tmp_path: 
 
     async def scene() -> None:
         async with lying(agreed(), tmp_path) as there:
-            there.start()
-            await there.begin("run1")
-            sums = await there.summing("run1")
-            rounds = there.cohort.rounds(4)
-            for number in (1, 2):
-                assert await anext(rounds) == number
-                await sums.training(number, sums._ctx.schedule.batch(number))
-                there.hub.request_save(Save(number, keep=number - 1))
-            await anext(rounds)
-            await there.save(Save(2, keep=1))
+            await two_checkpoints(there)
             stores = [Checkpoints(there.home(name) / "checkpoints") for name in there.parties]
             assert [store.usable() for store in stores] == [[2, 1]] * len(stores)
             if restarted:
