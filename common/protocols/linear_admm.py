@@ -25,7 +25,7 @@ W_k by its share of an epoch's step, and does not fit W_k to its own rows alone.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 from torch import Tensor
@@ -41,7 +41,12 @@ class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
     name: Literal["linear_admm"] = Field(default="linear_admm", description="the protocol")
-    rho: float = Field(default=0.05, gt=0, description="penalty of the constraint: the smaller, the longer the steps")
+    rho: float = Field(
+        default=0.05,
+        gt=0,
+        description="penalty of the constraint, the smaller the longer the steps; left out, .05 for classes and .5 for "
+        "numbers",
+    )
     beta: float = Field(default=0.001, gt=0, description="weight of the regulariser beta/2 |W|^2, beside the mean loss")
     damping: Literal["batches", "none"] = Field(
         default="batches", description="penalty of a party's step: multiplied by the batches of an epoch, or not"
@@ -50,6 +55,10 @@ class Config(ProtocolConfig):
         default="zero",
         description="replacement for a party that did not answer: zeros, its last value, or skip the round",
     )
+
+    def settled(self, task: str) -> Self:
+        """The same; numbers have another penalty, because the squared loss is curved more than cross-entropy."""
+        return self.with_default("rho", 0.5) if task == "regression" else self
 
 
 @message

@@ -73,5 +73,6 @@ def test_one_party_may_differ() -> None:
 def test_a_constant_may_depend_on_the_task_and_what_a_file_says_counts() -> None:
     assert made("vimadmm").federation.protocol.rho == 1
     assert made("vimadmm", task="regression", classes=0).federation.protocol.rho == 5
+    assert made("linear_admm", task="regression", classes=0).federation.protocol.rho == 0.5
     tree = digits({"name": "vimadmm", "rho": 1}, task="regression", classes=0)
     assert parse(tree).federation.protocol.rho == 1  # type: ignore[attr-defined]
