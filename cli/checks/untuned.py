@@ -37,7 +37,7 @@ def of_party(columns: Columns, rows: Tensor, model: ModelConfig) -> Iterator[str
     if far := sum(_long_tailed(column) for column in values.unbind(1)):
         yield (
             f"untuned: {far} of {values.shape[1]} columns reach beyond {_DEVIATIONS} deviations, so that their other "
-            "values look alike; begin with their logarithms, made in the table"
+            "values look alike; begin with `data.scale: auto`, or with their logarithms, made in the table"
         )
 
 

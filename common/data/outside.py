@@ -48,7 +48,7 @@ class ColumnsConfig(Section):
 
     source: str
     split: SplitConfig = AllSplit()
-    scale: ScaleConfig = "standard"
+    scale: ScaleConfig = "auto"
     noise: DataNoiseConfig | None = None
 
     @abstractmethod

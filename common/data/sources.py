@@ -59,7 +59,8 @@ class SklearnData(_Sklearn):
 
     split: SplitConfig = Field(default=ColumnsSplit(), description="the part of every row that is the party's own")
     scale: ScaleConfig = Field(
-        default="standard", description="scaling of the values before the model: none, unit, standard or {mean, std}"
+        default="standard",
+        description="scaling of the values before the model: none, unit, standard, auto or {mean, std}",
     )
     noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
@@ -93,7 +94,7 @@ class IdxData(_Idx):
 
     split: SplitConfig = Field(default=ImageRowsSplit(), description="the part of every row that is the party's own")
     scale: ScaleConfig = Field(
-        default="unit", description="scaling of the values before the model: none, unit, standard or {mean, std}"
+        default="unit", description="scaling of the values before the model: none, unit, standard, auto or {mean, std}"
     )
     noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
@@ -131,7 +132,7 @@ class CifarData(_Cifar):
 
     split: SplitConfig = Field(default=ImageRowsSplit(), description="the part of every row that is the party's own")
     scale: ScaleConfig = Field(
-        default="unit", description="scaling of the values before the model: none, unit, standard or {mean, std}"
+        default="unit", description="scaling of the values before the model: none, unit, standard, auto or {mean, std}"
     )
     noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
@@ -168,7 +169,7 @@ class AdultData(_Adult):
     columns: tuple[str, ...] = Field(default=(), description="columns to take, by name; left out, all")
     split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
     scale: ScaleConfig = Field(
-        default="unit", description="scaling of the values before the model: none, unit, standard or {mean, std}"
+        default="unit", description="scaling of the values before the model: none, unit, standard, auto or {mean, std}"
     )
     noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
@@ -202,7 +203,8 @@ class MatData(_Mat):
     view: PositiveInt = Field(description="number of the view, from 1")
     split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
     scale: ScaleConfig = Field(
-        default="standard", description="scaling of the values before the model: none, unit, standard or {mean, std}"
+        default="standard",
+        description="scaling of the values before the model: none, unit, standard, auto or {mean, std}",
     )
     noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
@@ -234,7 +236,8 @@ class TensorData(_Tensors):
 
     split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
     scale: ScaleConfig = Field(
-        default="standard", description="scaling of the values before the model: none, unit, standard or {mean, std}"
+        default="standard",
+        description="scaling of the values before the model: none, unit, standard, auto or {mean, std}",
     )
     noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 

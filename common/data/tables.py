@@ -97,7 +97,9 @@ class TableColumnsConfig(_Table):
     )
     split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
     scale: ScaleConfig = Field(
-        default="standard", description="scaling of the values before the model: none, unit, standard or {mean, std}"
+        default="auto",
+        description="scaling of the values before the model: none, unit, standard, {mean, std}, or auto, which is "
+        "standard after an asinh of columns with a long tail",
     )
     noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 

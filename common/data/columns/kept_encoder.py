@@ -16,7 +16,7 @@ from torch import Tensor
 
 from colonnade.common.data.columns.encode import Code, EncodeConfig, Encoder, Missing, Unseen
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.scale import ScaleConfig, Scaler
+from colonnade.common.data.columns.scale import Bends, ScaleConfig, Scaler
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.runtime.durable import write_kept
 from colonnade.common.runtime.run_folder import MemberFolder
@@ -60,6 +60,21 @@ class _Code(_Record):
     own: bool
 
 
+class _Bends(_Record):
+    columns: tuple[int, ...]
+    centre: _Values
+    width: _Values
+
+    @classmethod
+    def of(cls, bends: Bends) -> _Bends:
+        return cls(
+            columns=tuple(bends.columns.tolist()), centre=_Values.of(bends.centre), width=_Values.of(bends.width)
+        )
+
+    def bends(self) -> Bends:
+        return Bends(torch.tensor(self.columns), self.centre.tensor(), self.width.tensor())
+
+
 class _Encoder(_Record):
     format: Literal[1] = 1
     fingerprint: str
@@ -68,6 +83,7 @@ class _Encoder(_Record):
     unseen: Unseen
     shift: _Values
     spread: _Values
+    bends: _Bends | None = None  # no file of version 0.2.0 has any
     columns: tuple[_Code, ...]
 
 
@@ -146,6 +162,7 @@ class EncoderFile:
             unseen=how.unseen,
             shift=_Values.of(scaler.shift),
             spread=_Values.of(scaler.spread),
+            bends=_Bends.of(scaler.bends) if scaler.bends else None,
             columns=tuple(_Code(name=c.name, words=c.words, fill=c.fill, own=c.own) for c in encoder.codes),
         )
         write_kept(self._path, record.model_dump_json().encode(), 0o600)
@@ -153,5 +170,6 @@ class EncoderFile:
 
 def _encoder(record: _Encoder) -> Encoder:
     codes = tuple(Code(code.name, code.words, code.fill, code.own) for code in record.columns)
-    scaler = Scaler(record.shift.tensor(), record.spread.tensor())
+    bends = record.bends.bends() if record.bends else None
+    scaler = Scaler(record.shift.tensor(), record.spread.tensor(), bends)
     return Encoder(EncodeConfig(record.scale, record.missing, record.unseen), scaler, codes)

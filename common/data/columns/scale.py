@@ -1,7 +1,7 @@
 """Scaling of a party's values before they reach a model.
 
 Every scaling is (x - shift) / spread with one shift and one spread for all values or per column; the methods differ in
-how the two are found. Fits use training rows only.
+how the two are found. `auto` bends long-tailed columns first. Fits use training rows only.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 _BYTE = 255.0
+_TABLE = 2  # axes: rows and columns
 
 
 class MeanStd(BaseModel):
@@ -25,26 +27,71 @@ class MeanStd(BaseModel):
     std: float = Field(gt=0, description="the standard deviation; of bytes, in units of 0 to 1")
 
 
-ScaleConfig = Literal["none", "unit", "standard"] | MeanStd
+ScaleConfig = Literal["none", "unit", "standard", "auto"] | MeanStd
 """
 none: as they are.
 unit: bytes / 255; other values / the column's largest magnitude, so that they lie in -1..1.
 standard: every column gets mean 0 and (population) standard deviation 1; constant ones only the first.
+auto: the same, after asinh((x - centre) / width) in columns with a long tail, of which single values lie beyond ten
+    deviations; bytes and values of more than one axis a row are as with `standard`.
 {mean, std}: ((x / 255) - mean) / std for bytes, (x - mean) / std for other values.
 """
 
 
+_TAIL = 10.0  # deviations: of normal values not one in 10^23 lies so far out
+_DISTINCT = 50  # values of a column, at least, for its largest to be a tail rather than a rare code
+_DEVIATION = 1.349  # of normal values: width of the middle half, in standard deviations
+
+
+@dataclass(frozen=True)
+class Bends:
+    """asinh((x - centre) / width) of the columns with a long tail: straight near the centre, logarithmic far from it.
+
+    Args:
+        columns: their places, int64 (k,).
+        centre: their medians, (k,).
+        width: their deviations without the tail, (k,), nowhere 0.
+    """
+
+    columns: Tensor
+    centre: Tensor
+    width: Tensor
+
+    @classmethod
+    def fit(cls, values: Tensor) -> Bends | None:
+        """Of training rows, floats (m, columns); None if no column has a long tail."""
+        std, mean = torch.std_mean(values, dim=0, correction=0)
+        far = (values.amax(0) - mean).maximum(mean - values.amin(0)) > _TAIL * std
+        tailed = [place for place in far.nonzero().flatten().tolist() if len(torch.unique(values[:, place])) >= _DISTINCT]
+        if not tailed:
+            return None
+        found = [_middle(values[:, place]) for place in tailed]
+        centre, width = (torch.tensor(each, dtype=values.dtype) for each in zip(*found, strict=True))
+        return cls(torch.tensor(tailed), centre, width)
+
+    def apply(self, values: Tensor) -> Tensor:
+        """Changes these columns of (n, columns) in place, and returns it."""
+        values[:, self.columns] = ((values[:, self.columns] - self.centre) / self.width).asinh()
+        return values
+
+    def to(self, device: torch.device) -> Bends:
+        """The same on a device."""
+        return Bends(self.columns.to(device), self.centre.to(device), self.width.to(device))
+
+
 @dataclass(frozen=True)
 class Scaler:
-    """(x - shift) / spread.
+    """(x - shift) / spread, after the bends.
 
     Args:
         shift: a scalar, or the shape of one row.
         spread: likewise, nowhere 0.
+        bends: of columns with a long tail; None where there are none.
     """
 
     shift: Tensor
     spread: Tensor
+    bends: Bends | None = None
 
     @classmethod
     def fit(cls, scale: ScaleConfig, values: Tensor, train_rows: Tensor) -> Scaler:
@@ -55,7 +102,7 @@ class Scaler:
             values: (n, ...), bytes or floats.
             train_rows: (m,) int64; no other row of `values` is read.
         """
-        reads = scale == "standard" or (scale == "unit" and values.dtype != torch.uint8)
+        reads = scale in ("standard", "auto") or (scale == "unit" and values.dtype != torch.uint8)
         return cls.of_all(scale, values[train_rows] if reads else values)
 
     @classmethod
@@ -65,10 +112,11 @@ class Scaler:
         match scale:
             case MeanStd(mean=mean, std=std):
                 return cls(torch.tensor(mean * unit), torch.tensor(std * unit))
-            case "standard":
-                # Sums of another layout may be rounded otherwise.
-                std_, mean_ = torch.std_mean(_floats(values.contiguous()), dim=0, correction=0)
-                return cls(mean_, _no_zeros(std_))
+            case "auto" if values.ndim == _TABLE and values.dtype != torch.uint8 and len(values):
+                bends = Bends.fit(_floats(values))
+                return _standard(values if bends is None else bends.apply(_floats(values, copy=True)), bends)
+            case "standard" | "auto":
+                return _standard(values)
             case "unit" if unit == 1.0:
                 return cls(torch.tensor(0.0), _no_zeros(values.abs().amax(dim=0)))
             case "unit":
@@ -84,11 +132,23 @@ class Scaler:
     @property
     def idle(self) -> bool:
         """True if values stay as they are."""
-        return self.shift.ndim == self.spread.ndim == 0 and self.shift.item() == 0 and self.spread.item() == 1
+        return (
+            not self.bends
+            and self.shift.ndim == self.spread.ndim == 0
+            and self.shift.item() == 0
+            and self.spread.item() == 1
+        )
 
     def apply(self, values: Tensor) -> Tensor:
         """The scaled values, float32, in the shape of `values` (n, ...)."""
-        return _floats(values, copy=True).sub_(self.shift).div_(self.spread).to(torch.float32)
+        found = _floats(values, copy=True)
+        if self.bends:
+            found = self.bends.apply(found)
+        return found.sub_(self.shift).div_(self.spread).to(torch.float32)
+
+    def to(self, device: torch.device) -> Scaler:
+        """The same on a device."""
+        return Scaler(self.shift.to(device), self.spread.to(device), self.bends and self.bends.to(device))
 
 
 class Columns:
@@ -124,8 +184,28 @@ class Columns:
     def to(self, device: torch.device) -> Columns:
         """The same on a device."""
         self._values = self._values.to(device)
-        self._scaler = Scaler(self._scaler.shift.to(device), self._scaler.spread.to(device))
+        self._scaler = self._scaler.to(device)
         return self
+
+
+def _standard(values: Tensor, bends: Bends | None = None) -> Scaler:
+    # Sums of another layout may be rounded otherwise.
+    std, mean = torch.std_mean(_floats(values.contiguous()), dim=0, correction=0)
+    return Scaler(mean, _no_zeros(std), bends)
+
+
+def _middle(column: Tensor) -> tuple[float, float]:
+    """The median, and the deviation that normal values with the same middle half would have.
+
+    More than half of some amounts are the same number, mostly 0; of these the others give the width.
+    """
+    found = column.cpu().numpy()
+    low, centre, high = np.quantile(found, (0.25, 0.5, 0.75))
+    width = (high - low) / _DEVIATION
+    if not width:
+        apart = np.abs(found - centre)
+        width = np.median(apart[apart > 0])
+    return float(centre), float(width)
 
 
 def _floats(values: Tensor, *, copy: bool = False) -> Tensor:

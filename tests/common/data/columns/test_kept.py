@@ -58,6 +58,14 @@ def test_the_scale_of_plain_values_is_restored_to_the_last_bit(
     assert torch.equal(EncoderFile(folder, begun=True).read().apply(features), fitted.apply(features))
 
 
+def test_bends_of_long_tails_are_restored_to_the_last_bit(tmp_path: Path) -> None:
+    values = torch.randn(500, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64).mul(3).exp()
+    features, every = Features(values, ("paid", "owed")), torch.arange(500)
+    fitted = EncoderFile(tmp_path, begun=False).get(EncodeConfig("auto"), features, every)
+    assert fitted.scaler.bends is not None
+    assert torch.equal(EncoderFile(tmp_path, begun=True).read().apply(features), fitted.apply(features))
+
+
 @pytest.mark.parametrize("what", ["value", "word", "key", "order", "name"])
 def test_a_table_that_has_changed_is_refused(folder: Path, what: str) -> None:
     values = TABLE.values.clone()

@@ -52,7 +52,7 @@ def test_standard_keeps_what_float32_would_lose() -> None:
     assert scaled("standard", stamps).tolist() == [[-1.0], [1.0]]
 
 
-@pytest.mark.parametrize("scale", ["none", "unit", "standard", MeanStd(mean=0.5, std=2)])
+@pytest.mark.parametrize("scale", ["none", "unit", "standard", "auto", MeanStd(mean=0.5, std=2)])
 @pytest.mark.parametrize("values", [BYTES, TABLE, TABLE.float()])
 def test_gives_float32_of_the_same_shape_and_leaves_its_argument_alone(scale: ScaleConfig, values: Tensor) -> None:
     before = values.clone()
@@ -61,7 +61,7 @@ def test_gives_float32_of_the_same_shape_and_leaves_its_argument_alone(scale: Sc
     assert torch.equal(values, before)
 
 
-@given(st.floats(-1e6, 1e6), st.sampled_from(["unit", "standard"]))
+@given(st.floats(-1e6, 1e6), st.sampled_from(["unit", "standard", "auto"]))
 def test_other_rows_do_not_change_the_fit(other: float, scale: ScaleConfig) -> None:
     changed = TABLE.clone()
     changed[2] = other
@@ -75,7 +75,7 @@ def test_the_configuration_refuses(value: object) -> None:
         TypeAdapter(ScaleConfig).validate_python(value)
 
 
-@pytest.mark.parametrize("scale", ["unit", "standard", "none", MeanStd(mean=0.1307, std=0.3081)])
+@pytest.mark.parametrize("scale", ["unit", "standard", "auto", "none", MeanStd(mean=0.1307, std=0.3081)])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float64])
 def test_columns_asked_for_row_by_row_are_the_whole_scaled_at_once(scale: ScaleConfig, dtype: torch.dtype) -> None:
     values = torch.randint(0, 256, (40, 3, 2), generator=torch.Generator().manual_seed(3)).to(dtype)
@@ -85,3 +85,41 @@ def test_columns_asked_for_row_by_row_are_the_whole_scaled_at_once(scale: ScaleC
     assert columns.shape == (40, 3, 2)
     assert columns[rows].dtype == torch.float32
     assert torch.equal(columns[rows], scaler.apply(values)[rows])
+
+
+def amounts(rows: int = 2000) -> Tensor:
+    """Three columns: normal, lognormal with a long tail, and mostly zero with a few large amounts."""
+    draws = torch.Generator().manual_seed(1)
+    normal = torch.randn(rows, 3, generator=draws, dtype=torch.float64)
+    paid = torch.where(normal[:, 2] > 1, (4 * normal[:, 2]).exp(), 0.0)
+    return torch.stack([normal[:, 0], (2.5 * normal[:, 1]).exp(), paid], 1)
+
+
+def test_auto_is_standard_without_long_tails() -> None:
+    plain, every = amounts()[:, :1], torch.arange(2000)
+    rare = torch.cat([plain, torch.zeros(2000, 1, dtype=torch.float64)], 1)
+    rare[7, 1] = 1.0  # far out, and a code rather than an amount
+    for values in (plain, rare):
+        assert torch.equal(scaled("auto", values, every), scaled("standard", values, every))
+
+
+def test_auto_bends_long_tails_in_their_order_and_leaves_the_other_columns_alone() -> None:
+    values, every = amounts(), torch.arange(2000)
+    plain, bent = scaled("standard", values, every), scaled("auto", values, every)
+    assert torch.equal(bent[:, 0], plain[:, 0])
+    assert (plain[:, 1:].abs().amax(0) > 15).all() and (bent[:, 1:].abs().amax(0) < 12).all()
+    for column in (1, 2):
+        order = values[:, column].argsort()
+        assert (bent[order, column].diff() >= 0).all()
+    spread = [each[:, 1].quantile(0.9) - each[:, 1].quantile(0.1) for each in (plain, bent)]
+    assert spread[0] < 0.5 and spread[1] > 2  # what a model sees of eight rows in ten
+
+
+def test_auto_fits_training_rows_only_and_bends_what_comes_later() -> None:
+    values = amounts()
+    changed = values.clone()
+    changed[1500:] = 1e12
+    train = torch.arange(1500)
+    first, second = Scaler.fit("auto", values, train), Scaler.fit("auto", changed, train)
+    assert torch.equal(first.apply(values)[:1500], second.apply(changed)[:1500])
+    assert second.apply(changed).isfinite().all() and second.apply(changed)[1500:, 1:].max() < 50
