@@ -60,7 +60,7 @@ class SklearnData(_Sklearn):
     split: SplitConfig = Field(default=ColumnsSplit(), description="the part of every row that is the party's own")
     scale: ScaleConfig = Field(
         default="standard",
-        description="scaling of the values before the model: none, unit, standard, auto or {mean, std}",
+        description="scaling before the model: none, unit, standard, auto or {mean, std}",
     )
     noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
@@ -94,7 +94,7 @@ class IdxData(_Idx):
 
     split: SplitConfig = Field(default=ImageRowsSplit(), description="the part of every row that is the party's own")
     scale: ScaleConfig = Field(
-        default="unit", description="scaling of the values before the model: none, unit, standard, auto or {mean, std}"
+        default="unit", description="scaling before the model: none, unit, standard, auto or {mean, std}"
     )
     noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
@@ -132,7 +132,7 @@ class CifarData(_Cifar):
 
     split: SplitConfig = Field(default=ImageRowsSplit(), description="the part of every row that is the party's own")
     scale: ScaleConfig = Field(
-        default="unit", description="scaling of the values before the model: none, unit, standard, auto or {mean, std}"
+        default="unit", description="scaling before the model: none, unit, standard, auto or {mean, std}"
     )
     noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
@@ -169,7 +169,7 @@ class AdultData(_Adult):
     columns: tuple[str, ...] = Field(default=(), description="columns to take, by name; left out, all")
     split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
     scale: ScaleConfig = Field(
-        default="unit", description="scaling of the values before the model: none, unit, standard, auto or {mean, std}"
+        default="unit", description="scaling before the model: none, unit, standard, auto or {mean, std}"
     )
     noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
@@ -204,7 +204,7 @@ class MatData(_Mat):
     split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
     scale: ScaleConfig = Field(
         default="standard",
-        description="scaling of the values before the model: none, unit, standard, auto or {mean, std}",
+        description="scaling before the model: none, unit, standard, auto or {mean, std}",
     )
     noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
@@ -237,7 +237,7 @@ class TensorData(_Tensors):
     split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
     scale: ScaleConfig = Field(
         default="standard",
-        description="scaling of the values before the model: none, unit, standard, auto or {mean, std}",
+        description="scaling before the model: none, unit, standard, auto or {mean, std}",
     )
     noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 

@@ -62,7 +62,9 @@ class Bends:
         """Of training rows, floats (m, columns); None if no column has a long tail."""
         std, mean = torch.std_mean(values, dim=0, correction=0)
         far = (values.amax(0) - mean).maximum(mean - values.amin(0)) > _TAIL * std
-        tailed = [place for place in far.nonzero().flatten().tolist() if len(torch.unique(values[:, place])) >= _DISTINCT]
+        tailed = [
+            place for place in far.nonzero().flatten().tolist() if len(torch.unique(values[:, place])) >= _DISTINCT
+        ]
         if not tailed:
             return None
         found = [_middle(values[:, place]) for place in tailed]
