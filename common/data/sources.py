@@ -59,8 +59,7 @@ class SklearnData(_Sklearn):
 
     split: SplitConfig = Field(default=ColumnsSplit(), description="the part of every row that is the party's own")
     scale: ScaleConfig = Field(
-        default="standard",
-        description="scaling before the model: none, unit, standard, auto or {mean, std}",
+        default="standard", description="scaling before the model: none, unit, standard, auto or {mean, std}"
     )
     noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
@@ -203,8 +202,7 @@ class MatData(_Mat):
     view: PositiveInt = Field(description="number of the view, from 1")
     split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
     scale: ScaleConfig = Field(
-        default="standard",
-        description="scaling before the model: none, unit, standard, auto or {mean, std}",
+        default="standard", description="scaling before the model: none, unit, standard, auto or {mean, std}"
     )
     noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
@@ -236,8 +234,7 @@ class TensorData(_Tensors):
 
     split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
     scale: ScaleConfig = Field(
-        default="standard",
-        description="scaling before the model: none, unit, standard, auto or {mean, std}",
+        default="standard", description="scaling before the model: none, unit, standard, auto or {mean, std}"
     )
     noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 

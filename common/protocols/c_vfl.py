@@ -36,7 +36,6 @@ from colonnade.common.messaging.outgoing import Released
 from colonnade.common.models.heads import JointHeadConfig, LinearHeadConfig
 from colonnade.common.models.optimiser import AdamWConfig
 
-
 _TOGETHER = AdamWConfig(lr=3e-4, weight_decay=0.1)  # every member takes all local steps against the others' old values
 
 

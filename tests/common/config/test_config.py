@@ -114,7 +114,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"every_party__data__split": {"kind": "columns", "take": "evn"}},
      "every_party.data.split.take = 'evn': expected 'even', 'random' or a list (did you mean 'even'?)"),
     ({"every_party__data__scale": "unti"},
-     "every_party.data.scale = 'unti': expected 'none', 'unit', 'standard', 'auto' or keys and values (did you mean 'unit'?)"),
+     "every_party.data.scale = 'unti': "
+     "expected 'none', 'unit', 'standard', 'auto' or keys and values (did you mean 'unit'?)"),
     ({"every_party__data__scale": {"mean": 1}}, "every_party.data.scale.std: missing"),
     ({"every_party__data__scale": {"mean": 1, "std": 0}}, "every_party.data.scale.std = 0: expected more than 0"),
     # Values.
