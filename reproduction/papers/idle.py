@@ -85,4 +85,5 @@ def _disturbances(config: Config) -> set[str]:
 
 
 def _noisy(config: Config) -> bool:
-    return config.federation.privacy is not None or (config.server is not None and config.server.privacy is not None)
+    server = config.server.privacy if config.server is not None else None
+    return bool(config.federation.privacy or (server and (server.labels or server.answers)))
