@@ -131,8 +131,8 @@ def _simulated(job: Job) -> RunRecord:
     course = _Course()
     telemetry = Telemetry(None, course)
     outcome = Simulation(config, job.run.path.parent, telemetry=telemetry, on_cohort=course.watch).run()
-    found = summarise(outcome)
-    return _record({**found, "metrics": found["metrics"] | _head_norms(outcome)}, tuple(course.points), course.bytes)
+    record = _record(summarise(outcome), tuple(course.points), course.bytes)
+    return record.model_copy(update={"metrics": record.metrics | _head_norms(outcome)})
 
 
 def _head_norms(outcome: Outcome) -> dict[str, float]:
@@ -143,7 +143,7 @@ def _head_norms(outcome: Outcome) -> dict[str, float]:
         return {}
     names, draws = server.federation.names, linear_heads(server, *heads.shape[:2])
     norms, firsts = (each.detach().flatten(1).norm(dim=1).tolist() for each in (heads, draws))
-    growths = [norm / first for norm, first in zip(norms, firsts, strict=True)]
+    growths = [round(norm / first, 6) for norm, first in zip(norms, firsts, strict=True)]
     found = {"norm": norms, "growth": growths}
     return {f"head_{kind}_{name}": one for kind, each in found.items() for name, one in zip(names, each, strict=True)}
 
