@@ -349,10 +349,8 @@ def _columns(
     config: DataConfig, encoder: Encoder, features: Features, of: tuple[int, str], train_rows: Tensor | None = None
 ) -> Columns:
     """`of`: seed and party, from which the noise is drawn."""
-    if encoder.codes:
-        columns = Columns(encoder.apply(features), Scaler.none())
-    else:
-        columns = Columns(features.values, encoder.scaler)
+    coded = (encoder.apply(features), Scaler.none()) if encoder.codes else (features.values, encoder.scaler)
+    columns = Columns(*coded)
     if config.noise is None:
         return columns
     return Columns(config.noise.on(columns[torch.arange(len(features.values))], *of, train_rows), Scaler.none())

@@ -21,13 +21,7 @@ from colonnade.reproduction.papers.work import about, jobs, missing, outcome_of,
 from colonnade.simulation.federation import Simulation
 
 RECORD = RunRecord(
-    metrics={
-        "test_accuracy": 0.9,
-        "test_auc": 0.99,
-        "test_accuracy_party2": 0.8,
-        "head_norm_party2": 4.1,
-        "head_growth_party2": 0.995,
-    },
+    metrics={"test_accuracy": 0.9, "test_auc": 0.99, "test_accuracy_party2": 0.8},
     points=(
         Point(round=1, epoch=0.5, seconds=1.0, bytes=1_000_000, accuracy=0.5),
         Point(round=2, epoch=1.0, seconds=2.5, bytes=2_000_000, accuracy=0.85),
@@ -47,20 +41,6 @@ def job(seed: int = 0, run: PaperRun = QUICK, **more: object) -> Job:
     return Job("paper", "run", run, seed, **more)  # type: ignore[arg-type]
 
 
-def test_a_record_has_the_norm_of_every_head_and_its_growth() -> None:
-    def record(file: str, rate: float) -> RunRecord:
-        still = f"server.optimiser={{name: sgd, lr: {rate}, momentum: 0, weight_decay: 0}}"
-        sets = ("federation.epochs=0", "federation.rounds=1", still)
-        return perform(job(run=PaperRun(file=file, set=sets, minutes=0.1)))
-
-    parties = [f"party{number}" for number in range(1, 5)]
-    unmoved, moved = record("vimadmm/demo.yaml", 1e-12), record("vimadmm/demo.yaml", 0.1)
-    assert [value(unmoved, f"growth@{party}") for party in parties] == [100.0] * 4
-    assert len({value(unmoved, f"norm@{party}") for party in parties}) == 4
-    assert all(value(moved, f"growth@{party}") != 100 for party in parties)
-    assert math.isnan(value(record("split/demo.yaml", 0.1), "norm@party1"))  # one head over all embeddings
-
-
 class TestMeasures:
     @pytest.mark.parametrize(
         ("measure", "expected"),
@@ -70,8 +50,6 @@ class TestMeasures:
             ("accuracy@1.9", 85),
             ("auc", 99),
             ("own@party2", 80),
-            ("norm@party2", 4.1),
-            ("growth@party2", 99.5),
             ("mb@85", 2),
             ("mb@86", 4),
             ("mib@50", 1_000_000 / 2**20),
