@@ -129,8 +129,8 @@ def clip_frobenius(matrix: Tensor, threshold: float) -> Tensor:
 
 def through_clip(matrix: Tensor, threshold: float, gradient: Tensor) -> Tensor:
     """Gradient of a loss at a matrix, given that at `clip_frobenius` of it; all of the matrix's shape."""
-    norm = matrix.norm()
+    norm = float(matrix.norm())
     if norm <= threshold:
         return gradient
-    along = (matrix * gradient).sum() / norm**2
+    along = float((matrix * gradient).sum()) / norm**2
     return (gradient - along * matrix) * (threshold / norm)
