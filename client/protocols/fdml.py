@@ -15,6 +15,8 @@ from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.backprop import backprop
 from colonnade.common.numerics.losses import OBJECTIVES
+from colonnade.common.privacy.release import through_clip
+from colonnade.common.privacy.settings import PrivacyConfig
 from colonnade.common.protocols.fdml import Aggregate, Config, Evaluation, Logits
 
 
@@ -42,8 +44,12 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         mean = await server.recv(Aggregate, t, rows=len(batch), classes=classes)
         if labels is None or mean is None:  # the server went on without us: follow it
             continue
-        seen = (o - released.to(ctx.device)) / parties + mean.o.to(ctx.device)  # with our own part as it is
+        seen = mean.o.to(ctx.device)
+        if cfg.own == "exact":
+            seen = (o - released.to(ctx.device)) / parties + seen
         do = loss.gradient(seen, labels) / len(batch)  # 4
+        if cfg.own == "sent" and isinstance(ctx.federation.privacy, PrivacyConfig):
+            do = through_clip(o, ctx.federation.privacy.clip, do)
         with torch.no_grad():
             head.weight.grad, dh = h.t() @ do, do @ head.weight.t()
         bottom.backward(dh)

@@ -332,7 +332,7 @@ def prepare(
     """
     how = encoding(config)
     encoder = Encoder.fit(how, features, train_rows) if kept is None else kept.get(how, features, train_rows)
-    return _columns(config, encoder, features, seed, party)
+    return _columns(config, encoder, features, (seed, party), train_rows)
 
 
 def prepare_others(config: DataConfig, features: Features, seed: int, party: str, kept: EncoderFile) -> Columns:
@@ -342,17 +342,18 @@ def prepare_others(config: DataConfig, features: Features, seed: int, party: str
         DataError: the columns differ, or values cannot be encoded.
         CheckpointError: the encoder is torn or missing.
     """
-    return _columns(config, kept.read(), features, seed, party)
+    return _columns(config, kept.read(), features, (seed, party))
 
 
-def _columns(config: DataConfig, encoder: Encoder, features: Features, seed: int, party: str) -> Columns:
-    if encoder.codes:
-        columns = Columns(encoder.apply(features), Scaler.none())
-    else:
-        columns = Columns(features.values, encoder.scaler)
+def _columns(
+    config: DataConfig, encoder: Encoder, features: Features, of: tuple[int, str], train_rows: Tensor | None = None
+) -> Columns:
+    """`of`: seed and party, from which the noise is drawn."""
+    coded = (encoder.apply(features), Scaler.none()) if encoder.codes else (features.values, encoder.scaler)
+    columns = Columns(*coded)
     if config.noise is None:
         return columns
-    return Columns(config.noise.on(columns[torch.arange(len(features.values))], seed, party), Scaler.none())
+    return Columns(config.noise.on(columns[torch.arange(len(features.values))], *of, train_rows), Scaler.none())
 
 
 def encoding(config: DataConfig) -> EncodeConfig:

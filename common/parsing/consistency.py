@@ -206,6 +206,11 @@ def _check_privacy(federation: FederationConfig) -> None:
             "federation.privacy.evaluate = clean: validation and test rows would leave unprotected",
             hint="leave it out; or, where nobody's secrets are in the data, set federation.benchmark to true",
         )
+    if privacy.evaluate == "none" and not federation.benchmark:
+        raise ConfigError(
+            "federation.privacy.evaluate = none: evaluations and predictions would know nothing of the parties' rows",
+            hint="leave it out; for a measurement of what the parties add, set federation.benchmark to true",
+        )
     if privacy.epsilon and getattr(federation.protocol, "arrivals", False):
         raise ConfigError(
             "federation.privacy.epsilon: parties that come when they like make as many releases as they like",

@@ -78,12 +78,19 @@ class GaussianRelease:
         rows: Tensor | None = None,  # noqa: ARG002  # part of the interface
     ) -> Released:
         """Releases a matrix in its dtype. Raises BudgetSpent."""
-        if evaluation and self._plan.config.evaluate == "clean":
-            return Released(private, "none (benchmark)", None)
+        if evaluation and self._plan.config.evaluate != "released":
+            return unpaid(self._plan.config.evaluate, private)
         spent = self._budget.spend()
         clipped = clip_frobenius(private.detach().double(), self._plan.config.clip)
         value = add_normals(clipped, self._deviation, self._normals)
         return Released(value.to(private.dtype), self._name, None if self._void else self._plan.epsilon(spent))
+
+
+def unpaid(evaluate: str, private: Tensor) -> Released:
+    """Evaluation that no budget pays for: the values as they are (`clean`), or zeros in their place (`none`)."""
+    if evaluate == "none":
+        return Released(torch.zeros_like(private), "zeros", None)
+    return Released(private, "none (benchmark)", None)
 
 
 class QuantisedRelease:
@@ -118,3 +125,12 @@ def clip_frobenius(matrix: Tensor, threshold: float) -> Tensor:
     matrix = matrix.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
     norm = float(matrix.norm())
     return matrix * (threshold / max(norm, threshold))
+
+
+def through_clip(matrix: Tensor, threshold: float, gradient: Tensor) -> Tensor:
+    """Gradient of a loss at a matrix, given that at `clip_frobenius` of it; all of the matrix's shape."""
+    norm = float(matrix.norm())
+    if norm <= threshold:
+        return gradient
+    along = float((matrix * gradient).sum()) / norm**2
+    return (gradient - along * matrix) * (threshold / norm)

@@ -34,8 +34,10 @@ class NoiseConfig(BaseModel):
         default=None, ge=1, description="rounds over which epsilon is spent; left out, all of the run"
     )
     seeded: bool = Field(default=False, description="noise from the federation's seed: for tests, protects nothing")
-    evaluate: Literal["released", "clean"] = Field(
-        default="released", description="clean: evaluations without noise, which voids the guarantee"
+    evaluate: Literal["released", "clean", "none"] = Field(
+        default="released",
+        description="clean: evaluations without noise, which voids the guarantee; none: zeros in their place, which "
+        "shows what the model predicts without the parties, and costs nothing",
     )
 
     @property

@@ -13,8 +13,9 @@ the server holds them, so it **sends every party the labels** of its batches:
                      cross-entropy at o; back-propagates do through W_k and f; one step on W_k, one on theta_k
 
 Every party uses the whole of do, not the 1/M of it that the mean passes on: it descends M times the loss. If o_k is
-sent with noise, clipped or compressed, the party replaces its own part of o by the original. This costs no privacy,
-since nothing more is sent.
+sent with noise, clipped or compressed, the party replaces its own part of o by the original (`own: exact`). This costs
+no privacy, since nothing more is sent. It is ours: in the papers a party takes o as the server returns it, and its
+gradient passes the clip as every other operation (`own: sent`).
 """
 
 from __future__ import annotations
@@ -40,6 +41,11 @@ class Config(ProtocolConfig):
     embedding: int = Field(default=60, ge=1, description="width of a party's embedding, which it keeps")
     aggregate: Summing = Field(
         default="clear", description="blinded: the server learns the sum over all parties, and no party's own value"
+    )
+    own: Literal["exact", "sent"] = Field(
+        default="exact",
+        description="a party's own part of the mean: exact puts its logits back as they were; sent leaves the mean as "
+        "the server returned it, and follows its gradient back through the clip of federation.privacy",
     )
     missing: Literal["zero", "last", "skip"] = Field(
         default="zero",

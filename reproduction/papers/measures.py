@@ -3,6 +3,8 @@
 accuracy         of the test rows, in per cent, at the end; of an active party's joint model where it is one
 accuracy@5       after the fifth epoch, or at the last evaluation before its end
 own@party3       of a party's own whole model
+norm@party3      Frobenius norm of the party's head at the server, at the end
+growth@party3    the same over its norm before the first round, in per cent
 auc              of the test rows, in per cent
 deviation        between the classes' accuracies, in points (standard deviation)
 mb@95, mib@95    what training messages had brought both ways when the test accuracy first reached 95 %
@@ -29,12 +31,12 @@ from colonnade.common.errors import ConfigError
 
 _MIB, _MB = 2**20, 10**6
 _FORM = re.compile(
-    r"^(accuracy|auc|deviation|mb|mib|up|down|epsilon)$|^(accuracy|own|mb|mib|seconds|rounds)@([a-z0-9_.]+)$"
+    r"^(accuracy|auc|deviation|mb|mib|up|down|epsilon)$|^(accuracy|own|norm|growth|mb|mib|seconds|rounds)@([a-z0-9_.]+)$"
     r"|^(mib|mb(_up|_down)?)@[0-9]+epochs$"
 )
 _LOWER = ("deviation", "mb", "mb_up", "mb_down", "mib", "seconds", "rounds", "up", "down", "epsilon")
 _UNITS = {"mb": "MB", "mb_up": "MB", "mb_down": "MB", "mib": "MiB", "up": "MiB", "down": "MiB", "seconds": "s"}
-_BARE = ("epsilon", "deviation", "rounds")
+_BARE = ("epsilon", "deviation", "rounds", "norm")
 
 
 Better = Literal["more", "fewer", "neither"]
@@ -103,6 +105,8 @@ def value(record: RunRecord, measure: str) -> float:
         return _after(record, float(about))
     if kind == "own":
         return 100 * record.metrics.get(f"test_accuracy_{about}", math.nan)
+    if kind in {"norm", "growth"}:
+        return (1 if kind == "norm" else 100) * record.metrics.get(f"head_{kind}_{about}", math.nan)
     return float(_PLAIN[kind](record))
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.data.known_sets.places import cache
@@ -25,8 +26,10 @@ from colonnade.common.version import VERSION
 from colonnade.reproduction.papers import longtail
 from colonnade.reproduction.papers.measures import Point, RunRecord
 from colonnade.reproduction.papers.papers import PaperRun
+from colonnade.server.fusion.heads import linear_heads
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.folder import summarise
+from colonnade.simulation.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,21 @@ def _simulated(job: Job) -> RunRecord:
     course = _Course()
     telemetry = Telemetry(None, course)
     outcome = Simulation(config, job.run.path.parent, telemetry=telemetry, on_cohort=course.watch).run()
-    return _record(summarise(outcome), tuple(course.points), course.bytes)
+    record = _record(summarise(outcome), tuple(course.points), course.bytes)
+    return record.model_copy(update={"metrics": record.metrics | _head_norms(outcome)})
+
+
+def _head_norms(outcome: Outcome) -> dict[str, float]:
+    """Norm of every party's linear head at the server, and over that of its draw; empty where there is none."""
+    server = outcome.server
+    heads = server.state["heads"] if "heads" in server.state else None  # noqa: SIM401  # a State has no get
+    if not isinstance(heads, Tensor):
+        return {}
+    names, draws = server.federation.names, linear_heads(server, *heads.shape[:2])
+    norms, firsts = (each.detach().flatten(1).norm(dim=1).tolist() for each in (heads, draws))
+    growths = [round(norm / first, 6) for norm, first in zip(norms, firsts, strict=True)]
+    found = {"norm": norms, "growth": growths}
+    return {f"head_{kind}_{name}": one for kind, each in found.items() for name, one in zip(names, each, strict=True)}
 
 
 def _over_the_wire(job: Job) -> RunRecord:

@@ -86,6 +86,21 @@ def test_clean_evaluations_void_the_guarantee_visibly() -> None:
         private("federation.privacy.evaluate=clean")
 
 
+def test_evaluations_without_the_parties_keep_the_guarantee_and_know_nothing() -> None:
+    outcome = federate(private("federation.benchmark=true", "federation.privacy.evaluate=none"))
+    counts = {name: p.releases for name, p in outcome.privacy.items()}
+    report = protection(outcome.server, counts)
+    assert set(counts.values()) == {3} and report["privacy"]["void"] is None
+    assert None not in report["epsilon"].values()
+    sent = [m for _, _, m in outcome.messages if type(m).__name__ == "Evaluation"]
+    assert sent and not any(m.h.any() for m in sent)
+    test = outcome.server.labels[outcome.server.schedule.partition.test]
+    alike = torch.bincount(test, minlength=10) / len(test)  # one class for all rows
+    assert min(abs(alike - outcome.server.metrics["test_accuracy"])) < 1e-6
+    with pytest.raises(ConfigError, match=r"evaluate = none: evaluations and predictions would know nothing"):
+        private("federation.privacy.evaluate=none")
+
+
 def test_local_steps_use_clean_embeddings() -> None:
     """With noise that drowns everything, the party still learns from its own embeddings and the responses."""
     noisy = federate(private("federation.privacy.seeded=true", "federation.rounds=2"))

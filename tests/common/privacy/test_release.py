@@ -13,7 +13,7 @@ from colonnade.common.errors import BudgetSpent
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.noise import secure_normals, seeded_normals
-from colonnade.common.privacy.release import GaussianRelease, clip_frobenius
+from colonnade.common.privacy.release import GaussianRelease, clip_frobenius, through_clip
 from colonnade.common.privacy.settings import PrivacyConfig
 
 
@@ -93,6 +93,23 @@ def test_clean_evaluations_are_named_and_cost_nothing() -> None:
     released = release(1.0, 4.0, budget, evaluate="clean")(torch.ones(2, 2), evaluation=True)
     assert torch.equal(released, torch.ones(2, 2))
     assert released.epsilon is None and released.mechanism == "none (benchmark)" and budget.releases == 0
+
+
+def test_evaluations_may_be_zeros_which_cost_nothing() -> None:
+    budget = Budget(None, 1, 1)
+    stage = release(1.0, 4.0, budget, evaluate="none")
+    zeros = stage(torch.ones(2, 2), evaluation=True)
+    assert torch.equal(zeros, torch.zeros(2, 2)) and zeros.mechanism == "zeros" and budget.releases == 0
+    assert stage(torch.ones(2, 2)).norm() > 0 and budget.releases == 1
+
+
+@pytest.mark.parametrize("threshold", [0.5, 50.0])
+def test_a_gradient_passes_the_clip_as_autograd_has_it(threshold: float) -> None:
+    matrix = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    gradient = torch.randn(4, 3, dtype=torch.float64)
+    clipped = matrix * (threshold / torch.clamp(matrix.norm(), min=threshold))
+    (expected,) = torch.autograd.grad(clipped, matrix, gradient)
+    torch.testing.assert_close(through_clip(matrix.detach(), threshold, gradient), expected)
 
 
 def test_seeded_noise_repeats() -> None:

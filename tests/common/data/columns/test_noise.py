@@ -16,7 +16,7 @@ TRAIN = torch.arange(0, 1000)
 
 
 def columns(noise: float | None, seed: int = 0, party: str = "bank", **more: object) -> torch.Tensor:
-    tree = {"source": "sklearn", "name": "digits", **more, **({"noise": {"std": noise}} if noise else {})}
+    tree = {"source": "sklearn", "name": "digits", **({"noise": {"std": noise, **more}} if noise else {})}
     data = TypeAdapter(DataConfig).validate_python(tree)
     features = load_features(data, PartyIndex(1, 4), Path())
     made = prepare(data, features, TRAIN, seed, party)
@@ -35,6 +35,12 @@ def test_noise_is_the_same_every_time_and_another_for_every_party_and_seed() -> 
     assert torch.equal(columns(1.0)[:5], columns(1.0)[torch.arange(5)])
     assert not torch.equal(columns(1.0), columns(1.0, party="shop"))
     assert not torch.equal(columns(1.0), columns(1.0, seed=1))
+
+
+def test_noise_of_held_out_rows_leaves_those_for_training_as_they_are() -> None:
+    plain, noisy = columns(None), columns(2.0, rows="held_out")
+    assert torch.equal(noisy[:1000], plain[:1000])
+    assert torch.equal(noisy[1000:], columns(2.0)[1000:]) and not torch.equal(noisy[1000:], plain[1000:])
 
 
 @pytest.mark.parametrize("std", [0, -1, float("inf"), "much"])
