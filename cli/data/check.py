@@ -14,6 +14,7 @@ from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.doubts import doubts
+from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.models.bottom import bottom_model
 from colonnade.common.parsing.error_attribution import whose
@@ -87,6 +88,14 @@ def _show_privacy(config: Config, schedules: Mapping[str, Schedule]) -> None:
         out.print(f"{said}, for example privacy: {PROPOSED}", style="yellow", markup=False, soft_wrap=True)
 
 
+def _kinds(labels: LabelColumn) -> str:
+    """Classes, with the positive one of two; or targets."""
+    if not labels.classes:
+        return f"with {labels.values.shape[1]} targets a row"
+    positive = f" (positive: {labels.classes[1]})" if len(labels.classes) == 2 else ""
+    return f"of {len(labels.classes)} classes{positive}"
+
+
 def _train_rows(schedule: Schedule) -> int:
     return len(schedule.partition.train)
 
@@ -99,7 +108,7 @@ def _check_labels(config: Config, base: Path, overlap: Overlap, schedules: dict[
         overlap.add(SERVER, labels.ids)
     check_labels(labels, config.federation)
     schedule = schedules[SERVER] = Schedule(config.federation, len(labels.values), labels.official_test)
-    kinds = f"of {len(labels.classes)} classes" if labels.classes else f"with {labels.values.shape[1]} targets a row"
+    kinds = _kinds(labels)
     parts = "" if overlap.most else f": {in_parts(schedule.partition)}"  # of the common rows, which show() counts
     out.print(f"server: {overlap.most}{len(labels.values)} labels {kinds}{parts}", markup=False)
     if labels.without:

@@ -47,6 +47,31 @@ class LabelColumn:
         return replace(self, values=self.values[index], official_test=0, ids=ids)
 
 
+def with_positive(labels: LabelColumn, positive: str, where: str) -> LabelColumn:
+    """The same labels with this class as the second of two: the one that AUC, gain and lift are of.
+
+    Args:
+        labels: classes of all rows.
+        positive: name of the class.
+        where: the key of the configuration, for messages.
+
+    Raises:
+        DataError: there are more classes than two, or none has this name.
+    """
+    if len(labels.classes) != 2:
+        raise DataError(
+            f"{where} = {positive!r}: there are {len(labels.classes)} classes, and only one of two is the positive one",
+            hint=f"leave {where} out",
+        )
+    if positive not in labels.classes:
+        raise DataError(
+            f"{where} = {positive!r}: the classes are {' and '.join(map(repr, labels.classes))}",
+            hint="name one of them",
+        )
+    first, second = labels.classes
+    return labels if positive == second else replace(labels, values=1 - labels.values, classes=(second, first))
+
+
 def classify(words: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]]:
     """Converts written labels to class numbers.
 

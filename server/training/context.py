@@ -70,6 +70,7 @@ class ServerContext:
         run_cache: values that are made once in a run.
         phases: time by phase of the server side.
         thorough: True to compute every metric in every evaluation, and not after the last round alone.
+        classes: their names, in the order of their numbers; none in regression.
     """
 
     federation: FederationConfig
@@ -91,6 +92,7 @@ class ServerContext:
     run_cache: RunCache = field(default_factory=RunCache)
     phases: Phases = field(default_factory=Phases)
     thorough: bool = False
+    classes: tuple[str, ...] = ()
     scale: TargetScale | None = field(default=None, init=False)
     balance: ClassBalance | None = field(default=None, init=False)
     watch: GrowthWatch = field(init=False)
@@ -202,6 +204,11 @@ class ServerContext:
     def measure(self) -> str:
         """The metric that judges the model: `plain_metric`, or another where classes are unequal."""
         return self.plain_metric if self.balance is None else self.balance.measure
+
+    @property
+    def positive(self) -> str | None:
+        """The class that AUC, average precision, KS, gain and lift are of: the second of two; None of other numbers."""
+        return self.classes[1] if len(self.classes) == 2 else None
 
     @property
     def best(self) -> Best:
