@@ -306,12 +306,18 @@ class ServerContext:
     def evaluated(self, round: int, part: str, score: Score | Residuals, **more: float) -> None:
         """Records an evaluation of a part, and `more`. The last one of a run gets further metrics."""
         metrics, prefix = self._measured(score) | more, "val" if part == "validation" else part
-        metrics |= score.closer()[0] if self.thorough else score.some({self.measure, self.best.metric} - set(metrics))
+        judged: dict[str, Any] = {}
+        if self.thorough:
+            found, details = score.closer()
+            metrics |= found
+            judged = {"errors": score.errors(), "chance": details.get("chance")}
+        else:
+            metrics |= score.some({self.measure, self.best.metric} - set(metrics))
         named = {f"{prefix}_{name}": value for name, value in metrics.items()}
         self.metrics.update(named)
-        self.telemetry.event("evaluation", round=round, part=part, **named)
-        judged = {name: metrics.get(name, math.nan) for name in (self.plain_metric, self.measure)}
-        self.best.enter(round, part, metrics.get(self.best.metric, math.nan), **judged)
+        self.telemetry.event("evaluation", round=round, part=part, **named, **judged)
+        best = {name: metrics.get(name, math.nan) for name in (self.plain_metric, self.measure)}
+        self.best.enter(round, part, metrics.get(self.best.metric, math.nan), **best)
         if round == self.schedule.rounds or self.best.stop:
             found, details = score.closer()
             self.metrics.update({f"{prefix}_{name}": value for name, value in found.items()})
