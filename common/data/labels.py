@@ -113,6 +113,14 @@ def classify_coded(codes: Tensor, words: Sequence[str], where: str) -> tuple[Ten
     return values[codes], classes
 
 
+def hint_of_numbers(hint: str) -> str:
+    """A hint on a number of a table, for labels: they have neither `types` nor `units`, and cannot be left out."""
+    hint = hint.partition("; if they are words or codes")[0]
+    if any(f"`{key}" in hint for key in ("types", "units", "drop")):
+        hint = "write plain numbers in the column, such as 12.50, or leave the row out of the table"
+    return f"{hint}; if the labels are classes, set federation.task to classification"
+
+
 def _numbers(words: Sequence[str]) -> Tensor | None:
     try:
         return torch.tensor([float(word) for word in words], dtype=torch.float64)

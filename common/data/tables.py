@@ -29,7 +29,7 @@ from colonnade.common.data.columns.noise import DataNoiseConfig
 from colonnade.common.data.columns.scale import ScaleConfig
 from colonnade.common.data.keys import keys_of_rows
 from colonnade.common.data.known_sets.places import find, find_file
-from colonnade.common.data.labels import LabelColumn, classify_coded, with_positive
+from colonnade.common.data.labels import LabelColumn, classify_coded, hint_of_numbers, with_positive
 from colonnade.common.data.split import AllSplit, PartyIndex, SplitConfig
 from colonnade.common.data.table_cache import OnDisk, TableCache
 from colonnade.common.errors import ConfigError, DataError
@@ -211,7 +211,10 @@ class TableLabelsConfig(_Table):
         from colonnade.common.data.table import TableColumns  # noqa: PLC0415
 
         kinds: Mapping[str, Type] = dict.fromkeys(names, "number")
-        found = TableColumns(table, names, self.key, kinds, self.missing == "drop", self.notation).features()
+        try:
+            found = TableColumns(table, names, self.key, kinds, self.missing == "drop", self.notation).features()
+        except DataError as wrong:
+            raise DataError(str(wrong), hint=hint_of_numbers(wrong.hint)) from wrong
         known = ~found.values.isnan().any(dim=1)
         _refuse_none(table, int(known.sum()))
         values = found.values[known]
