@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _LINGER = 15.0  # seconds that parties have for their farewell once the server has ended
 _NOTICE = 3.0  # seconds that the others have to notice that a member has failed
+_HELD = 2.0  # seconds in which a party that has left may say why: its own error comes first
 _HASTE = 0.5  # the same, before the run has begun: the others only wait
 
 
@@ -113,6 +114,7 @@ class Launch:
         self._files: dict[Path, str] = {}
         self._there = set(folder.rglob("*"))
         self._restarts = Restarts(config.launch)
+        self._left: dict[str, tuple[float, dict[str, Any]]] = {}  # parties that have left, when, and the event
         self._sent_away: set[str] = set()  # members that this process ended
 
     def take(self, given: GivenConfig) -> None:
@@ -148,8 +150,9 @@ class Launch:
                 self._clear()
             raise
         self._take_events()
-        self._progress.close()
         ended = self._end(processes.codes, interrupted=interrupted)
+        self._show_left("" if ended.failure is None else ended.failure.member)
+        self._progress.close()
         if not self._begun and not self._resumed and not debugging():
             self._clear()
         return ended
@@ -258,7 +261,7 @@ class Launch:
 
         for event in self._events:
             if event is None:
-                return
+                break
             if event["kind"] == "listening":
                 _replace(self._address, event["address"])
             self._begun = self._begun or event["kind"] == "begin"
@@ -267,9 +270,29 @@ class Launch:
             if advances(event):
                 self._went_on = True
                 self._keep()
-            self._progress(event)
+            self._show(event)
             for listener in self._listeners:
                 listener(event)
+        now = time.monotonic()
+        for party in [name for name, (since, _) in self._left.items() if now - since > _HELD]:
+            self._progress(self._left.pop(party)[1])
+
+    def _show(self, event: dict[str, Any]) -> None:
+        """Shows an event; that a party has left, only if the run does not end with its error."""
+        party = event.get("party")
+        if event["kind"] == "leave":
+            self._left[str(party)] = (time.monotonic(), event)
+            return
+        if event["kind"] in ("join", "rejoin") and party in self._left:
+            self._progress(self._left.pop(str(party))[1])
+        self._progress(event)
+
+    def _show_left(self, failed: str) -> None:
+        """Shows who has left and has not been shown yet, but for a party whose own error follows."""
+        for party, (_, event) in self._left.items():
+            if party != failed:
+                self._progress(event)
+        self._left.clear()
 
     def _end(self, codes: dict[str, int], *, interrupted: bool) -> Ended:
         """How it ended: the errors, the member that caused them first."""

@@ -7,7 +7,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -92,8 +92,11 @@ def fit_reference(task: ReferenceTask, listen: Listen) -> Result:
         warnings.simplefilter("ignore")
         steps = {CONSTANT: _constant, BOOSTING: _boosting, NETWORK: _network}[task.reference](data, task.seed)
         best, looks = _best(data, steps, SearchMetric(task.metric, task.direction), listen, _PATIENCE[task.reference])
-        tested = data.measured(best[2](data.part("test")), "test") if len(data.parts.test) else {}
-    return Result(best[0], best[1], looks, looks, round(time.perf_counter() - begun, 3), 0, tested=tested)
+        found = data.score(best[2](data.part("test")), "test") if len(data.parts.test) else None
+    result = Result(best[0], best[1], looks, looks, round(time.perf_counter() - begun, 3), 0)
+    if found is None:
+        return result
+    return replace(result, tested=_numbers(found), errors=found.errors(), chance=found.closer()[1].get("chance"))
 
 
 Predict = Callable[[Matrix], Matrix]
@@ -152,6 +155,10 @@ class _Joined:
 
     def measured(self, predicted: Matrix, part: str) -> dict[str, float]:
         """All metrics of a part, as a run has them."""
+        return _numbers(self.score(predicted, part))
+
+    def score(self, predicted: Matrix, part: str) -> Score | Residuals:
+        """Predictions of a part, measured as in a run."""
         true = self.labels[getattr(self.parts, part)]
         score: Score | Residuals
         if self.scale is None:
@@ -160,8 +167,7 @@ class _Joined:
         else:
             score = Residuals(self.scale)
             score.add(torch.from_numpy(predicted), self.scale.apply(true))
-        found = {**score.closer()[0], **score.metrics}
-        return {name: float(value) for name, value in found.items() if math.isfinite(value)}
+        return score
 
     def refuse_large(self, reference: str) -> None:
         """Refuses trees over more pixels than they are made for. Raises InputError."""
@@ -179,6 +185,12 @@ class _Joined:
         found = np.zeros((len(probabilities), self.classes))
         found[:, known] = probabilities
         return found
+
+
+def _numbers(score: Score | Residuals) -> dict[str, float]:
+    """All metrics that are numbers."""
+    found = {**score.closer()[0], **score.metrics}
+    return {name: float(value) for name, value in found.items() if math.isfinite(value)}
 
 
 def _constant(data: _Joined, seed: int) -> Iterator[Predict]:  # noqa: ARG001  # as the others

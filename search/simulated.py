@@ -82,6 +82,8 @@ class Result:
         payload: bytes of tensors between the parties and the server.
         ended: True if the listener ended it.
         tested: the same metrics of the test rows in that round, of a task that evaluates them.
+        errors: standard errors of some of these, by name.
+        chance: the verdict on these rows: `server.evaluation.chance`.
     """
 
     metrics: Mapping[str, float]
@@ -92,6 +94,8 @@ class Result:
     payload: int
     ended: bool = False
     tested: Mapping[str, float] = field(default_factory=dict)
+    errors: Mapping[str, float] = field(default_factory=dict)
+    chance: Mapping[str, Any] | None = None
 
 
 class _Evaluations:
@@ -102,6 +106,7 @@ class _Evaluations:
         self._rounds = 0
         self.found: dict[int, dict[str, float]] = {}
         self.tested: dict[int, dict[str, float]] = {}
+        self.judged: dict[int, dict[str, Any]] = {}
 
     def __call__(self, event: Event) -> None:
         """Takes an event in. Raises TrialEnded, Diverged."""
@@ -110,6 +115,7 @@ class _Evaluations:
         if event["kind"] != "evaluation":
             return
         if event["part"] != self._part:
+            self.judged[event["round"]] = {key: event[key] for key in ("errors", "chance") if key in event}
             self.tested[event["round"]] = {
                 key.removeprefix("test_"): value for key, value in event.items() if key.startswith("test_")
             }
@@ -201,7 +207,7 @@ def _result(course: _Evaluations, outcome: Outcome | None, seconds: float) -> Re
         metrics = {key: value for key, value in _of_part(course, outcome).items() if math.isfinite(value)} | metrics
     return Result(
         metrics, round_, outcome.server.round, len(course.found), round(seconds, 3), sum(outcome.payload),
-        tested=course.tested.get(round_, {}),
+        tested=course.tested.get(round_, {}), **course.judged.get(round_, {}),
     )  # fmt: skip
 
 

@@ -79,6 +79,7 @@ def server_context(
         telemetry=telemetry,
         base=base,
         device=device,
+        classes=labels.classes,
     )
     if files is not None:
         ctx.run_cache, ctx.session = files.run_cache(SERVER), files.session

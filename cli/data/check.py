@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
+
 from colonnade.cli.checks import untuned
+from colonnade.cli.checks.copied import copies
 from colonnade.cli.checks.identities import check_identities
+from colonnade.cli.checks.noise import drowned
 from colonnade.cli.checks.overlap import Overlap, in_parts
 from colonnade.client.training.context import party_seed
 from colonnade.common.config.members import Config
@@ -14,6 +18,7 @@ from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.doubts import doubts
+from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.models.bottom import bottom_model
 from colonnade.common.parsing.error_attribution import whose
@@ -36,7 +41,7 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
     base = file.parent.resolve()
     overlap = Overlap(federation)
     schedules: dict[str, Schedule] = {}
-    rows = _check_labels(config, base, overlap, schedules)
+    labels = _check_labels(config, base, overlap, schedules)
     coding = None
     if isinstance(federation.protocol, CodedConfig):
         from colonnade.cli.checks.coding import Coding  # noqa: PLC0415  # of one protocol alone
@@ -45,8 +50,8 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
     for name, party in config.parties.items():
         with whose(name):
             features = load_features(party.data, federation.party_index(name), base)
-            if federation.align == "none" and rows is not None:
-                refuse_other_rows(name, len(features.values), rows)
+            if federation.align == "none" and labels is not None:
+                refuse_other_rows(name, len(features.values), len(labels.values))
             overlap.add(name, features.ids)
             schedule = schedules[name] = Schedule(federation, len(features.values), features.official_test)
             columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
@@ -56,7 +61,10 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
             model = bottom_model(f"parties.{name}", party.model, shape, width, party_seed(federation, name), base)
         more = coding.add(name, columns, model, schedule.partition) if coding and model else ""
         out.print(f"{name}: {overlap.most}{len(features.values)} rows of {shape}{more}", markup=False)
-        for doubt in (*doubts(features), *untuned.of_party(columns, schedule.partition.train, party.model)):
+        # Before alignment nobody knows which rows are trained on: any of the table's may be.
+        looked_at = schedule.partition.train if federation.align == "none" else torch.arange(len(features.values))
+        copied = () if labels is None else copies(labels, features, federation.keys)
+        for doubt in (*doubts(features), *copied, *untuned.of_party(columns, looked_at, party.model)):
             out.print(f"{name}: {doubt}", style="yellow", markup=False, soft_wrap=True)
     common = overlap.show()
     if coding:
@@ -82,16 +90,26 @@ def _show_privacy(config: Config, schedules: Mapping[str, Schedule]) -> None:
     schedule = min(schedules.values(), key=_train_rows)  # no more rows can be common
     for text, weak in planned(federation, config.server, schedule):
         out.print(text, style="yellow" if weak else None, markup=False, soft_wrap=True)
+    if said := drowned(federation, schedule):
+        out.print(said, style="yellow", markup=False, soft_wrap=True)
     if federation.privacy is not None and federation.privacy.unbounded:
         said = "federation.privacy.steps gives a bound for a row"
         out.print(f"{said}, for example privacy: {PROPOSED}", style="yellow", markup=False, soft_wrap=True)
+
+
+def _kinds(labels: LabelColumn) -> str:
+    """Classes, with the positive one of two; or targets."""
+    if not labels.classes:
+        return f"with {labels.values.shape[1]} targets a row"
+    positive = f" (positive: {labels.classes[1]})" if len(labels.classes) == 2 else ""
+    return f"of {len(labels.classes)} classes{positive}"
 
 
 def _train_rows(schedule: Schedule) -> int:
     return len(schedule.partition.train)
 
 
-def _check_labels(config: Config, base: Path, overlap: Overlap, schedules: dict[str, Schedule]) -> int | None:
+def _check_labels(config: Config, base: Path, overlap: Overlap, schedules: dict[str, Schedule]) -> LabelColumn | None:
     if config.server is None:
         return None
     with whose(SERVER):
@@ -99,7 +117,7 @@ def _check_labels(config: Config, base: Path, overlap: Overlap, schedules: dict[
         overlap.add(SERVER, labels.ids)
     check_labels(labels, config.federation)
     schedule = schedules[SERVER] = Schedule(config.federation, len(labels.values), labels.official_test)
-    kinds = f"of {len(labels.classes)} classes" if labels.classes else f"with {labels.values.shape[1]} targets a row"
+    kinds = _kinds(labels)
     parts = "" if overlap.most else f": {in_parts(schedule.partition)}"  # of the common rows, which show() counts
     out.print(f"server: {overlap.most}{len(labels.values)} labels {kinds}{parts}", markup=False)
     if labels.without:
@@ -110,4 +128,7 @@ def _check_labels(config: Config, base: Path, overlap: Overlap, schedules: dict[
         if (width := CONTRACTS[config.federation.protocol.name].limits_of(config.federation).get("width")) is not None:
             bottom_model("server.active", config.server.active.model, tuple(shape), width, 0, base)
         out.print(f"server: {len(labels.values)} rows of {tuple(shape)}", markup=False)
-    return len(labels.values)
+        features = load_features(config.server.active.data, config.federation.party_index(SERVER), base)
+        for doubt in copies(labels, features, config.federation.keys):
+            out.print(f"server: {doubt}", style="yellow", markup=False, soft_wrap=True)
+    return labels

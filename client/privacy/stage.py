@@ -111,7 +111,7 @@ def _limit(party: str, policy: PolicyConfig, plan: PrivacyPlan) -> int | None:
     """The releases that both the agreed budget and the party's policy allow."""
     sigma = plan.noise_multiplier
     if policy.min_noise_multiplier is not None and sigma < policy.min_noise_multiplier:
-        cost = f"epsilon = {plan.epsilon(plan.releases, plan.strict):.2f} at delta = {plan.config.delta:g}"
+        cost = f"epsilon = {plan.epsilon(plan.most, plan.strict):.2f} at delta = {plan.config.delta:g}"
         has = f"a noise multiplier of {sigma:g} ({cost})"
         policy.object(party, "min_noise_multiplier", policy.min_noise_multiplier, has)
     wanted = [policy.max_row_epsilon] if plan.strict == "row" else [policy.max_epsilon, policy.max_row_epsilon]
@@ -125,9 +125,9 @@ def _limit(party: str, policy: PolicyConfig, plan: PrivacyPlan) -> int | None:
 def _affordable(party: str, policy: PolicyConfig, plan: PrivacyPlan, most: float) -> int:
     """Releases that stay within an epsilon of the policy: other data includes other features in one row."""
     own = plan.within(most)
-    if own < plan.releases:
-        cost = f"epsilon = {plan.epsilon(plan.releases, plan.strict):.2f} at delta = {plan.config.delta:g}"
+    if own < plan.most:
+        cost = f"epsilon = {plan.epsilon(plan.most, plan.strict):.2f} at delta = {plan.config.delta:g}"
         between = "two values of a row" if plan.strict == "row" else "two data sets"
-        has = f"{plan.releases} releases at sigma = {plan.noise_multiplier:g}: {cost} between {between}"
+        has = f"{plan.most} releases at sigma = {plan.noise_multiplier:g}: {cost} between {between}"
         policy.object(party, "max_epsilon" if most == policy.max_epsilon else "max_row_epsilon", most, has)
     return own

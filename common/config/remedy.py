@@ -9,6 +9,7 @@ from typing import Any
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
+from colonnade.common.config.protocol import for_task
 from colonnade.common.crypto.pki.names import SERVER
 
 _SHARE = 3  # a third of a learning rate, and of the local steps
@@ -26,7 +27,8 @@ def advice(federation: FederationConfig, members: Sequence[str], sound: int) -> 
     steps = _steps(federation)
     also = f", or federation.protocol.{steps[0]} to {steps[1]} at every member" if steps else ""
     whence = f"the checkpoint of round {sound}, which --resume takes" if sound else "the beginning, also with --resume"
-    return f"lower {' and '.join(keys)} to a third{also}; all members then go on from {whence}"
+    beside = f" (the defaults of {federation.protocol.name}: {_defaults(federation)})"
+    return f"lower {' and '.join(keys)} to a third{beside}{also}; all members then go on from {whence}"
 
 
 def command(config: Config, members: Sequence[str], sound: int, folder: Path, how: str) -> str:
@@ -43,7 +45,10 @@ def command(config: Config, members: Sequence[str], sound: int, folder: Path, ho
     steps = _steps(config.federation)
     instead = f"  (or, instead of the rates, --set federation.protocol.{steps[0]}={steps[1]})" if steps else ""
     whence = f"from the checkpoint of round {sound}" if sound else "from the beginning, as no checkpoint is sound,"
-    return f"go on {whence} with lower rates: colonnade {how} --resume {shlex.quote(str(folder))} {sets}{instead}"
+    usual = f"; the defaults of {config.federation.protocol.name} are {_defaults(config.federation)}"
+    return (
+        f"go on {whence} with lower rates{usual}: colonnade {how} --resume {shlex.quote(str(folder))} {sets}{instead}"
+    )
 
 
 def rates(config: Config, members: Sequence[str]) -> Iterator[str]:
@@ -64,6 +69,13 @@ def _rate_key(member: str) -> str:
 
 def _third(rate: float) -> str:
     return f"{rate / _SHARE:.3g}"
+
+
+def _defaults(federation: FederationConfig) -> str:
+    """The protocol's default rates: a third of one that is far above them is still too high."""
+    defaults = for_task(federation.protocol.defaults, federation.task)
+    party, head = (f"{one.name} with lr {getattr(one, 'lr', 0.0):g}" for one in (defaults.optimiser, defaults.head))
+    return f"{party} at all members" if party == head else f"{party} at a party, {head} at the server"
 
 
 def _steps(federation: FederationConfig) -> tuple[str, int] | None:

@@ -47,6 +47,31 @@ class LabelColumn:
         return replace(self, values=self.values[index], official_test=0, ids=ids)
 
 
+def with_positive(labels: LabelColumn, positive: str, where: str) -> LabelColumn:
+    """The same labels with this class as the second of two: the one that AUC, gain and lift are of.
+
+    Args:
+        labels: classes of all rows.
+        positive: name of the class.
+        where: the key of the configuration, for messages.
+
+    Raises:
+        DataError: there are more classes than two, or none has this name.
+    """
+    if len(labels.classes) != 2:
+        raise DataError(
+            f"{where} = {positive!r}: there are {len(labels.classes)} classes, and only one of two is the positive one",
+            hint=f"leave {where} out",
+        )
+    if positive not in labels.classes:
+        raise DataError(
+            f"{where} = {positive!r}: the classes are {' and '.join(map(repr, labels.classes))}",
+            hint="name one of them",
+        )
+    first, second = labels.classes
+    return labels if positive == second else replace(labels, values=1 - labels.values, classes=(second, first))
+
+
 def classify(words: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]]:
     """Converts written labels to class numbers.
 
@@ -86,6 +111,14 @@ def classify_coded(codes: Tensor, words: Sequence[str], where: str) -> tuple[Ten
     if len(classes) < 2:
         raise DataError(f"{where} has the single class {words[0]!r}", hint="labels need two classes or more")
     return values[codes], classes
+
+
+def hint_of_numbers(hint: str) -> str:
+    """A hint on a number of a table, for labels: they have neither `types` nor `units`, and cannot be left out."""
+    hint = hint.partition("; if they are words or codes")[0]
+    if any(f"`{key}" in hint for key in ("types", "units", "drop")):
+        hint = "write plain numbers in the column, such as 12.50, or leave the row out of the table"
+    return f"{hint}; if the labels are classes, set federation.task to classification"
 
 
 def _numbers(words: Sequence[str]) -> Tensor | None:

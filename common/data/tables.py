@@ -29,7 +29,7 @@ from colonnade.common.data.columns.noise import DataNoiseConfig
 from colonnade.common.data.columns.scale import ScaleConfig
 from colonnade.common.data.keys import keys_of_rows
 from colonnade.common.data.known_sets.places import find, find_file
-from colonnade.common.data.labels import LabelColumn, classify_coded
+from colonnade.common.data.labels import LabelColumn, classify_coded, hint_of_numbers, with_positive
 from colonnade.common.data.split import AllSplit, PartyIndex, SplitConfig
 from colonnade.common.data.table_cache import OnDisk, TableCache
 from colonnade.common.errors import ConfigError, DataError
@@ -161,6 +161,11 @@ class TableLabelsConfig(_Table):
     missing: Literal["refuse", "drop"] = Field(
         default="refuse", description="a row without a label: refuse the table, or drop the row"
     )
+    positive: Annotated[str | None, BeforeValidator(_as_written)] = Field(
+        default=None,
+        description="of two classes, the one that AUC, average precision, KS, gain and lift are of, last in all lists "
+        "of classes; left out, the second in alphabetical order",
+    )
 
     def read(self, base: Path, cache: TableCache | None = None) -> LabelColumn:
         """The column. Raises DataError if there is no such table or column, or a label is wrong."""
@@ -173,12 +178,15 @@ class TableLabelsConfig(_Table):
             )
         table = self.opened(base)
         require(table, [self.label] if self.key is None else [self.label, self.key])
-        return self._cached(table, "classes", partial(self._classes, table, self.label), cache)
+        found = self._cached(table, "classes", partial(self._classes, table, self.label), cache)
+        return found if self.positive is None else with_positive(found, self.positive, "server.labels.positive")
 
     def read_numbers(self, base: Path, cache: TableCache | None = None) -> LabelColumn:
         """The columns as numbers, (n, targets). Raises DataError like `read`."""
         from colonnade.common.data.table import require  # noqa: PLC0415
 
+        if self.positive is not None:
+            raise ConfigError("server.labels.positive: numbers have no classes", hint="leave it out")
         names = (self.label,) if isinstance(self.label, str) else self.label
         table = self.opened(base)
         require(table, names if self.key is None else (*names, self.key))
@@ -205,7 +213,10 @@ class TableLabelsConfig(_Table):
         from colonnade.common.data.table import TableColumns  # noqa: PLC0415
 
         kinds: Mapping[str, Type] = dict.fromkeys(names, "number")
-        found = TableColumns(table, names, self.key, kinds, self.missing == "drop", self.notation).features()
+        try:
+            found = TableColumns(table, names, self.key, kinds, self.missing == "drop", self.notation).features()
+        except DataError as wrong:
+            raise DataError(str(wrong), hint=hint_of_numbers(wrong.hint)) from wrong
         known = ~found.values.isnan().any(dim=1)
         _refuse_none(table, int(known.sum()))
         values = found.values[known]
@@ -220,6 +231,13 @@ def _refuse_none(table: Table, labelled: int) -> None:
 def _those(keys: Sequence[str] | None, known: Tensor) -> Sequence[str] | None:
     """The keys of the rows that have a label."""
     return keys if bool(known.all()) else keys_of_rows(keys, known.nonzero().squeeze(1))
+
+
+def _as_written(value: Any) -> Any:
+    """A class as labels write it: YAML reads 1 as a number, and yes as a truth value."""
+    if isinstance(value, bool):
+        raise ValueError("YAML reads this word as a truth value: put it in quotes")
+    return str(value) if isinstance(value, int) else value
 
 
 def _tab(value: Any) -> Any:

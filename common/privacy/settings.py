@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -33,6 +33,9 @@ class NoiseConfig(BaseModel):
     rounds: int | None = Field(
         default=None, ge=1, description="rounds over which epsilon is spent; left out, all of the run"
     )
+    predictions: int = Field(
+        default=0, ge=0, description="releases of every party kept back from training, for predictions with the model"
+    )
     seeded: bool = Field(default=False, description="noise from the federation's seed: for tests, protects nothing")
     evaluate: Literal["released", "clean", "none"] = Field(
         default="released",
@@ -49,6 +52,16 @@ class NoiseConfig(BaseModel):
     def unbounded(self) -> str:
         """Reason why no epsilon bounds all releases together, though each has one; or ""."""
         return ""
+
+    @model_validator(mode="after")
+    def _reserved(self) -> Self:
+        if self.predictions and self.epsilon is None:
+            raise ConfigError(
+                f"federation.privacy.predictions = {self.predictions}: without epsilon there is no budget to keep them "
+                "of",
+                hint="give federation.privacy.epsilon, or leave predictions out: nothing limits them then",
+            )
+        return self
 
     @field_validator("noise_multiplier")
     @classmethod

@@ -59,7 +59,8 @@ class Progress:
                 if event["joined"] == event["of"]:
                     self._say(f"all {event['of']} parties have joined")
             case "refused" | "failed" | "leave" | "warning" | "checkpoint_failed":
-                self._say(f"{event['party']}: {event['reason']}", style="yellow")
+                reason = str(event["reason"]).removeprefix(f"{event['party']} ")  # its name stands before it
+                self._say(f"{event['party']}: {reason}", style="yellow")
             case "privacy":
                 self._say(event["said"], style="yellow" if event["weak"] else "dim")
             case "aligning" | "aligned" | "rejoin" | "stopped" as kind:

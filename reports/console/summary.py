@@ -40,6 +40,9 @@ BASELINES = {"accuracy": "always the commonest class", "rmse": "always the mean"
 WARNING = "warning"
 """Name of the line that says that a model is no better than such a baseline."""
 
+RANKED = ("_auc", "_average_precision", "_ks", "_gain", "_lift")
+"""Ends of metrics that are of one of two classes."""
+
 _STOPPED_BY = {**JUDGED, "loss": "loss", "mae": "MAE", "r2": "R2"}
 
 
@@ -71,7 +74,7 @@ def metric_rows(summary: Mapping[str, Any], more: Mapping[str, str] = MappingPro
     """Metrics of a run, a line each: if it stopped early, of the best round first, then of the last.
 
     Where classes are unequal, the metric that judges the model comes before the accuracy, and the accuracy has the
-    baseline beside it. A warning is the last line.
+    baseline beside it. Of two classes the positive one is named. A warning is the last line.
 
     Args:
         more: additional metrics, with their names.
@@ -82,8 +85,17 @@ def metric_rows(summary: Mapping[str, Any], more: Mapping[str, str] = MappingPro
     found = [(name + last, _with_baseline(summary, key)) for key, name in named if metrics.get(key) is not None]
     found += [(name + last, number_words(key, value)) for key, name, value in extra_metrics(metrics)]
     best = [("best", best_words(summary["best"]))] if summary.get("best") else []
+    if (positive := positive_of(summary)) is not None and any(key.endswith(RANKED) for key in metrics):
+        found.append(("positive class", positive))
     warned = [(WARNING, str(summary[WARNING]))] if summary.get(WARNING) else []
     return [*(best + found if stopped else found + best), *warned]
+
+
+def positive_of(summary: Mapping[str, Any]) -> str | None:
+    """Name of the class that AUC, average precision, KS, gain and lift are of; None where there are not two."""
+    classes = summary.get("classes")
+    positive = classes.get("positive") if isinstance(classes, Mapping) else None
+    return positive if isinstance(positive, str) else None
 
 
 def measure_of(summary: Mapping[str, Any]) -> str:

@@ -22,6 +22,9 @@ from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade.reports.explanation.trained import Trained
 
+RANKED = 4
+"""Parties, at least, whose ranks are compared."""
+
 
 @dataclass(frozen=True)
 class PartyFindings:
@@ -89,8 +92,11 @@ class Findings:
         return [self.parties[index] for index in order]
 
     def agreement(self, drops: Sequence[float]) -> float | None:
-        """Spearman's rank correlation of the importance with what the measure lost; None where there is none."""
-        return _spearman(self.importance, drops)
+        """Spearman's rank correlation of the importance with what the measure lost; None where there is none.
+
+        Of fewer than four parties it says little: of two it is 1 or -1, whatever they hold.
+        """
+        return _spearman(self.importance, drops) if len(self.parties) >= RANKED else None
 
 
 def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = lambda _party: None) -> Findings:

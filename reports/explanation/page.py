@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from colonnade.reports.explanation.findings import Findings, PartyFindings
+from colonnade.reports.explanation.findings import RANKED, Findings, PartyFindings
 from colonnade.reports.explanation.picture import bars, scatter
 from colonnade.reports.explanation.trained import Trained
 from colonnade.reports.html.frame import frame, section, table
@@ -104,7 +104,7 @@ def sentences(trained: Trained, found: Findings) -> list[str]:
     ]
     if found.measure != "accuracy" and (balance := trained.server.balance) is not None:
         said.insert(1, _WHY.format(measure=measure, share=balance.share))
-    if found.by != "missing":
+    if found.by != "missing" and len(found.parties) >= RANKED:
         said.append(_agreement(found))
     if trained.round < trained.server.schedule.rounds:
         said.append(

@@ -14,35 +14,39 @@ from colonnade.reports.words import percent
 _SIZE = (420, 270)
 _TITLE = "Cumulative gains"
 _SAID = (
-    "Rows are ranked by the probability of the second class, the likeliest first. The curve says which share of that "
+    "Rows are ranked by the probability of {}, the likeliest first. The curve says which share of that "
     "class's rows the first rows have; the dotted line is an order by chance, the dashed one the best possible."
 )
 
 
-def gains_chart(points: Any, confusion: Any) -> Html:
+def gains_chart(points: Any, confusion: Any, positive: str | None = None) -> Html:
     """The curve, and the gain and lift of every decile; nothing where the summary has none.
 
     Args:
         points: `details.PART.gains` of a summary: shares of all `rows`, and of the second class's that were `found`.
         confusion: rows by true and then predicted class, from which the best possible curve follows.
+        positive: name of the second class, where it is known.
     """
     if not (isinstance(points, list) and len(points) > 1 and all(_is_point(each) for each in points)):
         return Html()
     measured = [(each["rows"], each["found"]) for each in points]
     drawn = [Curve("model", measured, colour(0)), Curve("by chance", [(0.0, 0.0), (1.0, 1.0)], colour(7), "2 3")]
-    if (positive := _positive(confusion)) is not None:
-        drawn.append(Curve("best possible", [(0.0, 0.0), (positive, 1.0), (1.0, 1.0)], colour(2), "7 3"))
+    if (share := _positive(confusion)) is not None:
+        drawn.append(Curve("best possible", [(0.0, 0.0), (share, 1.0), (1.0, 1.0)], colour(2), "7 3"))
+    which = "the second class" if positive is None else f"the positive class, {positive!r}"
     about = "; ".join(f"the first {percent(rows)} of the rows have {percent(found)}" for rows, found in measured[2::4])
     picture = curves(drawn, percent, percent, span=(0.0, 1.0), size=_SIZE, title=_TITLE, about=about)
     foot = tag("div", "share of the rows", class_="foot faint")
     deciles = [
         (percent(rows), percent(found), f"{found / rows:.2f}") for rows, found in measured if round(10 * rows, 6) >= 1
     ]
-    numbers = table(("first rows", "second class's rows found", "lift"), deciles, caption="Gain and lift")
+    numbers = table(("first rows", "positive class's rows found", "lift"), deciles, caption="Gain and lift")
     said = tag("p", class_="said", aria_hidden="true")  # the page's script writes values here
     parts = (tag("figcaption", "Rows found against rows taken"), Html(picture), foot, said)
     figure = tag("figure", *parts, style=f"max-width:{_SIZE[0]}px")
-    return joined([tag("h3", _TITLE), tag("p", _SAID), figure, folded("Gain and lift as a table", numbers)])
+    return joined(
+        [tag("h3", _TITLE), tag("p", _SAID.format(which)), figure, folded("Gain and lift as a table", numbers)]
+    )
 
 
 def _is_point(found: Any) -> bool:

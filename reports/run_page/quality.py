@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from colonnade.common.runtime.numbers import plain
-from colonnade.reports.console.summary import extra_metrics
+from colonnade.reports.console.summary import extra_metrics, positive_of
 from colonnade.reports.html.frame import facts, folded, section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.records.run import RecordedRun
@@ -19,7 +19,7 @@ _METRICS = {
     "auc": "AUC", "average_precision": "average precision", "balanced_accuracy": "balanced accuracy",
     "f1": "F1 (mean of the classes)", "log_loss": "log loss", "brier": "Brier score",
     "ece": "expected calibration error", "ks": "KS statistic", "lift": "lift of the top decile",
-    "gain": "second class's rows in the top decile", "baseline_accuracy": "accuracy of always the commonest class",
+    "gain": "positive class's rows in the top decile", "baseline_accuracy": "accuracy of always the commonest class",
     "rmse": "RMSE", "mae": "MAE", "r2": "R2", "baseline_rmse": "RMSE of always the mean",
 }  # fmt: skip
 _PALEST = 0.15  # share at which a colour can still be seen
@@ -39,11 +39,12 @@ def quality(run: RecordedRun) -> Html:
             if key.startswith(f"{prefix}_")
         ]
         if rows:
-            parts = [facts(rows)]
+            positive = positive_of(run.summary)
+            parts = [facts([*rows, *([] if positive is None else [("positive class", positive)])])]
             if isinstance(found := details.get(part), Mapping):
                 parts += [
                     _confusion(found.get("confusion"), _names(run)),
-                    gains_chart(found.get("gains"), found.get("confusion")),
+                    gains_chart(found.get("gains"), found.get("confusion"), positive),
                     _reliability(found.get("reliability")),
                 ]
             return section(f"Metrics on the {part} rows", *parts)

@@ -31,6 +31,8 @@ class KeptRun:
         round, rounds: the round that counts, and the rounds that were run.
         seconds: of computing.
         payload: bytes of tensors between the parties and the server.
+        errors: standard errors of some metrics of the test rows.
+        chance: the verdict on the test rows, None where there is none.
     """
 
     state: str
@@ -42,6 +44,13 @@ class KeptRun:
     rounds: int = 0
     seconds: float = 0.0
     payload: int = 0
+    errors: Mapping[str, float] = field(default_factory=dict)
+    chance: Mapping[str, Any] | None = None
+
+    @property
+    def at_chance(self) -> bool:
+        """True if the test rows do not show that the model is better than one that knows no column."""
+        return self.chance is not None and not self.chance["above"]
 
     def has(self, metric: str, *, tested: bool) -> bool:
         """True if it has the metric wherever that is asked for; a run that has failed has none and need not."""

@@ -49,6 +49,12 @@ class ProtocolOutcome:
             return "waiting"
         return next((run.state for run in self.defaults if run.state != DONE), DONE)
 
+    @property
+    def at_chance(self) -> str:
+        """Models that the test rows do not show to be better than chance: `defaults`, `tuned`, `both`, or ""."""
+        found = [name for name, runs in (("defaults", self.defaults), ("tuned", self.tuned)) if at_chance(runs)]
+        return "both" if len(found) > 1 else "".join(found)
+
     def plain(self, goal: SearchMetric) -> dict[str, Any]:
         """One line of the table: values in the metric's own units, gaps in points or those units, seconds, bytes."""
         metric = goal.metric
@@ -60,6 +66,8 @@ class ProtocolOutcome:
             "defaults_val": defaults[0], "defaults_test": defaults[1],
             "tuned_val": tuned[0], "tuned_test": tuned[1],
             "gap_val": gap(defaults[0], tuned[0], goal), "gap_test": gap(defaults[1], tuned[1], goal),
+            "defaults_error": error_of(self.defaults, metric), "tuned_error": error_of(self.tuned, metric),
+            "at_chance": self.at_chance,
             "settings": " ".join(self.settings),
             "tuning": "tuned" if self.settings else ("defaults were best" if self.searched and self.tuned else ""),
             "trials": ", ".join(f"{count} {state}" for state, count in self.trials.items()),
@@ -92,6 +100,7 @@ class ReferenceOutcome:
         validated, tested = of_runs([self.run], goal.metric)
         return {
             "reference": self.name, "what": self.words, "status": self.run.state, "val": validated, "test": tested,
+            "error": error_of([self.run], goal.metric), "at_chance": "yes" if at_chance([self.run]) else "",
             "seconds": self.run.seconds, "reason": self.run.reason,
         }  # fmt: skip
 
@@ -101,6 +110,16 @@ def of_runs(runs: list[KeptRun], metric: str) -> tuple[float | None, float | Non
     if any(run.state != DONE for run in runs):
         return None, None
     return _mean([run.metrics.get(metric) for run in runs]), _mean([run.tested.get(metric) for run in runs])
+
+
+def error_of(runs: list[KeptRun], metric: str) -> float | None:
+    """Standard error of the metric on test rows: seeds share these rows, so that more of them do not lower it."""
+    return None if any(run.state != DONE for run in runs) else _mean([run.errors.get(metric) for run in runs])
+
+
+def at_chance(runs: list[KeptRun]) -> bool:
+    """True if at least half of the seeds have a model that the test rows do not show to be better than chance."""
+    return bool(runs) and 2 * sum(run.at_chance for run in runs) >= len(runs)
 
 
 def gap(before: float | None, after: float | None, goal: SearchMetric) -> float | None:

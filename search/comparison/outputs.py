@@ -25,7 +25,7 @@ from colonnade.search.metrics import SearchMetric
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TEXTS = ("protocol", "status", "settings", "tuning", "trials", "notes", "reason", "reference", "what")
+_TEXTS = ("protocol", "status", "settings", "tuning", "trials", "notes", "reason", "reference", "what", "at_chance")
 
 
 @dataclass
@@ -58,7 +58,8 @@ class ComparisonOutput:
     def heading(self) -> str:
         """The data and the metric in a line."""
         rows = ", ".join(f"{self.data[part]} {part}" for part in ("train", "validation", "test"))
-        return f"{self.id}: {rows} rows; metric {self.goal.metric} ({self.why})"
+        positive = f", positive class {name}" if (name := self.data.get("positive")) else ""
+        return f"{self.id}: {rows} rows; metric {self.goal.metric} ({self.why}){positive}"
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -100,7 +101,8 @@ class ComparisonOutput:
         """Prints the table, the reasons, and where the files are."""
         console.print(self.heading, markup=False, soft_wrap=True)
         made = Table(title=f"{self.goal.metric} of test rows")
-        shown = [place for place in range(len(_HEAD)) if place != _GAP_VALIDATION]
+        narrow = console.width < _WIDE
+        shown = _NARROW if narrow else [place for place in range(len(_HEAD)) if place != _GAP_VALIDATION]
         for place in shown:
             justify: Literal["left", "right"] = "left" if place in _WORDS else "right"
             made.add_column(
@@ -110,9 +112,17 @@ class ComparisonOutput:
                 no_wrap=place != _SETTINGS,
                 min_width=16 if place == _SETTINGS else None,
             )
-        for row in self._rows():
-            made.add_row(*(row[place] for place in shown))
+        rows = self._rows()
+        for row in rows:
+            cells = [*row]
+            if narrow and row[_STATUS] != DONE:
+                cells[_DEFAULTS] = row[_STATUS]  # its own column does not fit
+            made.add_row(*(cells[place] for place in shown))
         console.print(made)
+        if any(row[_AT_CHANCE] != "-" for row in rows):
+            console.print(_MEANING, style="yellow", markup=False, soft_wrap=True)
+        if narrow:
+            self._show_values()
         for name, why in self._reasons():
             console.print(f"{name}: {why}", style="yellow", markup=False, soft_wrap=True)
         for name, said in self._notes():
@@ -121,6 +131,13 @@ class ComparisonOutput:
             console.print(f"left out of the file: {', '.join(self.dropped)}", style="dim", markup=False, soft_wrap=True)
         console.print(_CHOSEN, style="dim", markup=False, soft_wrap=True)
         console.print(f"page: {self.folder / 'comparison.html'}", markup=False, soft_wrap=True)
+
+    def _show_values(self) -> None:
+        """Prints the tuned values, for which a narrow table has no room."""
+        for line in self.lines:
+            if line["settings"]:
+                said = f"{line['protocol']} tuned: {in_short(line['settings'])}"
+                console.print(said, style="dim", markup=False, soft_wrap=True)
 
     def arrow(self) -> pa.Table:
         """The protocols as a table."""
@@ -141,20 +158,25 @@ class ComparisonOutput:
             sent = line["tuned_bytes" if tuned else "bytes"]
             seconds = line["tuned_seconds" if tuned else "seconds"]
             rows.append((
-                line["protocol"], self._value(line["defaults_test"]), self._value(line["tuned_test"]),
-                self._gap(line["gap_test"]), self._gap(line["gap_val"]), line["status"],
+                line["protocol"], self._value(line["defaults_test"], line["defaults_error"]),
+                self._value(line["tuned_test"], line["tuned_error"]),
+                self._gap(line["gap_test"]), self._gap(line["gap_val"]), line["at_chance"] or "-", line["status"],
                 in_short(line["settings"]) or line["tuning"] or "-",
                 "-" if not seconds else f"{seconds:.1f}", "-" if sent is None else f"{sent / 1e6:.2f}",
             ))  # fmt: skip
         for found in self.reference_lines:
-            value, seconds = self._value(found["test"]), found["seconds"]
-            rows.append((found["reference"], value, "-", "-", "-", found["status"], "reference",
+            value, seconds = self._value(found["test"], found["error"]), found["seconds"]
+            chance, status = found["at_chance"] or "-", found["status"]
+            rows.append((found["reference"], value, "-", "-", "-", chance, status, "reference",
                          f"{seconds:.1f}" if seconds else "-", "-"))  # fmt: skip
         return rows
 
-    def _value(self, value: float | None) -> str:
+    def _value(self, value: float | None, error: float | None = None) -> str:
+        """A value, with its standard error where that is known."""
         if value is None:
             return "-"
+        if error is not None and abs(value) < _HUGE:
+            return f"{self._value(value)} ±{self._value(error)}"
         if self.goal.metric in SHARES and abs(value) < _HUGE:
             return f"{100 * value:.2f}"
         return f"{100 * value:.2g}" if self.goal.metric in SHARES else f"{value:.4g}"
@@ -180,6 +202,9 @@ class ComparisonOutput:
             ("training rows of each class", ", ".join(map(str, classes))) if classes
             else ("numbers to be predicted", str(self.data["targets"])),
             ("metric", f"{self.goal.metric} of test rows, {unit} ({self.why})"),
+            *([("positive class", self.data["positive"])] if self.data.get("positive") else []),
+            ("±", "one standard error of the value on test rows: other test rows differ by about so much"),
+            ("at chance", _MEANING),
             ("search", f"{counted(self.options['trials'], 'trial')} each, {counted(self.options['seeds'], 'seed')}"),
             ("left out of the file", ", ".join(self.dropped) or "nothing"),
             ("version", VERSION),
@@ -221,17 +246,36 @@ class ComparisonOutput:
             row = {
                 "protocol": f"reference: {found['reference']}", "status": found["status"], "seconds": found["seconds"],
                 "defaults_val": found["val"], "defaults_test": found["test"], "reason": found["reason"],
+                "defaults_error": found["error"], "at_chance": found["at_chance"],
             }  # fmt: skip
             writer.writerow([self.goal.metric, *(row.get(key) for key in keys)])
         return made.getvalue()
 
 
-_HEAD = ("protocol", "defaults", "tuned", "gap", "gap, validation", "status", "best values", "seconds", "MB")
-_WORDS = (0, 5, 6)
-_GAP_VALIDATION, _SETTINGS = 4, 6
+_HEAD = (
+    "protocol",
+    "defaults",
+    "tuned",
+    "gap",
+    "gap, validation",
+    "at chance",
+    "status",
+    "best values",
+    "seconds",
+    "MB",
+)
+_WORDS = (0, 5, 6, 7)
+_DEFAULTS, _GAP_VALIDATION, _AT_CHANCE, _STATUS, _SETTINGS = 1, 4, 5, 6, 7
+_WIDE = 120  # characters of a screen on which all columns fit
+_NARROW = (0, 1, 2, 3, 5, 8)
+_MEANING = (
+    "at chance: the test rows do not show that the model is better than one that knows no column, by more than two "
+    "standard errors"
+)
 _HUGE = 100.0  # an R2 as low as -100 is shown with fewer digits
 _ALL = (
-    "protocol", "status", "defaults_val", "defaults_test", "tuned_val", "tuned_test", "trials", "seconds",
+    "protocol", "status", "defaults_val", "defaults_test", "defaults_error", "tuned_val", "tuned_test", "tuned_error",
+    "at_chance", "trials", "seconds",
     "tuned_seconds", "bytes", "tuned_bytes", "rounds",
 )  # fmt: skip
 _CHOSEN = (

@@ -168,7 +168,7 @@ class PairRuns:
             raise ComparisonStopped
         return KeptRun(
             PRUNED if result.ended else DONE, "", result.metrics, result.tested, tuple(evaluations), result.round,
-            result.rounds, result.seconds, result.payload,
+            result.rounds, result.seconds, result.payload, result.errors, result.chance,
         )  # fmt: skip
 
 

@@ -41,6 +41,9 @@ def reference_run(name: str, subject: Subject, shelf: RunShelf, goal: SearchMetr
         reason, hint = failure(error)
         run = KeptRun(FAILED, f"{reason} ({hint})" if hint else reason)
     else:
-        run = KeptRun(DONE, "", result.metrics, result.tested, (), result.round, result.rounds, result.seconds)
+        run = KeptRun(
+            DONE, "", result.metrics, result.tested, (), result.round, result.rounds, result.seconds, 0,
+            result.errors, result.chance,
+        )  # fmt: skip
     shelf.keep(key, run, {"reference": name})
     return run

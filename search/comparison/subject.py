@@ -41,6 +41,7 @@ class Subject:
         train, validation, test: number of rows of every part.
         classes: rows of every class among the training rows; empty in a regression.
         targets: numbers to be predicted for a row; 0 in a classification.
+        positive: of two classes the one that AUC, average precision, KS, gain and lift are of; "" of other numbers.
     """
 
     folder: Path
@@ -51,6 +52,7 @@ class Subject:
     test: int
     classes: tuple[int, ...]
     targets: int
+    positive: str = ""
 
     @property
     def regression(self) -> bool:
@@ -95,7 +97,7 @@ class Subject:
         return {
             "digest": self.digest, "train": self.train, "validation": self.validation, "test": self.test,
             "members": {name: list(shape) for name, shape in self.shapes.items()},
-            "classes": list(self.classes), "targets": self.targets,
+            "classes": list(self.classes), "targets": self.targets, "positive": self.positive,
         }  # fmt: skip
 
 
@@ -214,4 +216,5 @@ def _written(folder: Path, values: Mapping[str, Tensor], labels: LabelColumn, pa
     classes = tuple(torch.bincount(labels.values[: sizes[0]], minlength=count).tolist()) if count else ()
     shapes = {member: tuple(columns.shape[1:]) for member, columns in values.items()}
     targets = 0 if count else labels.values.shape[1]
-    return Subject(folder / name, name, shapes, sizes[0], sizes[1], sizes[2], classes, targets)
+    positive = labels.classes[1] if count == 2 else ""
+    return Subject(folder / name, name, shapes, *sizes, classes, targets, positive)

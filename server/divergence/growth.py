@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from statistics import median
 from typing import Any
 
@@ -24,31 +23,44 @@ _ROSE, _EXPLODED_BY = 0.5, 3.0  # shares of the first loss that the median rises
 class NormGrowth:
     """Norm of one value over rounds: it grows while it is far above all that lay more than a few entries back.
 
-    Attributes:
-        since: round in which it began to grow, 0 if it does not.
-        factor: of growth, the largest since then; 1 if it does not grow.
-        now: newest factor.
+    Args:
+        kept: dict that holds everything between two rounds, part of the server's state.
     """
 
-    def __init__(self) -> None:
-        self.since, self.factor, self.now = 0, 1.0, 1.0
-        self._over, self._age = (0, 1.0), 0
-        self._recent: deque[float] = deque(maxlen=_LAG)
-        self._before = self._usual = 0.0
+    def __init__(self, kept: dict[str, Any]) -> None:
+        self._kept = kept
+        if not kept:
+            kept.update(since=0, factor=1.0, now=1.0, over=[0, 1.0], age=0, recent=[], before=0.0, usual=0.0)
+
+    @property
+    def since(self) -> int:
+        """Round in which it began to grow, 0 if it does not."""
+        return int(self._kept["since"])
+
+    @property
+    def factor(self) -> float:
+        """Factor of growth, the largest since then; 1 if it does not grow."""
+        return float(self._kept["factor"])
+
+    @property
+    def now(self) -> float:
+        """The newest factor."""
+        return float(self._kept["now"])
 
     def add(self, round: int, norm: float) -> None:
         """Enters the norm of a round. Norms are finite, and not negative."""
-        before = self._before or next(filter(None, self._recent), 0.0)
-        self._age += 1
-        if self.since:
+        kept, recent = self._kept, self._kept["recent"]
+        before = kept["before"] or next(filter(None, recent), 0.0)
+        kept["age"] += 1
+        if kept["since"]:
             self._follow(norm, before)
         elif before and norm >= GREW * before:
-            again = self._over[0] and self._age < _REMEMBERED
-            self.since, self._usual = self._over[0] if again else round, before
-            self.factor = self.now = norm / before
-        if len(self._recent) == _LAG:
-            self._before = max(self._before, self._recent[0])
-        self._recent.append(norm)
+            again = kept["over"][0] and kept["age"] < _REMEMBERED
+            kept.update(since=kept["over"][0] if again else round, usual=before)
+            kept["factor"] = kept["now"] = norm / before
+        if len(recent) == _LAG:
+            kept["before"] = max(kept["before"], recent.pop(0))
+        recent.append(norm)
 
     @property
     def exploded(self) -> bool:
@@ -60,14 +72,15 @@ class NormGrowth:
         """Round in which the newest growth began, and its factor; also of one that has been over for a short time."""
         if self.since:
             return self.since, self.factor
-        return self._over if self._age < _REMEMBERED else (0, 1.0)
+        since, factor = self._kept["over"]
+        return (since, factor) if self._kept["age"] < _REMEMBERED else (0, 1.0)
 
     def _follow(self, norm: float, before: float) -> None:
-        self.now = norm / self._usual
-        self.factor = max(self.factor, self.now)
+        kept = self._kept
+        kept["now"] = norm / kept["usual"]
+        kept["factor"] = max(kept["factor"], kept["now"])
         if norm < _SLOW * before:
-            self._over, self._age = (self.since, self.factor), 0
-            self.since, self.factor, self.now = 0, 1.0, 1.0
+            kept.update(over=[kept["since"], kept["factor"]], age=0, since=0, factor=1.0, now=1.0)
 
 
 class LossGrowth:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,6 +23,10 @@ _SUSTAINED = 10  # rounds in a row with an exploded loss, after which a run that
 _RECEIVED, _LOSS, _SENT, _HEAD = range(4)  # order of causes within a round
 _HEADS = ("head", "heads", "active model")  # names of models in the server's state
 _UNWATCHED = "Evaluation"  # messages of evaluations repeat those of training
+
+
+_Key = tuple[str, int, str, str]
+"""Member whose value it is, stage of the round, the value's name, and the party that it comes from or goes to."""
 
 
 @dataclass(order=True)
@@ -57,12 +62,17 @@ class GrowthWatch:
         self.begin(State())
 
     def begin(self, state: State, round: int = 0) -> None:
-        """Begins anew with the restored state of a round, which keeps the loss's history and has the heads."""
+        """Begins anew with the restored state of a round, which keeps the histories and has the heads."""
         self._state = state
         self._round = self._done = round  # newest of a message, and newest that is over
         self._loss = LossGrowth(state.keep("growth", dict[str, Any]))
-        self._norms: dict[tuple[str, int, str, str], NormGrowth] = {}
-        self._warned = False
+        self._kept_norms = state.keep("norms", dict[str, dict[str, Any]])
+        self._norms = {_key(text): NormGrowth(kept) for text, kept in self._kept_norms.items()}
+        self._warning = state.keep("growth warned", dict[str, bool])
+
+    @property
+    def _warned(self) -> bool:
+        return self._warning.get("given", False)
 
     @property
     def growing(self) -> bool:
@@ -140,7 +150,7 @@ class GrowthWatch:
                 raise self.blame(member, self._not_finite(message, name, member), message.round, stage)
             if kind != _UNWATCHED:
                 key = (member, stage, f"{kind}.{name}", party)
-                self._norms.setdefault(key, NormGrowth()).add(message.round, norm)
+                self._norm_of(key).add(message.round, norm)
 
     def _measured(self, message: Message) -> dict[str, float]:
         """Norms by field; a message to all is measured once."""
@@ -165,7 +175,12 @@ class GrowthWatch:
                 norm = _norm_of_model(self._state[name])
                 if not math.isfinite(norm):
                     raise self.blame(SERVER, f"its {name} is not finite", round, _HEAD)
-                self._norms.setdefault((SERVER, _HEAD, name, ""), NormGrowth()).add(round, norm)
+                self._norm_of((SERVER, _HEAD, name, "")).add(round, norm)
+
+    def _norm_of(self, key: _Key) -> NormGrowth:
+        if key not in self._norms:
+            self._norms[key] = NormGrowth(self._kept_norms.setdefault(_text(key), {}))
+        return self._norms[key]
 
     def _party_norms(self) -> Iterator[NormGrowth]:
         """Growing norms that a warning may name: gradients vary too much."""
@@ -174,11 +189,11 @@ class GrowthWatch:
     def _warn(self, round: int) -> None:
         exploded = self._loss.rounds > 0 or any(norm.exploded for norm in self._party_norms())
         if not exploded:
-            self._warned = self._warned and (bool(self._loss.since) or any(self._party_norms()))
+            self._warning["given"] = self._warned and (bool(self._loss.since) or any(self._party_norms()))
             return
         if self._warned:
             return
-        self._warned = True
+        self._warning["given"] = True
         first = min(onset for onset in self._onsets() if onset.stage != _SENT)
         loss = f"; {self._loss_words()}" if self._loss.since and first.stage != _LOSS else ""
         self._telemetry.event(
@@ -200,6 +215,16 @@ class GrowthWatch:
     def _loss_words(self) -> str:
         loss = self._loss
         return f"the loss has grown from {loss.best:.3g} to {loss.now:.3g} (medians of 5) since round {loss.since}"
+
+
+def _text(key: _Key) -> str:
+    """A key in a checkpoint."""
+    return json.dumps(key)
+
+
+def _key(text: str) -> _Key:
+    member, stage, name, party = json.loads(text)
+    return member, stage, name, party
 
 
 def _watched(kind: type[Message]) -> tuple[str, ...]:

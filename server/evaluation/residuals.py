@@ -12,7 +12,7 @@ from torch import Tensor
 
 from colonnade.common.data.targets import TargetScale
 from colonnade.common.numerics.losses import Squared
-from colonnade.server.evaluation import chance
+from colonnade.server.evaluation import chance, errors
 
 
 class Residuals:
@@ -70,6 +70,10 @@ class Residuals:
         metrics = {"baseline_rmse": float((np.sqrt(baseline.mean(axis=0)) * deviation).mean())}
         diverged = None if np.isfinite(predicted).all() else dict(chance.DIVERGED)
         return metrics, {"chance": diverged or chance.of_numbers(model, baseline)}
+
+    def errors(self) -> dict[str, float]:
+        """Standard errors of the metrics, by name."""
+        return errors.of_numbers(*self.arrays())
 
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Predicted and true numbers of all rows in the targets' own units, float64 (rows, targets) each."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from colonnade.server.evaluation import chance
+from colonnade.server.evaluation import chance, errors
 from colonnade.server.evaluation.quality import Classes, Probabilities, describe, measure
 
 
@@ -58,6 +58,10 @@ class Score:
         if self._commonest is not None:
             metrics["baseline_accuracy"] = float((labels == self._commonest).mean())
         return metrics, details or {"chance": dict(chance.DIVERGED)}
+
+    def errors(self) -> dict[str, float]:
+        """Standard errors of some of the metrics, by name."""
+        return errors.of_classes(*self.arrays())
 
     def arrays(self) -> tuple[Probabilities, Classes]:
         """Probabilities of all rows, float64 (rows, classes), and their classes, int64 (rows,)."""

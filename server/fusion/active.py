@@ -24,6 +24,12 @@ from colonnade.common.models.two_part import TwoPart
 from colonnade.server.fusion.heads import joint_head
 from colonnade.server.training.context import ServerContext
 
+_ONE_TABLE = (
+    "alignment finds the parties' rows by the keys of server.labels, and the server's own columns stand in the same "
+    "rows: join the two tables by their key into one file, name it in both sections, and leave the label out of the "
+    "columns with server.active.data.drop"
+)
+
 
 def load_columns(
     federation: FederationConfig,
@@ -57,13 +63,11 @@ def load_columns(
         labelled = set(map(same, ids))
         features = features.rows(torch.tensor([row for row, id in enumerate(features.ids) if same(id) in labelled]))
     if (found := len(features.values)) != rows:
-        raise DataError(
-            f"server.active.data has {found} rows, the labels have {rows}", hint="both must be of the same rows"
-        )
+        raise DataError(f"server.active.data has {found} rows, the labels have {rows}", hint=_ONE_TABLE)
     if ids is not None and features.ids is not None and [*map(same, features.ids)] != [*map(same, ids)]:
         raise DataError(
             "server.active.data and server.labels have other keys, or the same in another order",
-            hint="bring both into the order of one of them",
+            hint=_ONE_TABLE,
         )
     train = schedule.partition.train
     return prepare(config.active.data, sampled(features, sample), train, federation.seed, SERVER, kept)

@@ -23,7 +23,8 @@ def refuse_other_labels(run_cache: RunCache, labels: LabelColumn) -> None:
     if (held := run_cache.number(_NAME)) and held != digest_of(labels):
         raise DataError(
             "server.labels has changed since the run was begun: its ids, its values or their order are others",
-            hint="restore the table, by which ids find the parties' rows; or train on the one that is there now",
+            hint="restore the table, by which ids find the parties' rows, and server.labels.positive; or train "
+            "on the one that is there now",
         )
 
 

@@ -81,7 +81,7 @@ def findings(ctx: ServerContext) -> dict[str, Any]:
         "theorem": theorem(ctx),
         "targets": None if ctx.scale is None else ctx.scale.record(),
         "details": dict(ctx.details) or None,
-        "classes": None if ctx.balance is None else ctx.balance.summary(),
+        "classes": None if ctx.balance is None else {**ctx.balance.summary(), "positive": ctx.positive},
         "warning": warning(ctx),
         "pace": pace(ctx),
         "absent": dict(ctx.absent) or None,

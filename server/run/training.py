@@ -108,8 +108,9 @@ class ServerRun:
         tracking.report = telemetry.pass_on
         values = labels.values.to(device)
         ctx = ServerContext(
-            self.federation, self.config, values, schedule, telemetry=telemetry, base=self.base, device=device
-        )
+            self.federation, self.config, values, schedule, telemetry=telemetry, base=self.base, device=device,
+            classes=labels.classes,
+        )  # fmt: skip
         ctx.identity, ctx.run_cache = service.identity, run_cache
         data_shape, rows = DataShape(len(labels.values), labels.official_test), None
         if keys is None:

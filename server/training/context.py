@@ -70,6 +70,7 @@ class ServerContext:
         run_cache: values that are made once in a run.
         phases: time by phase of the server side.
         thorough: True to compute every metric in every evaluation, and not after the last round alone.
+        classes: their names, in the order of their numbers; none in regression.
     """
 
     federation: FederationConfig
@@ -91,6 +92,7 @@ class ServerContext:
     run_cache: RunCache = field(default_factory=RunCache)
     phases: Phases = field(default_factory=Phases)
     thorough: bool = False
+    classes: tuple[str, ...] = ()
     scale: TargetScale | None = field(default=None, init=False)
     balance: ClassBalance | None = field(default=None, init=False)
     watch: GrowthWatch = field(init=False)
@@ -204,6 +206,11 @@ class ServerContext:
         return self.plain_metric if self.balance is None else self.balance.measure
 
     @property
+    def positive(self) -> str | None:
+        """The class that AUC, average precision, KS, gain and lift are of: the second of two; None of other numbers."""
+        return self.classes[1] if len(self.classes) == 2 else None
+
+    @property
     def best(self) -> Best:
         """The best evaluation so far, kept where early stopping is on."""
         stop = self.federation.stop
@@ -299,12 +306,18 @@ class ServerContext:
     def evaluated(self, round: int, part: str, score: Score | Residuals, **more: float) -> None:
         """Records an evaluation of a part, and `more`. The last one of a run gets further metrics."""
         metrics, prefix = self._measured(score) | more, "val" if part == "validation" else part
-        metrics |= score.closer()[0] if self.thorough else score.some({self.measure, self.best.metric} - set(metrics))
+        judged: dict[str, Any] = {}
+        if self.thorough:
+            found, details = score.closer()
+            metrics |= found
+            judged = {"errors": score.errors(), "chance": details.get("chance")}
+        else:
+            metrics |= score.some({self.measure, self.best.metric} - set(metrics))
         named = {f"{prefix}_{name}": value for name, value in metrics.items()}
         self.metrics.update(named)
-        self.telemetry.event("evaluation", round=round, part=part, **named)
-        judged = {name: metrics.get(name, math.nan) for name in (self.plain_metric, self.measure)}
-        self.best.enter(round, part, metrics.get(self.best.metric, math.nan), **judged)
+        self.telemetry.event("evaluation", round=round, part=part, **named, **judged)
+        best = {name: metrics.get(name, math.nan) for name in (self.plain_metric, self.measure)}
+        self.best.enter(round, part, metrics.get(self.best.metric, math.nan), **best)
         if round == self.schedule.rounds or self.best.stop:
             found, details = score.closer()
             self.metrics.update({f"{prefix}_{name}": value for name, value in found.items()})

@@ -53,6 +53,7 @@ def test_one_party_with_a_huge_rate_is_named_and_nobody_else() -> None:
     assert error is not None and error.members == ("party3",)
     assert str(error).startswith("party3 diverged by round") and "its Embedding.h has grown" in str(error)
     assert error.hint.startswith("lower parties.party3.optimiser.lr to a third")
+    assert "(the defaults of split: adamw with lr 0.002 at all members)" in error.hint
     assert [event["party"] for event in growths(events)] == ["party3"]
 
 

@@ -6,14 +6,19 @@ import math
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colonnade.common.checkpointing.state import State
+from colonnade.common.contracts.embeddings import Embedding
+from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.server.divergence.growth import LossGrowth, NormGrowth
+from colonnade.server.divergence.watch import GrowthWatch
 
 
 def norms(*values: float) -> NormGrowth:
-    growth = NormGrowth()
+    growth = NormGrowth({})
     for round, value in enumerate(values, 1):
         growth.add(round, value)
     return growth
@@ -82,3 +87,27 @@ def test_a_restored_loss_goes_on_as_if_it_had_not_stopped() -> None:
     first.add(9, 50.0)
     second.add(9, 50.0)
     assert (first.since, first.rounds, first.now) == (second.since, second.rounds, second.now) == (7, 1, 30.0)
+
+
+def embedding(round: int, size: float) -> Embedding:
+    return Embedding(round=round, h=torch.full((4, 2), size))
+
+
+def test_a_watch_that_is_resumed_names_the_party_that_it_warned_of_before() -> None:
+    """The state of round 30 goes to another process: it neither warns again nor blames whoever shows it first."""
+    events: list[Event] = []
+    watch, state = GrowthWatch(Telemetry(None, events.append)), State()
+    watch.begin(state)
+    for round in range(1, 31):
+        watch.received("party1", embedding(round, 1.0))
+        watch.received("party2", embedding(round, 1.0 if round <= 20 else 2.0 ** (round - 20)))
+        watch.round(round, 1.0)
+    resumed = GrowthWatch(Telemetry(None, events.append))
+    resumed.begin(State(state.capture()), 30)
+    assert resumed.growing
+    resumed.received("party1", embedding(31, 1.0))
+    resumed.received("party2", embedding(31, 2.0**11))
+    resumed.round(31, 1.0)
+    assert [event["party"] for event in events if "grows" in event] == ["party2"]
+    diverged = resumed.blame_loss(float("inf"))
+    assert diverged.member == "party2" and "since round 24" in str(diverged)

@@ -26,7 +26,7 @@ from colonnade.common.data.rows import Partition
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import parse
 from colonnade.search import references, simulated, workers
-from colonnade.search.comparison import compared
+from colonnade.search.comparison import compared, outputs
 from colonnade.search.comparison.adapting import GivenSetup
 from colonnade.search.comparison.compared import Comparison
 from colonnade.search.comparison.kept_runs import KeptRun
@@ -391,3 +391,39 @@ def test_tables_with_other_keys_are_aligned_again(tmp_path: Path) -> None:
         assert x.flatten().tolist() == y.flatten().tolist()
     written = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
     assert len(written) > 4 and not any(path.stat().st_mode & 0o077 for path in written)  # labels and columns
+
+
+def test_models_at_chance_are_marked_everywhere_with_the_error_of_their_values(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels that no column knows: whatever is trained, the test rows show nothing."""
+    random = np.random.default_rng(0)
+    import pyarrow as pa
+
+    labels = np.where(random.random(400) < 0.5, "yes", "no")
+    columns = {name: pa.table({"a": random.normal(size=400), "b": random.normal(size=400)}) for name in ("p", "q")}
+    config = tiny()
+    config["federation"]["classes"] = 2
+    config["federation"].pop("parties")
+    config["server"] = {"labels": {"label": "y"}}
+    config["every_party"] = {}
+    monkeypatch.setattr(outputs.console, "_width", 80)
+    found = compared_on(
+        tmp_path, config, tables={"server": pa.table({"y": labels}), **columns}, protocols=["split"], progress=True
+    )
+    (line,) = found.table.to_pylist()
+    rows = 60
+    share = line["defaults_test"]
+    assert line["defaults_error"] == pytest.approx((share * (1 - share) / rows) ** 0.5, rel=0.03)
+    assert line["at_chance"] == "defaults" and found.references["at_chance"].to_pylist() == ["yes"]
+    shown = capsys.readouterr().out
+    assert "positive class yes" in shown and "at chance: the test rows do not show" in shown
+    tabled = [row for row in shown.splitlines() if row[:1] in "┏┃┡│└"]
+    assert tabled and max(map(len, tabled)) <= 80 and not any("…" in row for row in tabled)
+    assert next(csv.DictReader((tmp_path / "comparison.csv").open()))["at_chance"] == "defaults"
+    assert f"±{100 * line['defaults_error']:.2f}" in (tmp_path / "comparison.html").read_text()
+
+
+def test_models_that_have_learned_are_not_marked(tmp_path: Path) -> None:
+    (split,) = compared_on(tmp_path, protocols=["split"]).table.to_pylist()
+    assert split["at_chance"] == "" and 0 < split["defaults_error"] < 0.1

@@ -89,8 +89,10 @@ def test_a_server_without_columns_loads_none() -> None:
 
 
 def test_columns_of_other_rows_than_the_labels_are_refused() -> None:
-    with pytest.raises(DataError, match=r"^server\.active\.data has 569 rows, the labels have 1797"):
+    said = r"^server\.active\.data has 569 rows, the labels have 1797"
+    with pytest.raises(DataError, match=said) as found:
         context("server.active.data.name=breast_cancer")
+    assert "join the two tables by their key into one file" in found.value.hint
 
 
 def test_the_model_makes_embeddings_of_the_agreed_width() -> None:

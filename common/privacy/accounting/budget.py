@@ -62,7 +62,8 @@ class Budget:
         if self._limit is not None and self.releases > self._limit - 1:
             raise BudgetSpent(
                 f"the privacy budget is spent: it allowed {self._limit} releases",
-                hint="the newest checkpoint is the model that it paid for; another run needs another budget",
+                hint="the newest checkpoint is the model that it paid for; a run with federation.privacy.predictions "
+                "keeps releases for predictions",
             )
         if self._path is not None and not self._left:
             self._left = self._block if self._limit is None else min(self._block, int(self._limit - self.releases))

@@ -26,6 +26,7 @@ class PrivacyPlan:
         releases: maximum of one party in them; with row protection, of one row.
         affordable: releases within the budget; None without a budget.
         rows: of the data.
+        predictions: releases kept back from training for predictions, beside `releases`.
     """
 
     config: AnyPrivacyConfig
@@ -34,6 +35,7 @@ class PrivacyPlan:
     releases: int
     affordable: int | None
     rows: int = 0
+    predictions: int = 0
 
     @property
     def void(self) -> str | None:
@@ -45,6 +47,16 @@ class PrivacyPlan:
         if self.config.evaluate == "clean":
             return "evaluations left in the clear (benchmark); the accounting is of the training rounds alone"
         return self.config.unbounded or None
+
+    @property
+    def most(self) -> int:
+        """Maximum number of releases of one party (or row) in training and in predictions."""
+        return self.releases + self.predictions
+
+    @property
+    def spent_by_training(self) -> bool:
+        """True if training may leave no release of the budget for a prediction."""
+        return self.affordable is not None and self.affordable <= self.releases
 
     @property
     def strict(self) -> Adjacency:
@@ -96,19 +108,22 @@ def plan(
     budget = config.epsilon
     if sigma is None:
         assert budget is not None  # one of the two is set
-        sigma = find_noise_multiplier(budget, config.delta, releases(wanted), config.adjacency, config.accounting)
+        sigma = find_noise_multiplier(
+            budget, config.delta, releases(wanted) + config.predictions, config.adjacency, config.accounting
+        )
     allowed = None
     if budget is not None:
         allowed = affordable(budget, sigma, config.delta, config.adjacency, config.accounting)
-    paid = wanted if allowed is None else _paid(wanted, allowed, releases)
+    paid = wanted if allowed is None else _paid(wanted, allowed - config.predictions, releases)
     if paid == 0:
+        kept = f"; {config.predictions} are kept for predictions" if config.predictions else ""
         raise ConfigError(
             f"federation.privacy.epsilon = {budget:g}: at noise_multiplier = {sigma:g} it pays for {allowed} "
-            f"releases, and a run of one round makes {releases(1)}, its evaluations among them",
+            f"releases, and a run of one round makes {releases(1)}, its evaluations among them{kept}",
             hint="leave noise_multiplier out, so that it is found from epsilon; or give a larger epsilon, a larger "
             "batch or smaller test parts",
         )
-    return PrivacyPlan(config, sigma, paid, releases(paid), allowed, rows)
+    return PrivacyPlan(config, sigma, paid, releases(paid), allowed, rows, config.predictions)
 
 
 def _paid(rounds: int, allowed: int, releases: Callable[[int], int]) -> int:

@@ -29,23 +29,40 @@ def describe_plan(plan: PrivacyPlan, parties: int, active: str = "") -> list[Sen
         parties: in the roster.
         active: reason why there is no bound for a person beside the parties' own, or "".
     """
-    delta, rounds = f"delta {plan.config.delta:g}", f"{plan.releases} releases in {plan.rounds} rounds"
-    noise = f"{rounds}, noise multiplier {plan.noise_multiplier:g}"
-    own = plan.epsilon(plan.releases, plan.strict)
-    person = plan.person_epsilon([plan.releases] * parties)
+    delta, noise = f"delta {plan.config.delta:g}", f"{_counted(plan)}, noise multiplier {plan.noise_multiplier:g}"
+    own = plan.epsilon(plan.most, plan.strict)
+    person = plan.person_epsilon([plan.most] * parties)
     if plan.strict == "row":
         whose = "a row's own embeddings" if plan.config.unbounded else "a row"
         about = f"{whose} at one party: epsilon {own:.2f}"
     else:
-        absent = plan.epsilon(plan.releases, "participation")
+        absent = plan.epsilon(plan.most, "participation")
         about = f"a party: epsilon {own:.2f} (other data), {absent:.2f} (the party absent)"
     if plan.void:
         reasons = "; ".join(dict.fromkeys(reason for reason in (plan.void, plan.config.unbounded) if reason))
         said = f"no guarantee: {reasons}; by the accounting alone {about} at {delta} ({noise})"
-        return [Sentence(said, weak=True), *little(own), *large_delta(plan)]
+        return [Sentence(said, weak=True), *little(own), *large_delta(plan), *_none_left(plan)]
     all_of_them = f"no guarantee ({active})" if active else f"epsilon {person:.2f}"
     said = f"{about} at {delta} ({noise}); a person at all {parties} parties: {all_of_them}"
-    return [Sentence(said, weak=bool(active)), *little(own if active else max(own, person)), *large_delta(plan)]
+    weak = little(own if active else max(own, person))
+    return [Sentence(said, weak=bool(active)), *weak, *large_delta(plan), *_none_left(plan)]
+
+
+def _counted(plan: PrivacyPlan) -> str:
+    """The releases, and where their number comes from: a row is in one batch of an epoch, a party in every round."""
+    of_what = " of a row, which is in one batch of an epoch," if plan.strict == "row" else ""
+    kept = f" and {plan.predictions} for predictions" if plan.predictions else ""
+    return f"{plan.releases} releases{of_what} in {plan.rounds} rounds{kept}"
+
+
+def _none_left(plan: PrivacyPlan) -> list[Sentence]:
+    """A sentence about a budget of which nothing is left for predictions."""
+    if not plan.spent_by_training:
+        return []
+    return [Sentence(
+        "training may spend the whole budget, and the model then cannot be asked for predictions; "
+        "federation.privacy.predictions: 10 keeps ten releases for them", weak=True,
+    )]  # fmt: skip
 
 
 def little(epsilon: float) -> list[Sentence]:

@@ -298,9 +298,10 @@ def findings(*noised: float) -> Findings:
 
 
 def test_rank_correlation() -> None:
-    assert findings(0.1, 0.2, 0.3).agreement([3, 2, 1]) == pytest.approx(1.0)
-    assert findings(0.1, 0.2, 0.3).agreement([1, 2, 3]) == pytest.approx(-1.0)
-    assert findings(0.1, 0.2, 0.3).agreement([1, 1, 1]) is None and findings(0.1).agreement([1]) is None
+    four = findings(0.1, 0.2, 0.3, 0.4)
+    assert four.agreement([4, 3, 2, 1]) == pytest.approx(1.0) and four.agreement([1, 2, 3, 4]) == pytest.approx(-1.0)
+    assert four.agreement([1, 1, 1, 1]) is None and findings(0.1).agreement([1]) is None
+    assert findings(0.1, 0.2).agreement([2, 1]) is None  # of two parties it is 1 or -1, whatever they hold
 
 
 @pytest.mark.parametrize(

@@ -102,3 +102,12 @@ def test_targets_that_are_not_numbers_are_refused(
     (tmp_path / "n.safetensors").write_bytes(labels_bytes(LabelColumn(torch.tensor([[1.0], [torch.nan]]), ())))
     with pytest.raises(error, match=message):
         load_labels(config(source), tmp_path, task)
+
+
+@pytest.mark.parametrize("cell", ["12.50 EUR", "n/a", "20 %", "2024-01-01"])
+def test_hints_on_a_label_name_no_key_that_labels_do_not_have(tmp_path: Path, cell: str) -> None:
+    (tmp_path / "t.csv").write_text(f"a\n1.5\n{cell}\n")
+    with pytest.raises(DataError, match="line 3") as refused:
+        read(tmp_path, source="csv", path="t.csv", label="a")
+    assert "plain numbers" in refused.value.hint and "federation.task to classification" in refused.value.hint
+    assert not any(f"`{key}" in refused.value.hint for key in ("types", "units", "drop"))

@@ -16,6 +16,8 @@ from tests.support.federation import config, federate
 SPLIT = {"name": "split", "embedding": 4}
 PRIVATE = ("federation.privacy.clip=1", "federation.privacy.noise_multiplier=30")
 
+BUDGET = ("federation.privacy.clip=1", "federation.privacy.epsilon=8")
+
 
 def releases(rounds: int) -> int:
     """One a round, and ten at the end."""
@@ -75,3 +77,25 @@ def test_a_schedule_ends_where_the_budget_does() -> None:
     assert schedule.rounds == schedule.privacy.rounds < 300
     assert schedule.evaluations(schedule.rounds) == ("validation", "test")
     assert schedule.privacy.releases <= 54
+
+
+@pytest.mark.parametrize("more", [{}, {"noise_multiplier": 12.0}])
+def test_releases_for_predictions_are_kept_back_from_training(more: dict[str, Any]) -> None:
+    """All of them together are within the budget, and training leaves as many as were asked for."""
+    without, kept = (
+        plan(PrivacyConfig(clip=1.0, epsilon=4.0, predictions=n, **more), 1000, 50, releases) for n in (0, 10)
+    )
+    assert kept.most == kept.releases + 10 and kept.affordable is not None
+    assert kept.releases + 10 <= kept.affordable and kept.epsilon(kept.most) <= 4.0
+    assert kept.noise_multiplier > without.noise_multiplier or kept.rounds < without.rounds
+    assert not kept.spent_by_training
+
+
+def test_nothing_is_kept_of_no_budget() -> None:
+    with pytest.raises(ConfigError, match="predictions = 3: without epsilon"):
+        PrivacyConfig(clip=1.0, noise_multiplier=2.0, predictions=3)
+
+
+def test_a_run_that_is_older_than_the_key_has_the_same_hashes() -> None:
+    old, new = config(SPLIT, *BUDGET), config(SPLIT, *BUDGET, "federation.privacy.predictions=2")
+    assert "privacy.predictions" not in old.federation.hashes() and "privacy.predictions" in new.federation.hashes()

@@ -52,13 +52,13 @@ def test_a_party_and_a_person_have_their_epsilons() -> None:
 @pytest.mark.parametrize("federation", ["{clip: 1, noise_multiplier: 60}", "{clip: 1, epsilon: 4, accounting: renyi}"])
 def test_what_is_foretold_is_what_the_run_spends(federation: str) -> None:
     sets = (f"federation.privacy={federation}", "federation.epochs=2")
-    ((text, _),) = said(*sets)
+    text = said(*sets)[0][0]
     outcome = federate(config({"name": "split", "embedding": 8}, *sets))
     plan, spent = outcome.server.schedule.privacy, [privacy.releases for privacy in outcome.privacy.values()]
     assert plan is not None
     assert numbers(text) == [round(plan.epsilon(max(spent)), 2), round(plan.person_epsilon(spent), 2)]
     events = [event["said"] for event in outcome.events if event["kind"] == "privacy"]
-    assert events == [text]
+    assert events[0] == text
     kinds = [event["kind"] for event in outcome.events]
     assert kinds.index("privacy") < kinds.index("begin")
 
@@ -71,7 +71,7 @@ def test_a_large_epsilon_is_called_little_protection() -> None:
 
 def test_a_persons_epsilon_counts_though_a_partys_is_small() -> None:
     lines = said("federation.privacy={clip: 1, epsilon: 15}")
-    assert numbers(lines[0][0])[0] <= 15 < 20 < numbers(lines[0][0])[1] and len(lines) == 2
+    assert numbers(lines[0][0])[0] <= 15 < 20 < numbers(lines[0][0])[1] and len(lines) == 3
 
 
 @pytest.mark.parametrize(
@@ -216,3 +216,17 @@ def test_a_simulation_begins_with_its_epsilon(tmp_path: Path) -> None:
     code, printed = colonnade("simulate", file, "--out", tmp_path / "run")
     assert code == 0, printed
     assert printed.index("federation.privacy: a party: epsilon") < printed.index("test accuracy")
+
+
+def test_a_budget_that_training_spends_is_said_to_leave_no_prediction() -> None:
+    sets = ("federation.privacy={clip: 1, epsilon: 8}",)
+    (_, weak), (text, last) = said(*sets)[0], said(*sets)[-1]
+    assert not weak and last and "cannot be asked for predictions" in text
+    kept = said("federation.privacy={clip: 1, epsilon: 8, predictions: 5}")
+    assert "rounds and 5 for predictions" in kept[0][0]
+    assert not any("predictions;" in text or "asked" in text for text, _ in kept)
+
+
+def test_releases_of_a_row_are_explained() -> None:
+    sets = ("federation.privacy={mechanism: adaptive, clip: 1, epsilon: 8, delta: 1.0e-5, steps: {clip: 1}}",)
+    assert re.search(r"\d+ releases of a row, which is in one batch of an epoch, in \d+ rounds", said(*sets)[0][0])

@@ -1,0 +1,59 @@
+"""Feature columns that say the label outright, where labels and columns are on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from colonnade.common.config.keys import KeysConfig
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.labels import LabelColumn
+
+_FEWEST = 30  # rows, of which a column may say the label by chance
+
+
+def copies(labels: LabelColumn, features: Features, keys: KeysConfig) -> Iterator[str]:
+    """Warnings about columns that map one to one to the classes, or are equal to a number to be predicted.
+
+    Args:
+        labels, features: as they were read; rows are matched by their keys, or where neither has any by their order.
+        keys: how keys are compared.
+    """
+    if features.values.dim() != 2 or (matched := _matched(labels, features, keys)) is None:
+        return
+    label, values = labels.values[matched[0]], features.values[matched[1]].double()
+    if len(label) < _FEWEST:
+        return
+    for name, column in zip(features.names, values.unbind(1), strict=True):
+        same = _one_to_one(column, label) if labels.classes else bool((label == column[:, None]).all(0).any())
+        if same:
+            yield (
+                f"the column {name!r} says the label of every row: it is a copy, or was made from it; leave it out "
+                f"with `drop: [{name}]`"
+            )
+
+
+def _one_to_one(column: Tensor, label: Tensor) -> bool:
+    """True if each value has one class, and each class one value."""
+    if bool(column.isnan().any()):
+        return False
+    found, codes = torch.unique(column, return_inverse=True)
+    classes = torch.unique(label)
+    if len(found) != len(classes) or len(found) < 2:
+        return False
+    return len(torch.unique(torch.stack([codes, label], dim=1), dim=0)) == len(found)
+
+
+def _matched(labels: LabelColumn, features: Features, keys: KeysConfig) -> tuple[Tensor, Tensor] | None:
+    """Numbers of the rows that both have, of the labels and of the columns; None where they cannot be matched."""
+    if labels.ids is None or features.ids is None:
+        count = len(labels.values)
+        return (torch.arange(count), torch.arange(count)) if len(features.values) == count else None
+    place = {keys.normal(id): row for row, id in enumerate(labels.ids)}
+    pairs = [(place[name], row) for row, id in enumerate(features.ids) if (name := keys.normal(id)) in place]
+    if not pairs:
+        return None
+    mine, theirs = torch.tensor(pairs).unbind(1)
+    return mine, theirs
