@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from colonnade.common.alignment.kept.raised import RaisedElements
-from colonnade.common.alignment.messages import Held, Kept, Offers, Positions, Reused
+from colonnade.common.alignment.messages import Held, Kept, Offers, Positions, Reused, Stated, Statements
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.group import Secret
@@ -22,7 +22,7 @@ from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.errors import ConfigError, ContractError, EnvironmentFault
 from colonnade.common.messaging.outgoing import MaskedTensor
-from colonnade.common.messaging.raw import to_tensor
+from colonnade.common.messaging.raw import lay_out, take_apart, to_tensor
 from colonnade.common.runtime import durable
 from tests.support.alignment import federation
 from tests.support.kept import Found, Members
@@ -56,6 +56,11 @@ def raised_anew(there: Members, found: Found) -> bool:
     return "Points" in found.kinds()
 
 
+def used(found: Found, party: str) -> bool:
+    """True if the party has told the server that it uses its kept alignment."""
+    return any(isinstance(m, Reused) for sender, _to, m in found.messages if sender == party)
+
+
 class TestTheNextRun:
     """Reuse, and its conditions."""
 
@@ -65,14 +70,14 @@ class TestTheNextRun:
         assert raised_anew(there, first) and set(there.persons(first)) == COMMON
         assert there.persons(second) == there.persons(first)
         assert set(second.reused.values()) == {3}
-        assert second.kinds() == {"Held", "Offers", "Reused", "Settled"}
+        assert second.kinds() == {"Held", "Offers", "Stated", "Statements", "Reused", "Settled"}
         assert len({there.record(name, 2).number for name in TABLES}) == 1  # it can be resumed and asked
 
-    def test_agrees_in_one_round_trip(self, tmp_path: Path) -> None:
+    def test_agrees_in_two_round_trips(self, tmp_path: Path) -> None:
         there = members(tmp_path)
         there.run()
         rounds = {type(m): m.round for _from, _to, m in there.run().messages}
-        assert rounds[Held] == rounds[Offers] == 1 and rounds[Reused] == 2
+        assert (rounds[Held], rounds[Offers], rounds[Stated], rounds[Statements], rounds[Reused]) == (1, 1, 2, 2, 3)
 
     def test_shows_nothing_that_a_key_can_be_tested_against(self, tmp_path: Path) -> None:
         """The identity is of the alignment, not of its keys: the same keys, aligned again, have another."""
@@ -193,7 +198,7 @@ class TestALyingServer:
         found = there.run(lambda sender, to, item: change(to, item) if sender == SERVER else item)
         errors = [str(error) for error in found.rows.values() if isinstance(error, Exception)]
         assert any(said in error for error in errors), errors
-        assert not any("Reused" in type(m).__name__ for f, _to, m in found.messages if f == "party1")
+        assert not used(found, "party1")
 
     def test_that_names_another_alignment(self, tmp_path: Path) -> None:
         there = certified(tmp_path)
@@ -209,27 +214,71 @@ class TestALyingServer:
         assert identity is not None
         shutil.rmtree(tmp_path / "kept" / "party2")
 
-        def lie(_to: str, item: Any) -> Any:
-            if not isinstance(item, Offers):
-                return item
-            return replace(item, identity=identity.identity, number="a number", rows=3)
+        def lie(sender: str, _to: str, item: Any) -> Any:
+            if sender == SERVER and isinstance(item, Offers):
+                return replace(item, identity=identity.identity, number="a number", rows=3)
+            return item
 
-        self.refused(there, lie, "the statement that party2 holds the kept alignment is not signed by 'party2'")
+        found = there.run(lie)
+        assert "none: we keep none" in str(found.rows["party2"])
+        assert isinstance(found.rows["party1"], Exception) and not used(found, "party1")
 
-    def test_that_shows_a_statement_of_an_earlier_session(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("which", ["an earlier session", "the same session"])
+    def test_that_shows_statements_of_an_earlier_agreement(self, tmp_path: Path, which: str) -> None:
+        """It also repeats the random number that party2 drew then, so that only that of party1 differs."""
         there = certified(tmp_path)
         there.run()
-        before = next(m for _f, _to, m in there.run().messages if isinstance(m, Offers))
-        shutil.rmtree(tmp_path / "kept" / "party2")
+        earlier = [m for _f, to, m in there.run().messages if to == "party1"]
+        offers = next(m for m in earlier if isinstance(m, Offers))
+        statements = next(m for m in earlier if isinstance(m, Statements))
+        if which == "the same session":
+            there.runs -= 1
 
         def replay(to: str, item: Any) -> Any:
-            if not isinstance(item, Offers) or to != "party1":
-                return item
-            nonces = item.nonces.clone()
-            nonces[2] = before.nonces[2]
-            return replace(before, nonces=nonces)
+            if to == "party1" and isinstance(item, Offers):
+                nonces = offers.nonces.clone()
+                nonces[1] = item.nonces[1]
+                return replace(item, nonces=nonces)
+            return statements if to == "party1" and isinstance(item, Statements) else item
 
         self.refused(there, replay, "the statement that party2 holds the kept alignment is not signed by 'party2'")
+
+    def test_that_shows_parties_different_random_numbers(self, tmp_path: Path) -> None:
+        there = certified(tmp_path)
+        there.run()
+
+        def mix(to: str, item: Any) -> Any:
+            if not isinstance(item, Offers):
+                return item
+            nonces = item.nonces.clone()
+            nonces[0] = to_tensor(os.urandom(32))
+            return replace(item, nonces=nonces)
+
+        self.refused(there, mix, "the statement that party2 holds the kept alignment is not signed by 'party2'")
+
+    def test_that_shows_one_party_the_statement_of_another(self, tmp_path: Path) -> None:
+        there = certified(tmp_path)
+        there.run()
+        size = len(there.identities)
+
+        def swap(_to: str, item: Any) -> Any:
+            if not isinstance(item, Statements):
+                return item
+            pieces = take_apart(item.signatures, item.signature_lengths)
+            assert len(pieces) == size + 1
+            signatures, lengths = lay_out([pieces[0], pieces[2], pieces[1]])
+            return replace(item, signatures=signatures, signature_lengths=lengths)
+
+        self.refused(there, swap, "is not signed by 'party2'")
+
+    def test_that_leaves_out_a_signature(self, tmp_path: Path) -> None:
+        there = certified(tmp_path)
+        there.run()
+
+        def torn(_to: str, item: Any) -> Any:
+            return replace(item, signature_lengths=item.signature_lengths + 1) if isinstance(item, Statements) else item
+
+        self.refused(there, torn, "Statements.lengths")
 
     def test_that_changes_a_party_s_random_number(self, tmp_path: Path) -> None:
         there = certified(tmp_path)
