@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.alignment.kept.raised import RaisedElements
 from colonnade.common.alignment.messages import Held, Kept, Offers, Positions, Reused, Stated, Statements
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.group import Secret
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
-from colonnade.common.errors import ConfigError, ContractError, EnvironmentFault
+from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.messaging.raw import lay_out, take_apart, to_tensor
 from colonnade.common.runtime import durable
@@ -549,34 +548,3 @@ class TestTheExponent:
             )
             seen.append({row.numpy().tobytes() for row in first})
         assert seen[0] and not seen[0] & seen[1]
-
-    def test_a_file_of_another_secret_or_with_a_changed_byte_is_not_used(self, tmp_path: Path) -> None:
-        path = tmp_path / "raised"
-        one = RaisedElements(path, b"secret")
-        assert one.get(b"k", [b"a", b"b"], lambda new: b"".join(key * 32 for key in new)) == b"a" * 32 + b"b" * 32
-        one.save()
-        never = lambda _new: pytest.fail("it is known")  # noqa: E731
-        assert RaisedElements(path, b"secret").get(b"k", [b"b", b"a"], never) == b"b" * 32 + b"a" * 32
-        again = [RaisedElements(path, b"another")]
-        path.write_bytes(b"\0" + path.read_bytes()[1:])
-        again.append(RaisedElements(path, b"secret"))
-        for other in again:
-            assert other.get(b"k", [b"a"], lambda new: b"x" * 32 * len(new)) == b"x" * 32
-
-    def test_what_was_not_used_is_dropped(self, tmp_path: Path) -> None:
-        path = tmp_path / "raised"
-        for used in ([b"a", b"b", b"c"], [b"b", b"d"]):
-            known = RaisedElements(path, b"secret")
-            known.get(b"k", used, lambda new: b"".join(key * 32 for key in new))
-            known.save()
-        last = RaisedElements(path, b"secret")
-        last.get(b"k", [b"a", b"b", b"c", b"d"], lambda new: b"".join(key * 32 for key in new))
-        assert last.raised == 2
-        assert path.stat().st_size == 2 * 64 + 32
-
-    def test_a_full_disk_is_named(self, tmp_path: Path) -> None:
-        known = RaisedElements(tmp_path / "raised", b"secret")
-        known.get(b"k", [b"a"], lambda _new: b"a" * 32)
-        (tmp_path / "raised").mkdir()
-        with pytest.raises(EnvironmentFault, match="raised cannot be written"):
-            known.save()
