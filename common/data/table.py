@@ -211,7 +211,7 @@ def read_words(table: Table, column: str, key: str | None, *, gaps: bool = False
 
 @dataclass(frozen=True)
 class _Types:
-    """How the cells of every column are read, and doubts about that."""
+    """The reading of every column's cells, and doubts about it."""
 
     readings: tuple[cells.Reading, ...]
     doubts: tuple[Doubt, ...]

@@ -47,7 +47,7 @@ class Descent:
 
         Args:
             before: o at the current parameters, whose gradients are in `grad`, (b, c).
-            logits: recomputes o; called once, at the parameters after a whole step. Parameters and buffers are restored.
+            logits: recomputes o; called once, at the parameters after a whole step. All is put back then.
             rho: ρ.
         """
         self.share, self._value, self._kept = 1.0, math.inf, ()
