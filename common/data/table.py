@@ -364,4 +364,4 @@ def _checked(table: Table, key: str | None, keys: Sequence[pa.Array]) -> KeyColu
 
 
 def _no_rows(table: Table) -> DataError:
-    return DataError(f"{table} has columns but no rows", hint="every row is about one person, or thing")
+    return DataError(f"{table} has columns but no rows", hint="write a line for every row below the header")
