@@ -46,7 +46,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the picture shows of a run."""
+    """The part of a run that the picture shows."""
 
     protocol: str
     dataset: str

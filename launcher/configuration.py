@@ -188,7 +188,7 @@ def _set_source(tree: dict[str, Any], member: str, path: Path) -> None:
 
 
 def _section(tree: Mapping[str, Any], key: str) -> Any:
-    """What stands under a key; nothing is an empty section."""
+    """The value of a key; a key without one is an empty section."""
     return {} if tree.get(key) is None else tree[key]
 
 

@@ -295,7 +295,7 @@ class Launch:
         self._left.clear()
 
     def _end(self, codes: dict[str, int], *, interrupted: bool) -> Ended:
-        """How it ended: the errors, the member that caused them first."""
+        """The errors in which it ended, that of the member that caused them first."""
         from colonnade.common.errors import MemberFailed  # noqa: PLC0415
 
         def ended(failure: MemberFailed | None, others: tuple[str, ...] = (), log: Path | None = None) -> Ended:

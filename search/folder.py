@@ -61,7 +61,7 @@ class SearchFolder:
 
     @property
     def record(self) -> Path:
-        """What the folder is of."""
+        """The record of the search that the folder is of."""
         return self.path / f"{self.kind}.json"
 
     @property
@@ -137,7 +137,7 @@ class SearchFolder:
                         path.rmdir()
 
     def settle(self, identity: Mapping[str, str]) -> dict[str, Any]:
-        """What the folder is of, as its record says, or a new record, not written yet; both have a `place`.
+        """The folder's record, or a new one that is not written yet; both have a `place`.
 
         Raises:
             InputError: the folder is of another search; the message names the parts that differ.

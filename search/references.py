@@ -1,4 +1,4 @@
-"""Models on the joined columns of all members, which protocols are compared with: what a federation does not have."""
+"""Models on the joined columns of all members, which protocols are compared with; no federation has such a table."""
 
 from __future__ import annotations
 

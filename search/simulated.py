@@ -71,7 +71,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Result:
-    """What a simulation came to.
+    """Result of a simulation.
 
     Args:
         metrics: of the round that counts: the last, or with `federation.stop` the best; without the rows' prefix.

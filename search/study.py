@@ -285,7 +285,7 @@ def _suggested(trial: Any, one: Searched) -> Any:
 
 
 def _drawn(trial: FrozenTrial) -> dict[str, Any]:
-    """What the sampler has drawn, or was told to take."""
+    """The values that the sampler has drawn, or was told to take."""
     return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
 
 

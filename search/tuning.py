@@ -104,7 +104,7 @@ def tune(
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is searched: the configuration and the space, checked."""
+    """A search's configuration and space, checked."""
 
     tree: Tree
     base: Path
@@ -130,7 +130,7 @@ class _Plan:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What may not change within a search."""
+        """Digests of the parts that may not change within a search."""
         space = {one.key: one.values.model_dump(mode="json") for one in self.space}
         return {
             "configuration": digest(self.tree),

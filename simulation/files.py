@@ -80,7 +80,7 @@ class RunFiles:
         for name in self._config.federation.names:
             home = self.home(name)
             pin = self._pins[name] = Pin(name, home, self.checkpoints(name))
-            pin.admit(Begin(session, self._config.federation.names, self.number, round))
+            pin.admit(Begin(session, agreed.names, self.number, round, backed_off=self.backed_off))
         for member in self._members:
             self.checkpoints(member).drop_after(round)
         return round

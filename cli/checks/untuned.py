@@ -22,7 +22,7 @@ _BY_ONE_NUMBER = ("zoo_vfl", "syn_zoo_vfl")
 
 
 def of_party(columns: Columns, rows: Tensor, model: ModelConfig) -> Iterator[str]:
-    """What no default of a party's model and columns can be good for.
+    """Properties of a party's model and columns for which no default can be good.
 
     Args:
         columns: of the party, scaled.
@@ -42,7 +42,7 @@ def of_party(columns: Columns, rows: Tensor, model: ModelConfig) -> Iterator[str
 
 
 def of_federation(federation: FederationConfig, schedule: Schedule) -> Iterator[str]:
-    """What no default of the protocol and of the length can be good for."""
+    """Properties of the protocol and of the length for which no default can be good."""
     name = federation.protocol.name
     if name in _BY_ONE_NUMBER:
         yield f"untuned: {name} follows one number a batch; begin with `colonnade tune`, and with many epochs"

@@ -12,7 +12,7 @@ from torch import Tensor
 from colonnade.common.alignment.comparison import distinct
 from colonnade.common.alignment.kept.identity import statement
 from colonnade.common.alignment.kept.store import KeptAlignment
-from colonnade.common.alignment.messages import BLOCK, NONCE, Held, Offers, Positions, Reused
+from colonnade.common.alignment.messages import BLOCK, NONCE, Held, Offers, Positions, Reused, Stated, Statements
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.conversation import SERVER, Link
@@ -81,18 +81,16 @@ class PartyReuse:
             ContractError: the server names an alignment that we do not hold, or rows that it does not have.
             ForgedError: another party has not said that it holds the alignment.
         """
-        own, signer = "" if self.kept is None else self.kept.identity, Signer(self.identity)
         nonce = os.urandom(NONCE)
-        signature = signer.sign(statement(self.session, self.name, own, nonce))
-        pieces = (to_tensor(nonce), to_tensor(signer.certificate), to_tensor(signature))
-        await self.server.send(Held(self._round, own, *pieces))
+        await self.server.send(Held(self._round, "" if self.kept is None else self.kept.identity, to_tensor(nonce)))
         offers = await self._hear(Offers, members=len(self.federation.names) + 1, nonce=NONCE)
         nonces = tuple(to_bytes(one) for one in offers.nonces)
         if nonces[1 + self.federation.names.index(self.name)] != nonce:
             raise ContractError(SERVER, "Offers", "nonces", f"that of {self.name} in its place", "another")
         if not offers.identity:
             return ReuseTerms(nonces, None, "", 0, self._round)
-        kept = self._check(offers, nonces)
+        kept = self._check(offers)
+        await self._state(kept.identity, nonces)
         rows = kept.rows
         if offers.rows < len(rows):
             rows = rows[await self._wanted(offers.rows, len(rows))]
@@ -107,8 +105,8 @@ class PartyReuse:
         await self.server.send(Reused(self._round, self.kept.identity, rows))
         return self._round
 
-    def _check(self, offers: Offers, nonces: tuple[bytes, ...]) -> KeptAlignment:
-        """Refuses an alignment that we do not hold, and one that another party has not said to hold."""
+    def _check(self, offers: Offers) -> KeptAlignment:
+        """Refuses an alignment that we do not hold."""
         if self.kept is None or offers.identity != self.kept.identity:
             expected = "none: we keep none" if self.kept is None else f"{self.kept.identity[:16]}…, which we keep"
             raise ContractError(SERVER, "Offers", "identity", expected, f"{offers.identity[:16]}…")
@@ -119,20 +117,28 @@ class PartyReuse:
             raise ContractError(SERVER, "Offers", "rows", f"all {there} of the kept alignment", str(offers.rows))
         if not 0 <= offers.rows <= there or offers.others < 0:
             raise ContractError(SERVER, "Offers", "rows", f"at most {there}", str(offers.rows))
-        if self.identity is not None:
-            self._verify(offers, nonces)
         return self.kept
 
-    def _verify(self, offers: Offers, nonces: tuple[bytes, ...]) -> None:
+    async def _state(self, identity: str, nonces: tuple[bytes, ...]) -> None:
+        """States that we hold the alignment, and refuses it if another party has not stated that."""
+        self._round += 1
+        signer = Signer(self.identity)
+        signature = signer.sign(statement(self.session, self.federation, self.name, identity, nonces))
+        await self.server.send(Stated(self._round, to_tensor(signer.certificate), to_tensor(signature)))
+        statements = await self._hear(Statements, members=len(nonces))
+        if self.identity is not None:
+            self._verify(statements, identity, nonces)
+
+    def _verify(self, statements: Statements, identity: str, nonces: tuple[bytes, ...]) -> None:
         try:
-            certificates = take_apart(offers.certificates, offers.certificate_lengths)
-            signatures = take_apart(offers.signatures, offers.signature_lengths)
+            certificates = take_apart(statements.certificates, statements.certificate_lengths)
+            signatures = take_apart(statements.signatures, statements.signature_lengths)
         except ValueError as wrong:
-            raise ContractError(SERVER, "Offers", "lengths", str(wrong), "others") from None
+            raise ContractError(SERVER, "Statements", "lengths", str(wrong), "others") from None
         for seat, (name, pin) in enumerate(self.federation.parties.items(), start=1):
             if name == self.name:
                 continue
-            content = statement(self.session, name, offers.identity, nonces[seat])
+            content = statement(self.session, self.federation, name, identity, nonces)
             verifier = Verifier(name, to_bytes(certificates[seat]), pin)
             verifier.check(f"the statement that {name} holds the kept alignment", content, to_bytes(signatures[seat]))
 

@@ -27,11 +27,13 @@ class Pinned:
         run: the run's number; "" if none was pinned.
         session: the newest that began.
         committed: True if every member has saved a checkpoint of the run.
+        backed_off: largest number of times that the run went back after a divergence.
     """
 
     run: str = ""
     session: int = 0
     committed: bool = False
+    backed_off: int = 0
 
 
 class Pin:
@@ -41,13 +43,14 @@ class Pin:
         party: its name, for messages.
         folder: the party's own.
         store: its checkpoints, which name their run if there is no pin.
+        predicts: True for predictions, which use no learning rates: the server says nothing about them.
 
     Raises:
         CheckpointError: the file is torn or was altered.
     """
 
-    def __init__(self, party: str, folder: Path, store: Checkpoints) -> None:
-        self._party, self._folder, self._store = party, PartyFolder(folder), store
+    def __init__(self, party: str, folder: Path, store: Checkpoints, *, predicts: bool = False) -> None:
+        self._party, self._folder, self._store, self._predicts = party, PartyFolder(folder), store, predicts
         self._pinned = self._read()
 
     @property
@@ -60,7 +63,7 @@ class Pin:
 
         Raises:
             CheckpointError: the folder belongs to another run.
-            ContractError: the session is no newer one, or the run is to begin anew.
+            ContractError: the session is no newer one, the run is to begin anew, or lowered rates are to be raised.
             EnvironmentFault: the disk refuses it.
         """
         if not _RUN.fullmatch(begin.run):
@@ -74,7 +77,10 @@ class Pin:
         if not begin.round and pinned.committed:
             expected = "a checkpoint's, since one was committed in this run"
             raise ContractError(SERVER, "Begin", "round", expected, "0")
-        self._keep(replace(pinned, session=begin.session, committed=pinned.committed or begin.round > 0))
+        if begin.backed_off < pinned.backed_off and not self._predicts:
+            raise ContractError(SERVER, "Begin", "backed_off", f"at least {pinned.backed_off}", str(begin.backed_off))
+        committed, backed_off = pinned.committed or begin.round > 0, max(pinned.backed_off, begin.backed_off)
+        self._keep(Pinned(begin.run, begin.session, committed, backed_off))
 
     def note(self, save: Save) -> None:
         """Records from a Save whether a checkpoint was committed. Raises EnvironmentFault as `admit`."""
@@ -105,8 +111,9 @@ class Pin:
             return Pinned(run, committed=bool(run))
         try:
             kept = json.loads(path.read_text())
-            return Pinned(str(kept["run"]), int(kept["session"]), bool(kept["committed"]))
-        except (OSError, ValueError, KeyError, TypeError):
+            backed_off = int(kept.get("backed_off", 0))  # a run of an older version has none
+            return Pinned(str(kept["run"]), int(kept["session"]), bool(kept["committed"]), backed_off)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise CheckpointError(f"{path} is torn or was altered", hint=_ANOTHER) from None
 
     def _keep(self, pinned: Pinned) -> None:

@@ -31,7 +31,8 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     model, optimiser, classes = ctx.model(cfg.embedding), ctx.optimiser(), ctx.federation.outputs
     bottom, step = ctx.backprop(model), stepper(optimiser)
     rho = cfg.rho * damping_factor(cfg.damping, len(ctx.federation.names))
-    descent = Descent(optimiser) if cfg.damping == "parties" and ctx.steps is None else None
+    bounded = cfg.damping == "parties" and ctx.steps is None
+    descent = Descent(optimiser, buffers=model.buffers()) if bounded else None
     descend, parameters = _descent(ctx, cfg, bottom, step), cfg.head.size(cfg.embedding, classes)
     async for t in server.rounds(after=ctx.round):
         if ctx.sits_out(t):

@@ -30,7 +30,8 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     (whole, head), classes = headed(ctx, cfg), ctx.federation.outputs
     bottom, step = backprop(whole.model), stepper(ctx.optimiser())
     rho = cfg.rho * damping_factor(cfg.damping, len(ctx.federation.names))
-    descent = Descent(ctx.optimiser(), head.optimiser) if cfg.damping == "parties" else None
+    optimisers, buffers = (ctx.optimiser(), head.optimiser), whole.model.buffers()
+    descent = Descent(*optimisers, buffers=buffers) if cfg.damping == "parties" else None
     own = await terms(ctx, server, cfg.aggregate, Logits, Evaluation)
     async for t in server.rounds(after=ctx.round):
         if ctx.sits_out(t):

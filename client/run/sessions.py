@@ -99,7 +99,7 @@ class PartySessions:
     def __post_init__(self) -> None:
         self._folder = PartyFolder(self.out)
         self._run_cache = RunCache(self.task.run_cache(self._folder))
-        self._pin = Pin(self.name, self.out, self.store)
+        self._pin = Pin(self.name, self.out, self.store, predicts=self.task.predicts)
 
     def take(self, features: Features) -> None:
         """Takes the party's table, after the server's welcome.

@@ -33,20 +33,16 @@ class Held(PartyMessage):
     """Party to server, first message: the identity of the alignment that it keeps and would use again, "" for none.
 
     Args:
-        nonce: its part of the identity of a new alignment.
-        certificate: PEM; empty on loopback without TLS.
-        signature: ECDSA over session, party, identity and nonce; empty likewise.
+        nonce: its part of the identity of a new alignment, and of what all parties sign if a kept one is used.
     """
 
     identity: str
     nonce: Annotated[Tensor, TensorSpec("nonce", dtype=torch.uint8, public="random, drawn for this message")]
-    certificate: Annotated[Tensor, TensorSpec("certificate", dtype=torch.uint8, public="everybody's to read")]
-    signature: Annotated[Tensor, TensorSpec("signature", dtype=torch.uint8, public="over identity and nonce")]
 
 
 @message
 class Offers(ServerMessage):
-    """Server to party: the identity of the alignment that all members hold ("" to align anew), and who says so.
+    """Server to party: the identity of the alignment that all members hold ("" to align anew).
 
     Args:
         identity: "" if some member holds none, or another.
@@ -54,7 +50,6 @@ class Offers(ServerMessage):
         rows: number of rows of the kept alignment that are used. Unless it is all, their positions follow.
         others: keys of the server that the kept alignment does not have, and that are aligned next.
         nonces: of all members, the server first, then the parties in the roster's order.
-        certificates, signatures: of the parties' `Held`, end to end in the roster's order, with their lengths.
     """
 
     identity: str
@@ -62,6 +57,30 @@ class Offers(ServerMessage):
     rows: int
     others: int
     nonces: Annotated[Tensor, TensorSpec("members", "nonce", dtype=torch.uint8)]
+
+
+@message
+class Stated(PartyMessage):
+    """Party to server, where a kept alignment is used: the party's signature that it holds it.
+
+    Args:
+        certificate: PEM; empty on loopback without TLS.
+        signature: ECDSA over `statement`, which holds the random numbers of all members; empty likewise.
+    """
+
+    certificate: Annotated[Tensor, TensorSpec("certificate", dtype=torch.uint8, public="everybody's to read")]
+    signature: Annotated[Tensor, TensorSpec("signature", dtype=torch.uint8, public="over identity and random numbers")]
+
+
+@message
+class Statements(ServerMessage):
+    """Server to party: all parties' signatures.
+
+    Args:
+        certificates, signatures: of the server (empty) and of the parties' `Stated`, end to end in the roster's order,
+            with their lengths.
+    """
+
     certificates: Annotated[Tensor, TensorSpec("certificates", dtype=torch.uint8)]
     certificate_lengths: Annotated[Tensor, TensorSpec("members", dtype=torch.int64)]
     signatures: Annotated[Tensor, TensorSpec("signatures", dtype=torch.uint8)]
@@ -141,7 +160,7 @@ class Settled(ServerMessage):
     """Server to party: the alignment is on every member's disk."""
 
 
-ALIGNMENT = (Held, Offers, Reused, Census, Sizes, Points, Common, Positions, Kept, Settled)
+ALIGNMENT = (Held, Offers, Stated, Statements, Reused, Census, Sizes, Points, Common, Positions, Kept, Settled)
 """All messages allowed before the protocol's own."""
 
 

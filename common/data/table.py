@@ -211,7 +211,7 @@ def read_words(table: Table, column: str, key: str | None, *, gaps: bool = False
 
 @dataclass(frozen=True)
 class _Types:
-    """How the cells of every column are read, and doubts about that."""
+    """The reading of every column's cells, and doubts about it."""
 
     readings: tuple[cells.Reading, ...]
     doubts: tuple[Doubt, ...]
@@ -364,4 +364,4 @@ def _checked(table: Table, key: str | None, keys: Sequence[pa.Array]) -> KeyColu
 
 
 def _no_rows(table: Table) -> DataError:
-    return DataError(f"{table} has columns but no rows", hint="every row is about one person, or thing")
+    return DataError(f"{table} has columns but no rows", hint="write a line for every row below the header")

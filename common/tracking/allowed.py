@@ -1,4 +1,4 @@
-"""What a tracker may receive: a list of what is allowed. Everything else stays in the run's folder.
+"""The list of values that a tracker may receive. Everything else stays in the run's folder.
 
 A field that is not listed is left out, and a listed field passes only as the kind of value that its list names: a
 number, or a word of the agreed section. A tracker therefore gets no cell, label, id, column name, class name, path,

@@ -189,7 +189,7 @@ class Tracking:
 
 
 class _Kept:
-    """What trackers keep for a resumed run, in a file of the member's folder. Thread-safe."""
+    """Values that trackers keep for a resumed run, in a file of the member's folder. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._path, self._lock = MemberFolder(folder).trackers, threading.Lock()

@@ -1,4 +1,4 @@
-"""Results of a comparison's runs, a file each: what is there is not run again."""
+"""Results of a comparison's runs, a file each; a run that has a file is not made again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Privacy of a search: what the noise of one run does not cover."""
+"""Privacy of a search, which the noise of one run does not cover."""
 
 from __future__ import annotations
 

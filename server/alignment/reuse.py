@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from colonnade.common.alignment.messages import BLOCK, NONCE, Held, Offers, Positions, Reused
+from colonnade.common.alignment.messages import BLOCK, NONCE, Held, Offers, Positions, Reused, Stated, Statements
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.conversation.responses import Quorum, Responses
@@ -74,8 +74,6 @@ class ServerReuse:
         same = bool(self.identity) and len(set(identities.values())) == 1
         number, nonces = secrets.token_hex(8) if same else "", [os.urandom(NONCE)]
         nonces += [to_bytes(own.nonce) for own in held.values()]
-        certificates, certificate_lengths = lay_out([to_tensor(b""), *(own.certificate for own in held.values())])
-        signatures, signature_lengths = lay_out([to_tensor(b""), *(own.signature for own in held.values())])
         offers = Offers(
             self._round,
             self.identity if same else "",
@@ -83,12 +81,10 @@ class ServerReuse:
             rows=self.rows if same else 0,
             others=self.others if same else 0,
             nonces=torch.stack([to_tensor(nonce) for nonce in nonces]),
-            certificates=certificates,
-            certificate_lengths=certificate_lengths,
-            signatures=signatures,
-            signature_lengths=signature_lengths,
         )
         await self.cohort.broadcast(offers)
+        if same:
+            await self._show_statements()
         if same and self.wanted is not None:
             await self._send(self.wanted)
         return Agreed(tuple(nonces), number, () if same else _without(identities), self._round)
@@ -100,6 +96,14 @@ class ServerReuse:
             if reused.identity != self.identity or reused.rows != self.rows:
                 raise ContractError(party, "Reused", "rows", f"{self.rows} of the alignment that all keep", "others")
         return self._round
+
+    async def _show_statements(self) -> None:
+        """Shows every party that the others have signed that they hold the alignment."""
+        self._round += 1
+        stated, none = (await self._hear(Stated)).values(), to_tensor(b"")
+        certificates = lay_out([none, *(own.certificate for own in stated)])
+        signatures = lay_out([none, *(own.signature for own in stated)])
+        await self.cohort.broadcast(Statements(self._round, *certificates, *signatures))
 
     async def _send(self, wanted: Tensor) -> None:
         for block in torch.split(wanted, BLOCK):

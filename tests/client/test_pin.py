@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,32 @@ def test_a_full_disk_admits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert json.loads((tmp_path / "pinned.json").read_text())["session"] == 1
     pin.admit(begin(2))
     assert (tmp_path / "pinned.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_lowered_rates_are_not_raised_again(tmp_path: Path, restarted: bool) -> None:
+    pin = opened(tmp_path)
+    pin.admit(replace(begin(1), backed_off=2))
+    pin.note(Save(4, keep=2))  # which writes the pin again
+    for session, times in ((2, 1), (2, 0)):
+        pin = opened(tmp_path) if restarted else pin
+        with pytest.raises(ContractError, match=rf"Begin\.backed_off: expected at least 2, got {times}"):
+            pin.admit(replace(begin(session, round=4), backed_off=times))
+    pin.admit(replace(begin(2, round=4), backed_off=2))
+    pin.admit(replace(begin(3, round=4), backed_off=3))
+    with pytest.raises(ContractError, match="at least 3"):
+        opened(tmp_path).admit(replace(begin(4, round=4), backed_off=2))
+
+
+def test_a_prediction_has_no_rates_and_does_not_reset_them(tmp_path: Path) -> None:
+    opened(tmp_path).admit(replace(begin(1), backed_off=2))
+    Pin("ada", tmp_path, Checkpoints(tmp_path / "checkpoints"), predicts=True).admit(begin(2))
+    with pytest.raises(ContractError, match="at least 2"):
+        opened(tmp_path).admit(replace(begin(3), backed_off=1))
+
+
+def test_a_pin_of_a_version_that_had_no_such_number_is_read(tmp_path: Path) -> None:
+    (tmp_path / "pinned.json").write_text('{"run": "run1", "session": 3, "committed": false}')
+    opened(tmp_path).admit(replace(begin(4), backed_off=1))
+    with pytest.raises(ContractError, match="at least 1"):
+        opened(tmp_path).admit(begin(5))

@@ -183,3 +183,29 @@ def test_a_server_that_lowers_rates_beyond_the_largest_number_is_refused(tmp_pat
                 assert "server sent Begin.backed_off: expected at most 10, got 11" in str(error)
 
     asyncio.run(asyncio.wait_for(scene(), 60))
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["rewound", "restarted"])
+def test_a_server_that_raises_lowered_rates_again_is_refused(tmp_path: Path, restarted: bool) -> None:
+    async def scene() -> None:
+        async with lying(config({"name": "split"}), tmp_path) as there:
+            there.start()
+            there.hub.backed_off = 2
+            await there.begin("run1")
+            for _ in there.parties:
+                await there.event("begin")
+            if restarted:
+                await there.stop()
+                there.start()
+            else:
+                there.hub.rewind("again")
+            there.hub.backed_off = 1
+            with pytest.raises(PeerError):
+                cohort = await there.begin("run1")
+                async for _ in cohort.rounds(1):
+                    await cohort.collect(Embedding, 1, there.config.federation.round_quorum)
+            for error in (await there.errors()).values():
+                assert isinstance(error, ContractError)
+                assert "server sent Begin.backed_off: expected at least 2, got 1" in str(error)
+
+    asyncio.run(asyncio.wait_for(scene(), 60))

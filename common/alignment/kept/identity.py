@@ -40,6 +40,21 @@ def identity_of(roster: bytes, nonces: Sequence[bytes], common: int) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def statement(session: Session, party: str, identity: str, nonce: bytes) -> bytes:
-    """The signed content: a party, in a session, states which alignment it holds ("" for none)."""
-    return session.transcript("kept alignment", party, identity, nonce.hex())
+def statement(
+    session: Session, federation: FederationConfig, party: str, identity: str, nonces: Sequence[bytes]
+) -> bytes:
+    """The signed content: a party, in a session of these members, states that it holds an alignment.
+
+    Every verifier has drawn one of the random numbers for this agreement, so a statement of another agreement, even of
+    one with the same session number, or one made for other members, is not valid.
+
+    Args:
+        session: of the agreement.
+        federation: the agreed section, with the present parties and their fingerprints.
+        party: the name of the party that signs.
+        identity: of the alignment.
+        nonces: of all members, the server first, then the parties in the roster's order.
+    """
+    members = {"server": federation.server, **federation.parties}
+    seats = [[name, pin, nonce.hex()] for (name, pin), nonce in zip(members.items(), nonces, strict=True)]
+    return session.transcript("kept alignment", party, identity, json.dumps(seats))

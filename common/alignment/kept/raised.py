@@ -6,8 +6,10 @@ import contextlib
 import hashlib
 import mmap
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from tempfile import mkstemp
 from typing import BinaryIO
 
 import numpy as np
@@ -22,6 +24,8 @@ _KEY = 32
 _CHECKSUM = 32
 _RECORD = _KEY + ELEMENT
 _BLOCK = 8192
+_DRAFT = ".partial"
+_LEFT = 3600.0  # seconds without a change, after which nobody writes a draft any more
 
 
 class RaisedElements:
@@ -89,21 +93,31 @@ class RaisedElements:
         sorter = Sorter(rows, _KEY, _RECORD, self._path.parent)
         for records in self._kept():
             sorter.add(records)
-        draft = self._path.with_name(self._path.name + ".partial")
+        draft: Path | None = None
         try:
-            draft.unlink(missing_ok=True)
-            with os.fdopen(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b") as file:
+            self._remove_leftovers()
+            opened, name = mkstemp(_DRAFT, f"{self._path.name}.{os.getpid()}.", self._path.parent)
+            draft = Path(name)
+            with os.fdopen(opened, "w+b") as file:
                 _lay_down(file, sorter, rows)
                 file.write(self._checksum(file, rows))
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self._path)
         except OSError as failed:
-            with contextlib.suppress(OSError):
-                draft.unlink(missing_ok=True)
+            if draft is not None:
+                with contextlib.suppress(OSError):
+                    draft.unlink(missing_ok=True)
             raise EnvironmentFault(
                 f"{self._path} cannot be written: {failed.strerror}", hint="make room; rows are aligned without it"
             ) from failed
+
+    def _remove_leftovers(self) -> None:
+        """Removes drafts of processes that were killed: one that is being written has just been changed."""
+        for draft in self._path.parent.glob(f"{self._path.name}*{_DRAFT}"):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - draft.stat().st_mtime > _LEFT:
+                    draft.unlink()
 
     def _kept(self) -> Iterator[Records]:
         used = np.flatnonzero(self._used)

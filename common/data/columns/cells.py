@@ -26,6 +26,7 @@ LONGEST = 4096
 
 _SHOWN = 40  # characters of a cell in a message
 MEND = "mend it, or declare the column under `types`, or leave it out with `drop`"
+_UNQUOTED = "the cell has several lines: mend it (does a quotation mark lack its partner?)"
 
 
 class Misfit(Exception):  # the reader catches it and raises a DataError that names the place
@@ -126,7 +127,7 @@ def keys(cells: pa.Array) -> pa.Array:
     return whole(pc.if_else(blank, pa.scalar(None, pa.string()), text))
 
 
-def whole(text: pa.Array, hint: str = "no row can do without it") -> pa.Array:
+def whole(text: pa.Array, hint: str = "fill it in, or leave the row out") -> pa.Array:
     """The same words. Raises Misfit with the hint if one is missing."""
     if text.null_count:
         raise Misfit(pc.index(pc.is_null(text), True).as_py(), "the value is missing", hint)
@@ -202,7 +203,8 @@ def _refuse(text: pa.Array, found: pa.Array, what: str) -> None:
     """Raises Misfit for the first cell that is not empty and could not be read."""
     if text.null_count < found.null_count:
         row = pc.index(pc.and_(pc.is_valid(text), pc.is_null(found)), True).as_py()
-        raise Misfit(row, f"{shown(text, row)} {what}", MEND)
+        lines = "\n" in (text[row].as_py() or "")
+        raise Misfit(row, f"{shown(text, row)} {what}", _UNQUOTED if lines else MEND)
 
 
 def _floats(cells: pa.Array) -> np.ndarray:

@@ -13,7 +13,7 @@ rate that is too large for a batch is thus reduced for it, by the data's own sca
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,15 +28,17 @@ class Descent:
     Args:
         optimisers: of the parameters that step together. Only `torch.optim.SGD` is bounded: the others scale gradients
             by themselves.
+        buffers: of the model, such as the running statistics of a batch norm, which every forward pass in training
+            changes. A step that is tried or taken back leaves them as they were before it.
 
     Attributes:
         share: to multiply this batch's gradients with, in (0, 1].
     """
 
-    def __init__(self, *optimisers: torch.optim.Optimizer) -> None:
+    def __init__(self, *optimisers: torch.optim.Optimizer, buffers: Iterable[Tensor] = ()) -> None:
         self._applies = all(isinstance(optimiser, torch.optim.SGD) for optimiser in optimisers)
-        self._optimisers = optimisers
-        self._kept: Sequence[tuple[_Moving, Tensor]] = ()
+        self._optimisers, self._buffers = optimisers, tuple(buffers)
+        self._kept: Sequence[tuple[Tensor, Tensor]] = ()
         self.share, self._value = 1.0, math.inf
 
     @torch.no_grad()
@@ -45,7 +47,7 @@ class Descent:
 
         Args:
             before: o at the current parameters, whose gradients are in `grad`, (b, c).
-            logits: recomputes o; called once, at the parameters after a whole step. Parameters are restored.
+            logits: recomputes o; called once, at the parameters after a whole step. All is put back then.
             rho: ρ.
         """
         self.share, self._value, self._kept = 1.0, math.inf, ()
@@ -54,11 +56,10 @@ class Descent:
         moving = self._moving()
         if sum(one.towards() for one in moving) < 0:
             self._forget(moving)
-        kept = [one.parameter.clone() for one in moving]
+        kept = self._copies(moving)
         gain = sum(one.advance() for one in moving)
         change = float((logits() - before).square().sum()) * rho / len(before)
-        for one, value in zip(moving, kept, strict=True):
-            one.parameter.copy_(value)
+        _restore(kept)
         if not math.isfinite(change):
             self.share = _TINY
         elif change > _FIRST * gain:
@@ -76,10 +77,9 @@ class Descent:
 
     @torch.no_grad()
     def keep(self) -> None:
-        """Remembers the parameters before a step."""
+        """Remembers the parameters and buffers before a step."""
         if self._applies:
-            moving = self._moving()
-            self._kept = [(one, one.parameter.clone()) for one in moving]
+            self._kept = self._copies(self._moving())
 
     @torch.no_grad()
     def descended(self, value: Tensor) -> bool:
@@ -96,11 +96,14 @@ class Descent:
             return True
         if not self._kept:  # before the first step
             return True
-        for one, parameter in self._kept:
-            one.parameter.copy_(parameter)
+        _restore(self._kept)
         self._forget(self._moving())
         self.share *= _NEXT
         return False
+
+    def _copies(self, moving: Sequence[_Moving]) -> list[tuple[Tensor, Tensor]]:
+        """Every tensor that a step may change, with a copy of it."""
+        return [(tensor, tensor.clone()) for tensor in (*(one.parameter for one in moving), *self._buffers)]
 
     def _moving(self) -> list[_Moving]:
         return [
@@ -114,6 +117,11 @@ class Descent:
     def _forget(self, moving: Sequence[_Moving]) -> None:
         for one in moving:
             one.scale_past(0.0)
+
+
+def _restore(copies: Sequence[tuple[Tensor, Tensor]]) -> None:
+    for tensor, copy in copies:
+        tensor.copy_(copy)
 
 
 class _Moving:

@@ -115,8 +115,8 @@ def test_few_messages_leave_unprotected() -> None:
         "key_agreement.KeyOffer.signature",
         "key_agreement.KeyProof.proofs",
         "fedvs.Opened.senders",
-        "messages.Held.certificate",
         "messages.Held.nonce",
-        "messages.Held.signature",
+        "messages.Stated.certificate",
+        "messages.Stated.signature",
         "vfedmh.Prediction.r",
     }

@@ -13,16 +13,15 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.alignment.kept.raised import RaisedElements
-from colonnade.common.alignment.messages import Held, Kept, Offers, Positions, Reused
+from colonnade.common.alignment.messages import Held, Kept, Offers, Positions, Reused, Stated, Statements
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.group import Secret
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
-from colonnade.common.errors import ConfigError, ContractError, EnvironmentFault
+from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.messaging.outgoing import MaskedTensor
-from colonnade.common.messaging.raw import to_tensor
+from colonnade.common.messaging.raw import lay_out, take_apart, to_tensor
 from colonnade.common.runtime import durable
 from tests.support.alignment import federation
 from tests.support.kept import Found, Members
@@ -56,6 +55,11 @@ def raised_anew(there: Members, found: Found) -> bool:
     return "Points" in found.kinds()
 
 
+def used(found: Found, party: str) -> bool:
+    """True if the party has told the server that it uses its kept alignment."""
+    return any(isinstance(m, Reused) for sender, _to, m in found.messages if sender == party)
+
+
 class TestTheNextRun:
     """Reuse, and its conditions."""
 
@@ -65,14 +69,14 @@ class TestTheNextRun:
         assert raised_anew(there, first) and set(there.persons(first)) == COMMON
         assert there.persons(second) == there.persons(first)
         assert set(second.reused.values()) == {3}
-        assert second.kinds() == {"Held", "Offers", "Reused", "Settled"}
+        assert second.kinds() == {"Held", "Offers", "Stated", "Statements", "Reused", "Settled"}
         assert len({there.record(name, 2).number for name in TABLES}) == 1  # it can be resumed and asked
 
-    def test_agrees_in_one_round_trip(self, tmp_path: Path) -> None:
+    def test_agrees_in_two_round_trips(self, tmp_path: Path) -> None:
         there = members(tmp_path)
         there.run()
         rounds = {type(m): m.round for _from, _to, m in there.run().messages}
-        assert rounds[Held] == rounds[Offers] == 1 and rounds[Reused] == 2
+        assert (rounds[Held], rounds[Offers], rounds[Stated], rounds[Statements], rounds[Reused]) == (1, 1, 2, 2, 3)
 
     def test_shows_nothing_that_a_key_can_be_tested_against(self, tmp_path: Path) -> None:
         """The identity is of the alignment, not of its keys: the same keys, aligned again, have another."""
@@ -193,7 +197,7 @@ class TestALyingServer:
         found = there.run(lambda sender, to, item: change(to, item) if sender == SERVER else item)
         errors = [str(error) for error in found.rows.values() if isinstance(error, Exception)]
         assert any(said in error for error in errors), errors
-        assert not any("Reused" in type(m).__name__ for f, _to, m in found.messages if f == "party1")
+        assert not used(found, "party1")
 
     def test_that_names_another_alignment(self, tmp_path: Path) -> None:
         there = certified(tmp_path)
@@ -209,27 +213,71 @@ class TestALyingServer:
         assert identity is not None
         shutil.rmtree(tmp_path / "kept" / "party2")
 
-        def lie(_to: str, item: Any) -> Any:
-            if not isinstance(item, Offers):
-                return item
-            return replace(item, identity=identity.identity, number="a number", rows=3)
+        def lie(sender: str, _to: str, item: Any) -> Any:
+            if sender == SERVER and isinstance(item, Offers):
+                return replace(item, identity=identity.identity, number="a number", rows=3)
+            return item
 
-        self.refused(there, lie, "the statement that party2 holds the kept alignment is not signed by 'party2'")
+        found = there.run(lie)
+        assert "none: we keep none" in str(found.rows["party2"])
+        assert isinstance(found.rows["party1"], Exception) and not used(found, "party1")
 
-    def test_that_shows_a_statement_of_an_earlier_session(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("which", ["an earlier session", "the same session"])
+    def test_that_shows_statements_of_an_earlier_agreement(self, tmp_path: Path, which: str) -> None:
+        """It also repeats the random number that party2 drew then, so that only that of party1 differs."""
         there = certified(tmp_path)
         there.run()
-        before = next(m for _f, _to, m in there.run().messages if isinstance(m, Offers))
-        shutil.rmtree(tmp_path / "kept" / "party2")
+        earlier = [m for _f, to, m in there.run().messages if to == "party1"]
+        offers = next(m for m in earlier if isinstance(m, Offers))
+        statements = next(m for m in earlier if isinstance(m, Statements))
+        if which == "the same session":
+            there.runs -= 1
 
         def replay(to: str, item: Any) -> Any:
-            if not isinstance(item, Offers) or to != "party1":
-                return item
-            nonces = item.nonces.clone()
-            nonces[2] = before.nonces[2]
-            return replace(before, nonces=nonces)
+            if to == "party1" and isinstance(item, Offers):
+                nonces = offers.nonces.clone()
+                nonces[1] = item.nonces[1]
+                return replace(item, nonces=nonces)
+            return statements if to == "party1" and isinstance(item, Statements) else item
 
         self.refused(there, replay, "the statement that party2 holds the kept alignment is not signed by 'party2'")
+
+    def test_that_shows_parties_different_random_numbers(self, tmp_path: Path) -> None:
+        there = certified(tmp_path)
+        there.run()
+
+        def mix(to: str, item: Any) -> Any:
+            if not isinstance(item, Offers):
+                return item
+            nonces = item.nonces.clone()
+            nonces[0] = to_tensor(os.urandom(32))
+            return replace(item, nonces=nonces)
+
+        self.refused(there, mix, "the statement that party2 holds the kept alignment is not signed by 'party2'")
+
+    def test_that_shows_one_party_the_statement_of_another(self, tmp_path: Path) -> None:
+        there = certified(tmp_path)
+        there.run()
+        size = len(there.identities)
+
+        def swap(_to: str, item: Any) -> Any:
+            if not isinstance(item, Statements):
+                return item
+            pieces = take_apart(item.signatures, item.signature_lengths)
+            assert len(pieces) == size + 1
+            signatures, lengths = lay_out([pieces[0], pieces[2], pieces[1]])
+            return replace(item, signatures=signatures, signature_lengths=lengths)
+
+        self.refused(there, swap, "is not signed by 'party2'")
+
+    def test_that_leaves_out_a_signature(self, tmp_path: Path) -> None:
+        there = certified(tmp_path)
+        there.run()
+
+        def torn(_to: str, item: Any) -> Any:
+            return replace(item, signature_lengths=item.signature_lengths + 1) if isinstance(item, Statements) else item
+
+        self.refused(there, torn, "Statements.lengths")
 
     def test_that_changes_a_party_s_random_number(self, tmp_path: Path) -> None:
         there = certified(tmp_path)
@@ -500,34 +548,3 @@ class TestTheExponent:
             )
             seen.append({row.numpy().tobytes() for row in first})
         assert seen[0] and not seen[0] & seen[1]
-
-    def test_a_file_of_another_secret_or_with_a_changed_byte_is_not_used(self, tmp_path: Path) -> None:
-        path = tmp_path / "raised"
-        one = RaisedElements(path, b"secret")
-        assert one.get(b"k", [b"a", b"b"], lambda new: b"".join(key * 32 for key in new)) == b"a" * 32 + b"b" * 32
-        one.save()
-        never = lambda _new: pytest.fail("it is known")  # noqa: E731
-        assert RaisedElements(path, b"secret").get(b"k", [b"b", b"a"], never) == b"b" * 32 + b"a" * 32
-        again = [RaisedElements(path, b"another")]
-        path.write_bytes(b"\0" + path.read_bytes()[1:])
-        again.append(RaisedElements(path, b"secret"))
-        for other in again:
-            assert other.get(b"k", [b"a"], lambda new: b"x" * 32 * len(new)) == b"x" * 32
-
-    def test_what_was_not_used_is_dropped(self, tmp_path: Path) -> None:
-        path = tmp_path / "raised"
-        for used in ([b"a", b"b", b"c"], [b"b", b"d"]):
-            known = RaisedElements(path, b"secret")
-            known.get(b"k", used, lambda new: b"".join(key * 32 for key in new))
-            known.save()
-        last = RaisedElements(path, b"secret")
-        last.get(b"k", [b"a", b"b", b"c", b"d"], lambda new: b"".join(key * 32 for key in new))
-        assert last.raised == 2
-        assert path.stat().st_size == 2 * 64 + 32
-
-    def test_a_full_disk_is_named(self, tmp_path: Path) -> None:
-        known = RaisedElements(tmp_path / "raised", b"secret")
-        known.get(b"k", [b"a"], lambda _new: b"a" * 32)
-        (tmp_path / "raised").mkdir()
-        with pytest.raises(EnvironmentFault, match="raised cannot be written"):
-            known.save()

@@ -121,6 +121,57 @@ def test_other_optimisers_are_left_alone() -> None:
         torch.testing.assert_close(ours, theirs)
 
 
+class Normed(Problem):
+    """The same with a batch norm, whose running statistics are no parameters."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__(scale, 0)
+        self.norm = nn.BatchNorm1d(8)
+        self.model.insert(1, self.norm)
+
+    def statistics(self) -> list[Tensor]:
+        return [buffer.clone() for buffer in self.model.buffers()]
+
+
+def test_a_step_that_is_tried_or_taken_back_leaves_running_statistics_as_they_were() -> None:
+    problem = Normed()
+    optimiser = torch.optim.SGD(problem.model.parameters(), lr=1e6)
+    bottom, descent = backprop(problem.model), Descent(optimiser, buffers=problem.model.buffers())
+    head = problem.head.detach()
+    o = bottom.forward(problem.x) @ head
+    bottom.backward(local_gradient(o, problem.dual, problem.target, 1.0) @ head.T)
+    before = problem.statistics()
+    descent.begin(o, lambda: bottom.forward(problem.x) @ head, 1.0)
+    assert all(map(torch.equal, problem.statistics(), before)) and descent.share < 1
+    assert descent.descended(torch.tensor(1.0))
+    descent.keep()
+    optimiser.step()  # far too long: the gradients were not shortened
+    bottom.forward(problem.x)
+    assert not all(map(torch.equal, problem.statistics(), before))
+    assert not descent.descended(torch.tensor(2.0))
+    assert all(map(torch.equal, problem.statistics(), before))
+    bottom.forward(problem.x)  # a step that is taken keeps its statistics
+    descent.keep()
+    after = problem.statistics()
+    assert descent.descended(torch.tensor(0.5)) and all(map(torch.equal, problem.statistics(), after))
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_local_steps_that_are_shortened_keep_usable_running_statistics(joint: bool) -> None:
+    """With the rate of 1e6, one forward pass after a whole step moves the running variance by many powers of ten."""
+    problem = Normed()
+    optimiser = torch.optim.SGD(problem.model.parameters(), lr=1e6)
+    own = torch.optim.SGD([problem.head], lr=1e6)
+    bounds = Descent(*((optimiser, own) if joint else (optimiser,)), buffers=problem.model.buffers())
+    more = dict(rho=1.0, steps=10, descent=bounds, **problem.terms)
+    if joint:
+        joint_local_steps(backprop(problem.model), optimiser.step, problem.head, own.step, problem.x, **more)
+    else:
+        local_steps(backprop(problem.model), optimiser.step, problem.x, head=problem.head.detach(), **more)
+    largest = problem.model[0](problem.x).var(0).max()
+    assert float(problem.norm.running_var.max()) < 10 * max(float(largest), 1.0)
+
+
 @pytest.mark.parametrize("parties", [1, 3, 14])
 def test_damped_residuals_have_the_gradient_of_eq_9_at_the_old_logits_and_cover_the_remainder_once(
     parties: int,

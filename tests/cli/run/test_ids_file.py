@@ -1,0 +1,42 @@
+"""A file with one column of ids is read as Python's csv reads it, although lines without quotes are not given to it."""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from colonnade.common.errors import DataError
+from colonnade.launcher import prediction_files
+from colonnade.launcher.prediction_files import PredictionIds
+
+ENDS = st.sampled_from(["\n", "\r\n", "\r", ""])
+CELLS = st.text(st.sampled_from('ab é,"\u2028\x0b\x85\x1c'), max_size=5)
+
+
+def by_csv(path: Path) -> list[str] | None:
+    """The ids, or None where a line is broken."""
+    with path.open(encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
+    return [row[0] for row in rows] if all(len(row) == 1 and row[0].strip() for row in rows) else None
+
+
+@settings(deadline=None, max_examples=200)
+@given(lines=st.lists(st.tuples(CELLS, ENDS), max_size=9), block=st.integers(1, 4))
+@example(lines=[("a", "\n"), ('"b', "\n"), ('c"', "\n"), ("d", "")], block=1)
+@example(lines=[("a", "\r"), ("b", "\r\n"), ("c", "\n"), ("", "\n")], block=3)
+def test_it_is_read_as_csv_reads_it(lines: list[tuple[str, str]], block: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prediction_files, "_BLOCK", block)
+        path = Path(folder) / "ids.csv"
+        path.write_text("id\n" + "".join(cell + end for cell, end in lines), encoding="utf-8", newline="")
+        expected = by_csv(path)
+        if expected is None:
+            with pytest.raises(DataError, match="line "):
+                list(PredictionIds(path).ids())
+        else:
+            assert list(PredictionIds(path).ids()) == expected
