@@ -12,7 +12,10 @@ from rich.table import Table
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable
 from colonnade.reports.console.screen import counted
 from colonnade.reports.console.screen import out as console
-from colonnade.reproduction.pages.pages import PaperPages, total_words
+from colonnade.reproduction.pages.pages import PaperPages
+from colonnade.reproduction.pages.tables import claim_words
+from colonnade.reproduction.pages.words import total_words
+from colonnade.reproduction.papers.counts import tally
 from colonnade.reproduction.papers.keeping import keep_all, refuse_failed
 from colonnade.reproduction.papers.measures import RunRecord
 from colonnade.reproduction.papers.paper_comparison import TableStanding, stand
@@ -21,7 +24,10 @@ from colonnade.reproduction.papers.results import Results
 from colonnade.reproduction.papers.running import Job
 from colonnade.reproduction.papers.work import about, jobs, missing, run_all
 
-_MARKS = {True: "[green]reached[/]", False: "[red]short[/]", None: ""}
+_MARKS = {
+    "agrees": "[green]agrees[/]", "better": "[green]better[/]", "worse": "[red]worse[/]", "differs": "[red]differs[/]",
+    "holds": "[green]holds[/]", "reversed": "[red]reversed[/]", "open": "[yellow]open[/]", None: "",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -106,13 +112,19 @@ def _show(options: ReproductionOptions, name: str, tables: list[TableStanding], 
         if standing.cells:
             table = Table("", "", "paper", "ours", "seeds", "", title=title)
             for one in standing.cells:
-                seeds = str(len(one.ours))
-                table.add_row(one.cell.row, one.cell.column, one.paper_words, one.words, seeds, _MARKS[one.reached])
+                seeds, kind = str(len(one.ours)), "" if one.cell.kind == "result" else f" ({one.cell.kind})"
+                mark = _MARKS[one.verdict] + kind
+                table.add_row(one.cell.row, one.cell.column, one.paper_words, one.words, seeds, mark)
             console.print(table)
+        if standing.pairs:
+            found = tally(pair.outcome for pair in standing.pairs)
+            said = f"the paper's order: of {found.listed} pairs, {found.words}"
+            console.print(said, markup=False, soft_wrap=True)
         if standing.claims:
-            table = Table("claim", "measured", "seeds", "", title=title)
+            table = Table("claim", "measured", "lead", "seeds", "", title=title)
             for claim in standing.claims:
-                table.add_row(claim.claim.text, claim.words, claim.seeds, _MARKS[claim.reached])
+                mark = _MARKS[claim.outcome]
+                table.add_row(claim_words(claim), claim.words, claim.lead_words, claim.seeds, mark)
             console.print(table)
         for excluded in standing.table.excluded:
             said = f"{name}/{standing.name}, left out: {excluded.words}"

@@ -7,15 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from colonnade.common.runtime.environment import describe_environment
 from colonnade.reports.console.outputs import write_text
 from colonnade.reproduction.pages.pictures import Picture, pictures
-from colonnade.reproduction.papers.measures import unit
-from colonnade.reproduction.papers.paper_comparison import CellStanding, TableStanding, count, with_all
+from colonnade.reproduction.pages.tables import cells, claims, orders
+from colonnade.reproduction.pages.words import how, total_words
+from colonnade.reproduction.papers.counts import count
+from colonnade.reproduction.papers.paper_comparison import TableStanding
 from colonnade.reproduction.papers.papers import Paper
 
-_WIRE = "processes over the wire, so that bytes count evaluations, and what the wire adds"
-_MARKS = {True: "reached", False: "**short**", None: ""}
+_HEAD = (
+    "paper", "agrees", "better", "worse", "not run yet", "order: holds / reversed / open",
+    "claims: hold / reversed / open", "beyond the paper", "accounting that agrees", "repeats", "left out",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,30 +62,33 @@ class PaperPages:
         everything = [table for tables in self.standings.values() for table in tables]
         title = "The papers' claims, at a glance" if self.quick else "The papers' tables, and ours"
         lines = [f"# {title}", "", self._how(), "", total_words(everything, self.seeds), ""]
-        lines += ["| paper | reached | short | not run yet | left out |", "|---|---|---|---|---|"]
-        for name, paper in self.papers.items():
-            found = count(self.standings[name])
-            said = paper.cite if self.quick else f"[{paper.cite}]({name}.md)"
-            lines.append(f"| {said} | {found.reached} | {found.short} | {found.waiting} | {found.excluded} |")
+        lines += [f"| {' | '.join(_HEAD)} |", "|" + "---|" * len(_HEAD)]
+        lines += [self._row(name) for name in self.papers]
         if self.quick:
             for name in self.papers:
                 lines += ["", f"## {self.papers[name].cite}", "", *_paragraph(self.papers[name].note)]
                 for table in self.standings[name]:
-                    lines += [*_claims(table), *_paragraph(_note(table))]
+                    lines += [*claims(table), *_paragraph(_note(table))]
         return "\n".join([*lines, ""])
 
+    def _row(self, name: str) -> str:
+        """The counts of a paper."""
+        found, cite = count(self.standings[name]), self.papers[name].cite
+        orders_of = [f"{each.holds} / {each.reversed} / {each.open}" for each in (found.pairs, found.claims, found.own)]
+        cells_of = [found.agrees, found.better, found.worse, found.waiting]
+        shapes = f"{found.accounting[1]} of {found.accounting[0]}"
+        said = [
+            cite if self.quick else f"[{cite}]({name}.md)",
+            *cells_of,
+            *orders_of,
+            shapes,
+            found.repeats,
+            found.excluded,
+        ]
+        return f"| {' | '.join(map(str, said))} |"
+
     def _how(self) -> str:
-        command = "colonnade reproduce --quick" if self.quick else "colonnade reproduce"
-        clock = _WIRE if self.wire else "the virtual clock: the same code, without a network"
-        system = describe_environment()
-        return (
-            f"Written by `{command} --seeds {self.seeds}` ({clock}; {system['system']}, torch {system['torch']}). "
-            "A cell is reached if the mean of its seeds is within a point of the paper, or better; deviations between "
-            "classes within a quarter of a point, bytes and seconds within a hundredth, or less, and half of the last "
-            "digit that the paper prints is allowed for. A claim is reached if the mean of its first run is ahead of "
-            "all others', within the slack that it names. What a paper compares itself with may be better here than "
-            "there and counts as reached then: cells do not say whether the paper's order holds."
-        )
+        return how(self.seeds, quick=self.quick, wire=self.wire)
 
     def _page(self, name: str, drawn: Mapping[str, Sequence[Picture]]) -> str:
         paper = self.papers[name]
@@ -90,8 +96,8 @@ class PaperPages:
         lines += [total_words(self.standings[name], self.seeds), ""]
         for standing in self.standings[name]:
             lines += [f"## {_named(standing.name)}: {standing.table.title}", ""]
-            lines += _cells(standing.cells)
-            lines += _claims(standing)
+            lines += _paragraph(_stand_in(standing))
+            lines += [*cells(standing.cells), *orders(standing), *claims(standing)]
             for picture in drawn[standing.name]:
                 lines += [f"![{_named(standing.name)}{picture.about}]({picture.file})", ""]
             lines += _paragraph(_note(standing))
@@ -108,38 +114,9 @@ class PaperPages:
         return lines
 
 
-def total_words(tables: Sequence[TableStanding], seeds: int) -> str:
-    """Number of cells reached, and of those with so many seeds, in a sentence or two."""
-    found, whole = count(tables), with_all(tables, seeds)
-    done = found.reached + found.short
-    few = f" {whole} of the {done} that were run have all {seeds} seeds yet, the others fewer." if whole < done else ""
-    share = f" ({found.reached / done:.0%} of what was run)" if done else ""
-    return (
-        f"{found.reached} of {found.listed} listed cells reached{share}, {found.short} short, {found.waiting} not run "
-        f"yet; {found.excluded} cells of the papers are left out, for the reasons given with them.{few}"
-    )
-
-
-def _cells(cells: Sequence[CellStanding]) -> list[str]:
-    if not cells:
-        return []
-    lines = ["| | | the paper | ours | seeds | |", "|---|---|---|---|---|---|"]
-    for one in cells:
-        sign = unit(one.cell.measure)
-        lines.append(
-            f"| {one.cell.row} | {one.cell.column} | {one.paper_words} {sign} | {one.words} | {len(one.ours)} | "
-            f"{_MARKS[one.reached]} |"
-        )
-    return [*lines, ""]
-
-
-def _claims(standing: TableStanding) -> list[str]:
-    if not standing.claims:
-        return []
-    lines = ["| what it says | measured | seeds | |", "|---|---|---|---|"]
-    for each in standing.claims:
-        lines.append(f"| {each.claim.text} | {each.words} | {each.seeds} | {_MARKS[each.reached]} |")
-    return [*lines, ""]
+def _stand_in(standing: TableStanding) -> str:
+    """Which data set was replaced by which."""
+    return f"**Stand-in:** {standing.table.stand_in}" if standing.table.stand_in else ""
 
 
 def _note(standing: TableStanding) -> str:
