@@ -28,7 +28,6 @@ from colonnade.reproduction.papers.papers import PaperRun
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.folder import summarise
 
-
 _THEOREM = ("zeta", "variance", "epsilon")
 
 
