@@ -1,4 +1,4 @@
-"""VAFL: a weighted sum of all embeddings, with learned weights; synchronous or asynchronous.
+"""VAFL: a weighted sum of all embeddings, with learned weights, or their concatenation; synchronous or asynchronous.
 
 Chen, Jin, Sun, Yin, "VAFL: a Method of Vertical Asynchronous Federated Learning" (2020). Synchronous (`arrivals:
 false`), as Xie et al. 2024 run it:
@@ -21,6 +21,8 @@ batch B(i), and waits for the server only:
 
 A round then has as many arrivals as there are parties. Only a round with an evaluation waits for all parties, subject
 to the quorum: turns in progress when it opens are discarded at both ends and repeated.
+
+With `combine: concatenate` the head's input is [h_1 .. h_M] instead, and there are no weights a.
 """
 
 from __future__ import annotations
@@ -43,8 +45,12 @@ class Config(ProtocolConfig):
     defaults: ClassVar[Defaults] = Defaults(joint=INTERACTING)
 
     name: Literal["vafl"] = Field(default="vafl", description="the protocol")
-    embedding: int = Field(default=60, ge=1, description="width of every party's embedding, and of their sum")
-    weights_lr: float = Field(default=0.01, gt=0, description="learning rate of the weights a_k")
+    embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
+    combine: Literal["sum", "concatenate"] = Field(
+        default="sum",
+        description="the head's input: the embeddings' sum with learned weights, or the embeddings side by side",
+    )
+    weights_lr: float = Field(default=0.01, gt=0, description="learning rate of the weights a_k of a sum")
     arrivals: bool = Field(
         default=False, description="asynchronous: every party acts when it is ready, instead of all in every round"
     )
@@ -73,7 +79,7 @@ def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
 
 
 CONTRACT = Contract(
-    title="VAFL: a learned weighted sum of embeddings, together or as the parties come",
+    title="VAFL: a learned weighted sum of embeddings, or all side by side; together or as the parties come",
     source="Chen et al. 2020",
     config=Config,
     messages=(Embedding, Gradient, Evaluation),

@@ -15,6 +15,7 @@ mb@100epochs     what they bring in so many epochs, of which every one brings as
 mb_up@100epochs  the same one way; mb_down@100epochs
 up, down         MiB that training messages bring from and to a party in a round
 epsilon          that the run's records say it spent
+theorem@zeta     a quantity of VFL-CZOFO's Theorem 4.1: zeta, variance (sigma squared), epsilon (of a step)
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from colonnade.common.errors import ConfigError
 _MIB, _MB = 2**20, 10**6
 _FORM = re.compile(
     r"^(accuracy|auc|deviation|mb|mib|up|down|epsilon)$|^(accuracy|own|norm|growth|mb|mib|seconds|rounds)@([a-z0-9_.]+)$"
-    r"|^(mib|mb(_up|_down)?)@[0-9]+epochs$"
+    r"|^(mib|mb(_up|_down)?)@[0-9]+epochs$|^theorem@(zeta|variance|epsilon)$"
 )
 _LOWER = ("deviation", "mb", "mb_up", "mb_down", "mib", "seconds", "rounds", "up", "down", "epsilon")
 _UNITS = {"mb": "MB", "mb_up": "MB", "mb_down": "MB", "mib": "MiB", "up": "MiB", "down": "MiB", "seconds": "s"}
-_BARE = ("epsilon", "deviation", "rounds", "norm")
+_BARE = ("epsilon", "deviation", "rounds", "norm", "theorem")
 
 
 Better = Literal["more", "fewer", "neither"]
@@ -76,6 +77,7 @@ class RunRecord(BaseModel):
         rounds, parties: how many there were.
         bytes_up, bytes_down: of training messages.
         epsilon: of the party that spent most; None where nothing is protected.
+        theorem: quantities of VFL-CZOFO's Theorem 4.1, by name; empty where they are not measured.
         wall: seconds that the run took on this machine.
         version: of Colonnade.
     """
@@ -90,6 +92,7 @@ class RunRecord(BaseModel):
     bytes_up: int
     bytes_down: int
     epsilon: float | None = None
+    theorem: dict[str, float] = {}
     wall: float
     version: str = ""
 
@@ -103,6 +106,8 @@ def value(record: RunRecord, measure: str) -> float:
         return _first(record, float(about) / 100, kind)
     if kind == "accuracy" and about:
         return _after(record, float(about))
+    if kind == "theorem":
+        return record.theorem.get(about, math.nan)
     if kind == "own":
         return 100 * record.metrics.get(f"test_accuracy_{about}", math.nan)
     if kind in {"norm", "growth"}:

@@ -200,4 +200,4 @@ def _claim(claim: Claim, values: Callable[[str, str], Seeds]) -> ClaimStanding:
 
 
 def _digits(cell: Cell) -> int:
-    return 3 if unit(cell.measure) == "MiB" and cell.paper < 1 else 2
+    return max(3 if unit(cell.measure) == "MiB" and cell.paper < 1 else 2, cell.digits)

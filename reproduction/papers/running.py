@@ -31,6 +31,8 @@ from colonnade.simulation.federation import Simulation
 from colonnade.simulation.folder import summarise
 from colonnade.simulation.outcome import Outcome
 
+_THEOREM = ("zeta", "variance", "epsilon")
+
 
 @dataclass(frozen=True)
 class Job:
@@ -177,14 +179,15 @@ def _record(found: dict[str, Any], points: tuple[Point, ...], sizes: tuple[int, 
         bytes_up=sizes[0],
         bytes_down=sizes[1],
         epsilon=_epsilon(found),
+        theorem={key: float(f"{found['theorem'][key]:.4g}") for key in _THEOREM if found.get("theorem")},
         wall=0,
         version=VERSION,
     )
 
 
 def _epsilon(found: dict[str, Any]) -> float | None:
-    """Result of the accounting, whether or not clean evaluations void it."""
+    """Result of the accounting, whether or not clean evaluations or seeded noise void it."""
     if not (privacy := found.get("privacy")):
-        return None
+        return (found.get("answer_privacy") or {}).get("accounted")
     adjacency = next(iter(privacy["epsilon"]))
     return max((spent for spent in privacy["epsilon"][adjacency].values() if spent is not None), default=None)

@@ -1,4 +1,4 @@
-"""The joint model above the cut: one head over the weighted sum of all parties' embeddings."""
+"""The joint model above the cut: one head over the weighted sum, or the concatenation, of all parties' embeddings."""
 
 from __future__ import annotations
 
@@ -17,29 +17,33 @@ from colonnade.server.training.context import ServerContext
 
 
 class WeightedHead:
-    """g(sum_k a_k h_k; theta_0) with its optimisers, all in the server-side state.
+    """g(sum_k a_k h_k; theta_0), or g([h_1 .. h_M]; theta_0), with its optimisers, all in the server-side state.
 
     Args:
         ctx: of the server side.
         parties: their number M; every weight a_k starts as 1 / M.
         width: of an embedding.
-        weights_lr: learning rate of the weights, which take plain gradient steps.
+        weights_lr: learning rate of the weights, which take plain gradient steps; None for a concatenation, which has
+            no weights.
 
     Attributes:
         module: h (M, rows, width) -> logits (rows, classes), with all parameters.
     """
 
-    def __init__(self, ctx: ServerContext, parties: int, width: int, weights_lr: float) -> None:
-        keep, config = ctx.state.keep, SgdConfig(lr=weights_lr, momentum=0, weight_decay=0)
+    def __init__(self, ctx: ServerContext, parties: int, width: int, weights_lr: float | None) -> None:
+        keep = ctx.state.keep
         self._device, self._width, self._loss = ctx.device, width, ctx.loss
-        self._head = keep("head", lambda: joint_head(ctx, width))
-        self._weights = keep("weights", lambda: nn.Parameter(torch.full((parties,), 1 / parties, device=ctx.device)))
+        self._inputs = width * parties if weights_lr is None else width
+        self._head = keep("head", lambda: joint_head(ctx, self._inputs))
         parameters = self._head.parameters()
-        self._optimisers = (
-            keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, parameters)),
-            keep("weights optimiser", lambda: build_optimiser(config, [self._weights])),
-        )
-        self.module = _WeightedSum(self._weights, self._head)
+        self._optimisers = [keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, parameters))]
+        self._weights: nn.Parameter | None = None
+        if weights_lr is not None:
+            config = SgdConfig(lr=weights_lr, momentum=0, weight_decay=0)
+            weights = keep("weights", lambda: nn.Parameter(torch.full((parties,), 1 / parties, device=ctx.device)))
+            self._optimisers.append(keep("weights optimiser", lambda: build_optimiser(config, [weights])))
+            self._weights = weights
+        self.module = _SideBySide(self._head) if self._weights is None else _WeightedSum(self._weights, self._head)
         self._steps = [stepper(optimiser) for optimiser in self._optimisers]
 
     def backward(self, parts: list[Tensor], targets: Targets) -> tuple[float, Tensor]:
@@ -94,10 +98,12 @@ class WeightedHead:
         return logits
 
     def heads(self) -> list[Tensor] | None:
-        """a_k times the first layer, for every party, if that layer is linear."""
+        """First layer that a party's embedding meets, if linear: a_k times it, or of a concatenation its columns."""
         first = next((layer for layer in self._head.modules() if isinstance(layer, nn.Linear)), None)
-        if first is None or first.in_features != self._width:
+        if first is None or first.in_features != self._inputs:
             return None
+        if self._weights is None:
+            return list(torch.split(first.weight.detach().T, self._width))
         return [weight * first.weight.detach().T for weight in self._weights.detach()]
 
     def _logits(self, h: Tensor) -> Tensor:
@@ -119,4 +125,16 @@ class _WeightedSum(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         logits: Tensor = self.head(torch.tensordot(self.weights, h, dims=1))
+        return logits
+
+
+class _SideBySide(nn.Module):
+    """As above, with the embeddings concatenated and no weights."""
+
+    def __init__(self, head: nn.Module) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self, h: Tensor) -> Tensor:
+        logits: Tensor = self.head(h.movedim(0, 1).flatten(1))
         return logits

@@ -19,8 +19,9 @@ from colonnade.server.training.round_modes import as_they_come, together
 
 
 def joint(ctx: ServerContext, cfg: Config) -> WeightedHead:
-    """The weights a_k and the head theta_0, restored from the state or newly initialised."""
-    return WeightedHead(ctx, len(ctx.federation.names), cfg.embedding, cfg.weights_lr)
+    """The weights a_k, if there are any, and the head theta_0, restored from the state or newly initialised."""
+    weights_lr = cfg.weights_lr if cfg.combine == "sum" else None
+    return WeightedHead(ctx, len(ctx.federation.names), cfg.embedding, weights_lr)
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:

@@ -56,6 +56,16 @@ def test_with_wide_clips_and_next_to_no_noise_it_takes_the_steps_of_the_clear_pr
     assert torch.allclose(still.server.state["weights"], clear.server.state["weights"], atol=1e-3)
 
 
+@pytest.mark.parametrize("more", BOTH)
+def test_side_by_side_too_it_takes_the_steps_of_the_clear_protocol(more: tuple[str, ...]) -> None:
+    side = ("federation.protocol.combine=concatenate", *more)
+    still = federate(vafl(private(1e-6, clip=100, head_clip=100), *side))
+    clear = federate(vafl(*side))
+    for member, values in parameters(clear).items():
+        assert torch.allclose(parameters(still)[member], values, atol=1e-3)
+    assert not torch.allclose(parameters(federate(vafl(private(5.0), *side)))[SERVER], parameters(clear)[SERVER])
+
+
 def test_messages_to_parties_differ_by_twice_the_clip_under_another_label(
     silence: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from types import SimpleNamespace
 
+import pytest
 import torch
 from torch.nn import functional
 
@@ -149,6 +150,23 @@ def test_as_they_come_the_same_order_gives_the_same_bits() -> None:
         assert torch.equal(values, parameters(two)[name])
     other = run(COME)
     assert any(not torch.equal(values, parameters(other)[name]) for name, values in parameters(one).items())
+
+
+@pytest.mark.parametrize("come", [False, True])
+def test_side_by_side_it_takes_the_steps_of_split_learning_on_the_concatenation(come: bool) -> None:
+    def delay(sender: str, _to: str, item: object) -> float:
+        return 0.1 * int(sender[-1]) + 0.01 if sender != SERVER and type(item).__name__ == "Embedding" else 0.001
+
+    arrivals = f"federation.protocol.arrivals={str(come).lower()}"
+    side = run("federation.protocol.combine=concatenate", arrivals, delay=delay)
+    short = ("federation.rounds=8", "federation.epochs=0")
+    other = federate(
+        config({"name": "split_avg", "embedding": 16, "combine": "concatenate"}, *short, arrivals), delay=delay
+    )
+    for name, values in parameters(other).items():
+        assert torch.allclose(parameters(side)[name], values, atol=1e-6)
+    assert "weights" not in side.server.state
+    assert side.server.state["head"].weight.shape == (10, 4 * 16)
 
 
 def test_it_learns() -> None:
