@@ -30,7 +30,17 @@ from colonnade.common.messaging.message import Message, snapshot
 from colonnade.common.runtime.phases import evaluating
 
 _LEFT_MATRIX = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1, "mv": 0, "addmv": 1, "dot": 0}
-_FREE = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "detach", "alias", "lift_fresh")
+_FREE = (
+    "empty",
+    "empty_like",
+    "new_empty",
+    "empty_strided",
+    "new_empty_strided",
+    "detach",
+    "alias",
+    "lift_fresh",
+    "_unsafe_view",
+)
 _AT_WORK: ContextVar[Bench | None] = ContextVar("at_work", default=None)
 
 
