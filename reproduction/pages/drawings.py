@@ -15,26 +15,30 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FILLS: Mapping[bool | None, str] = {True: "#0072b2", False: "#d55e00", None: GREY}
-"""By whether it is reached: blue and vermilion, which those tell apart who see no red or no green."""
+FILLS: Mapping[str | None, str] = {
+    "agrees": "#0072b2", "better": "#009e73", "worse": "#d55e00", "differs": "#d55e00",
+    "holds": "#0072b2", "reversed": "#d55e00", "open": "#e69f00", None: GREY,
+}  # fmt: skip
+"""By verdict or outcome: colours that those tell apart who see no red or no green."""
 
 _WIDTH, _LETTERS = 720, 80
 _PALE = "#a5aeb8"
-_SAID = {True: "reached", False: "short", None: "not run yet"}
+_VERDICTS = ("agrees", "better", "worse")
+_WAITS = "not run yet"
 
 
 def dots(title: str, cells: Sequence[CellStanding]) -> str:
-    """A picture of these cells in per cent, one at least; a line through a dot is its deviation."""
+    """A picture of these cells in per cent, one at least; lines are our 95 % interval and the paper's deviation."""
 
     def paint(figure: Figure) -> None:
         axes = rows(figure.subplots(), [one.label for one in cells])
         _limit(axes, (value for one in cells for value in (one.mean, one.cell.paper)), "%")
         for y, one in enumerate(cells):
-            ours = _dot(one.reached)
+            ours = _dot(one.verdict)
             axes.plot([one.cell.paper, one.mean], [y, y], color=_PALE, linewidth=1)
-            axes.errorbar(one.mean, y, xerr=one.spread, elinewidth=3, **ours)
+            axes.errorbar(one.mean, y, xerr=_half(one), elinewidth=3, **ours)
             axes.errorbar(one.cell.paper, y, xerr=one.cell.spread, elinewidth=1, capsize=4, **RING)
-        legend(figure, {"the paper": RING, "ours, reached": _dot(True), "ours, short": _dot(False)})
+        legend(figure, {"the paper": RING} | {f"ours, {said}": _dot(said) for said in _VERDICTS})
 
     return picture((_WIDTH, 70 + 20 * len(cells)), paint, title=title, about=_spoken(cells))
 
@@ -46,11 +50,11 @@ def bars(title: str, cells: Sequence[CellStanding], sign: str) -> str:
         axes = rows(figure.subplots(), [one.label for one in cells])
         low, high = _limit(axes, (value for one in cells for value in (one.mean, one.cell.paper)), sign)
         for y, one in enumerate(cells):
-            pairs = ((-0.2, one.cell.paper, _PALE, one.paper_words), (0.2, one.mean, FILLS[one.reached], one.words))
+            pairs = ((-0.2, one.cell.paper, _PALE, one.paper_words), (0.2, one.mean, FILLS[one.verdict], one.words))
             for down, value, fill, said in pairs:
                 drawn = axes.barh(y + down, min(value, high) - low, 0.36, low, color=fill)
                 axes.bar_label(drawn, [said], padding=4)
-        squares = {"the paper": _PALE, "ours, reached": FILLS[True], "ours, short": FILLS[False]}
+        squares = {"the paper": _PALE} | {f"ours, {said}": FILLS[said] for said in _VERDICTS}
         legend(figure, {said: {"marker": "s", "color": fill, "linestyle": ""} for said, fill in squares.items()})
 
     return picture((_WIDTH, 70 + 32 * len(cells)), paint, title=title, about=_spoken(cells))
@@ -65,12 +69,13 @@ def orders(title: str, claims: Sequence[ClaimStanding]) -> str:
         panels = figure.subplots(len(claims), squeeze=False, gridspec_kw={"height_ratios": heights})
         for one, lines, axes in zip(claims, said, panels.flat, strict=True):
             axes.set_title("\n".join(lines))
-            axes.set_title(_SAID[one.reached], loc="right")
+            axes.set_title(one.outcome or _WAITS, loc="right")
             _claim(axes, one)
-        meanings = {"to be ahead, and is": _dot(True), "to be ahead, and is not": _dot(False), "the others": RING}
+        first = {"to be ahead, and is": "holds", "to be ahead, and is behind": "reversed", "open": "open"}
+        meanings = {said: _dot(outcome) for said, outcome in first.items()} | {"the others": RING}
         legend(figure, meanings)
 
-    about = "; ".join(f"{one.claim.text}: {one.words}, {_SAID[one.reached]}" for one in claims)
+    about = "; ".join(f"{one.claim.text}: {one.words}, {one.outcome or _WAITS}" for one in claims)
     return picture((_WIDTH, 40 + sum(heights)), paint, title=title, about=about)
 
 
@@ -80,7 +85,7 @@ def _claim(axes: Axes, one: ClaimStanding) -> None:
     first = next(iter(one.values))
     _, high = _limit(axes, one.values.values(), unit(one.claim.measures[first]))
     for y, (run, value) in enumerate(one.values.items()):
-        mark = _dot(one.reached) if run == first else RING
+        mark = _dot(one.outcome) if run == first else RING
         axes.plot(min(value, high), y, clip_on=False, **mark)
         axes.annotate(one.said(run), (1, y), (10, 0), axes.get_yaxis_transform(), "offset points", va="center")
 
@@ -106,8 +111,14 @@ def _limit(axes: Axes, values: Iterable[float], sign: str) -> tuple[float, float
     return ends
 
 
-def _dot(reached: bool | None) -> Mark:
-    return {"marker": "o", "color": FILLS[reached], "linestyle": ""}
+def _dot(verdict: str | None) -> Mark:
+    return {"marker": "o", "color": FILLS[verdict], "linestyle": ""}
+
+
+def _half(one: CellStanding) -> float | None:
+    """Half of the interval of a mean; None where it has none."""
+    high = one.interval.high
+    return None if high is None else high - one.mean
 
 
 def _spoken(cells: Sequence[CellStanding]) -> str:

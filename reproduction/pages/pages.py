@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from colonnade.common.runtime.environment import describe_environment
 from colonnade.reports.console.outputs import write_text
+from colonnade.reproduction.pages.findings import Texts, findings
 from colonnade.reproduction.pages.pictures import Picture, pictures
-from colonnade.reproduction.papers.measures import unit
-from colonnade.reproduction.papers.paper_comparison import CellStanding, TableStanding, count, with_all
+from colonnade.reproduction.pages.tables import cells, claims, orders
+from colonnade.reproduction.pages.words import how, total_words
+from colonnade.reproduction.papers.counts import count
+from colonnade.reproduction.papers.paper_comparison import Find, TableStanding
 from colonnade.reproduction.papers.papers import Paper
 
-_WIRE = "processes over the wire, so that bytes count evaluations, and what the wire adds"
-_MARKS = {True: "reached", False: "**short**", None: ""}
+_HEAD = (
+    "paper", "agrees", "better", "worse", "not run yet", "order: holds / reversed / open",
+    "claims: hold / reversed / open", "beyond the paper", "accounting that agrees", "repeats", "left out",
+)  # fmt: skip
+_MADE = (
+    "A result is kept as long as its configuration is the same. *Made by* is the version of Colonnade that made it, and a "
+    "digest of the code that results depend on; results of before 0.2.0 have no digest."
+)
+_MOST = 16  # seeds of a value in a text
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,9 @@ class PaperPages:
         seeds: requested number.
         quick: whether these are the quick looks.
         wire: whether runs were processes over the wire.
+        find: by paper the record of a run with a seed, for values in texts.
+        made: of a paper's name and its run, what made the results.
+        introduction: the summary's first paragraph.
     """
 
     papers: Mapping[str, Paper]
@@ -35,6 +47,9 @@ class PaperPages:
     seeds: int
     quick: bool = False
     wire: bool = False
+    find: Mapping[str, Find] = field(default_factory=dict)
+    made: Callable[[str, str], Sequence[str]] = lambda _paper, _run: ()
+    introduction: str = ""
 
     def write(self, folder: Path) -> list[Path]:
         """Writes them all. Raises EnvironmentFault if the disk refuses.
@@ -58,88 +73,76 @@ class PaperPages:
     def _summary(self) -> str:
         everything = [table for tables in self.standings.values() for table in tables]
         title = "The papers' claims, at a glance" if self.quick else "The papers' tables, and ours"
-        lines = [f"# {title}", "", self._how(), "", total_words(everything, self.seeds), ""]
-        lines += ["| paper | reached | short | not run yet | left out |", "|---|---|---|---|---|"]
-        for name, paper in self.papers.items():
-            found = count(self.standings[name])
-            said = paper.cite if self.quick else f"[{paper.cite}]({name}.md)"
-            lines.append(f"| {said} | {found.reached} | {found.short} | {found.waiting} | {found.excluded} |")
+        lines = [f"# {title}", "", *_paragraph(self.introduction), total_words(everything, self.seeds), ""]
+        lines += [f"| {' | '.join(_HEAD)} |", "|" + "---|" * len(_HEAD)]
+        lines += [*(self._row(name) for name in self.papers), ""]
+        lines += [] if self.quick else findings({name: self._texts(name) for name in self.papers})
+        lines += ["## How to read it", "", self._how()]
         if self.quick:
             for name in self.papers:
-                lines += ["", f"## {self.papers[name].cite}", "", *_paragraph(self.papers[name].note)]
+                lines += [
+                    "",
+                    f"## {self.papers[name].cite}",
+                    "",
+                    *_paragraph(self._filled(name, self.papers[name].note)),
+                ]
                 for table in self.standings[name]:
-                    lines += [*_claims(table), *_paragraph(_note(table))]
+                    lines += [*claims(table), *_paragraph(self._filled(name, _note(table)))]
         return "\n".join([*lines, ""])
 
+    def _row(self, name: str) -> str:
+        """The counts of a paper."""
+        found, cite = count(self.standings[name]), self.papers[name].cite
+        orders_of = [f"{each.holds} / {each.reversed} / {each.open}" for each in (found.pairs, found.claims, found.own)]
+        cells_of = [found.agrees, found.better, found.worse, found.waiting]
+        shapes = f"{found.accounting[1]} of {found.accounting[0]}"
+        said = [
+            cite if self.quick else f"[{cite}]({name}.md)",
+            *cells_of,
+            *orders_of,
+            shapes,
+            found.repeats,
+            found.excluded,
+        ]
+        return f"| {' | '.join(map(str, said))} |"
+
+    def _texts(self, name: str) -> Texts:
+        paper, find = self.papers[name], self.find.get(name, lambda _run, _seed: None)
+        return Texts(paper, self.standings[name], find, max(self.seeds, _MOST))
+
+    def _filled(self, name: str, text: str) -> str:
+        return self._texts(name).filled(text)
+
     def _how(self) -> str:
-        command = "colonnade reproduce --quick" if self.quick else "colonnade reproduce"
-        clock = _WIRE if self.wire else "the virtual clock: the same code, without a network"
-        system = describe_environment()
-        return (
-            f"Written by `{command} --seeds {self.seeds}` ({clock}; {system['system']}, torch {system['torch']}). "
-            "A cell is reached if the mean of its seeds is within a point of the paper, or better; deviations between "
-            "classes within a quarter of a point, bytes and seconds within a hundredth, or less, and half of the last "
-            "digit that the paper prints is allowed for. A claim is reached if the mean of its first run is ahead of "
-            "all others', within the slack that it names. What a paper compares itself with may be better here than "
-            "there and counts as reached then: cells do not say whether the paper's order holds."
-        )
+        return how(self.seeds, quick=self.quick, wire=self.wire)
 
     def _page(self, name: str, drawn: Mapping[str, Sequence[Picture]]) -> str:
         paper = self.papers[name]
-        lines = [f"# {paper.cite}", "", *_paragraph(paper.note), self._how(), ""]
+        lines = [f"# {paper.cite}", "", *_paragraph(self._filled(name, paper.note)), self._how(), ""]
         lines += [total_words(self.standings[name], self.seeds), ""]
         for standing in self.standings[name]:
             lines += [f"## {_named(standing.name)}: {standing.table.title}", ""]
-            lines += _cells(standing.cells)
-            lines += _claims(standing)
+            lines += _paragraph(_stand_in(standing))
+            lines += [*cells(standing.cells), *orders(standing), *claims(standing)]
             for picture in drawn[standing.name]:
                 lines += [f"![{_named(standing.name)}{picture.about}]({picture.file})", ""]
-            lines += _paragraph(_note(standing))
+            lines += _paragraph(self._filled(name, _note(standing)))
             lines += [f"- left out: {out.words}" for out in standing.table.excluded]
             lines += [""] if standing.table.excluded else []
-        return "\n".join([*lines, *self._runs(paper), ""])
+        return "\n".join([*lines, *self._runs(name), ""])
 
-    @staticmethod
-    def _runs(paper: Paper) -> list[str]:
-        lines = ["## What was run", "", "| run | configuration | changed |", "|---|---|---|"]
-        for name, run in paper.runs.items():
+    def _runs(self, paper: str) -> list[str]:
+        lines = ["## What was run", "", _MADE, "", "| run | configuration | changed | made by |", "|---|---|---|---|"]
+        for name, run in self.papers[paper].runs.items():
             changed = "<br>".join(f"`{each}`" for each in run.set)
-            lines.append(f"| {name} | `experiments/{run.file}` | {changed} |")
+            made = "<br>".join(self.made(paper, name))
+            lines.append(f"| {name} | `experiments/{run.file}` | {changed} | {made} |")
         return lines
 
 
-def total_words(tables: Sequence[TableStanding], seeds: int) -> str:
-    """Number of cells reached, and of those with so many seeds, in a sentence or two."""
-    found, whole = count(tables), with_all(tables, seeds)
-    done = found.reached + found.short
-    few = f" {whole} of the {done} that were run have all {seeds} seeds yet, the others fewer." if whole < done else ""
-    share = f" ({found.reached / done:.0%} of what was run)" if done else ""
-    return (
-        f"{found.reached} of {found.listed} listed cells reached{share}, {found.short} short, {found.waiting} not run "
-        f"yet; {found.excluded} cells of the papers are left out, for the reasons given with them.{few}"
-    )
-
-
-def _cells(cells: Sequence[CellStanding]) -> list[str]:
-    if not cells:
-        return []
-    lines = ["| | | the paper | ours | seeds | |", "|---|---|---|---|---|---|"]
-    for one in cells:
-        sign = unit(one.cell.measure)
-        lines.append(
-            f"| {one.cell.row} | {one.cell.column} | {one.paper_words} {sign} | {one.words} | {len(one.ours)} | "
-            f"{_MARKS[one.reached]} |"
-        )
-    return [*lines, ""]
-
-
-def _claims(standing: TableStanding) -> list[str]:
-    if not standing.claims:
-        return []
-    lines = ["| what it says | measured | seeds | |", "|---|---|---|---|"]
-    for each in standing.claims:
-        lines.append(f"| {each.claim.text} | {each.words} | {each.seeds} | {_MARKS[each.reached]} |")
-    return [*lines, ""]
+def _stand_in(standing: TableStanding) -> str:
+    """Which data set was replaced by which."""
+    return f"**Stand-in:** {standing.table.stand_in}" if standing.table.stand_in else ""
 
 
 def _note(standing: TableStanding) -> str:

@@ -14,11 +14,32 @@ from colonnade.common.section import Section
 S = TypeVar("S", bound=Section)
 
 
+class Printed(float):
+    """A number of a list that keeps the digits behind its point: 95.00 has two of them."""
+
+    digits: int = 0
+
+
+class _Loader(yaml.SafeLoader):
+    """Keeps the digits of numbers."""
+
+
+def _printed(loader: _Loader, node: yaml.ScalarNode) -> float:
+    number = Printed(loader.construct_yaml_float(node))
+    number.digits = len(node.value.partition("e")[0].partition(".")[2])
+    return number
+
+
+_Loader.add_constructor("tag:yaml.org,2002:float", _printed)
+
+
 def read_list(path: Path, kind: type[S]) -> S:
     """A file of this kind. Raises ConfigError if it is wrong: it names the file and the key."""
-    tree: Any = yaml.safe_load(path.read_text())
+    tree: Any = yaml.load(path.read_text(), _Loader)  # noqa: S506  # a SafeLoader
     try:
         return kind.model_validate(tree)
+    except ConfigError as wrong:
+        raise ConfigError(f"{path}: {wrong}", hint=wrong.hint) from None
     except ValidationError as invalid:
         first = invalid.errors()[0]
         raise ConfigError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None

@@ -21,7 +21,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
@@ -37,13 +37,19 @@ _UNITS = {"mb": "MB", "mb_up": "MB", "mb_down": "MB", "mib": "MiB", "up": "MiB",
 _BARE = ("epsilon", "deviation", "rounds")
 
 
-def _known(value: str) -> str:
+Better = Literal["more", "fewer", "neither"]
+Verdict = Literal["agrees", "better", "worse", "differs"]
+"""Of our value beside the paper's; one that differs counts as worse."""
+
+
+def known_measure(value: str) -> str:
+    """The measure. Raises ConfigError if there is none of that form."""
     if not _FORM.match(value):
         raise ConfigError(f"measure {value!r}: expected one of accuracy, accuracy@EPOCH, own@PARTY, mb@PERCENT ..")
     return value
 
 
-Measure = Annotated[str, AfterValidator(_known)]
+Measure = Annotated[str, AfterValidator(known_measure)]
 
 
 class Point(BaseModel):
@@ -111,23 +117,57 @@ def unit(measure: str) -> str:
     return "" if kind in _BARE else _UNITS.get(kind, "%")
 
 
-def reached(ours: float, paper: float, measure: str) -> bool:
-    """True if we are within a point of the paper, or better: of a deviation within a quarter of a point, of bytes and
-    seconds within a hundredth. Where less is better, half of the last digit that the paper prints counts as well."""
-    slack = _slack(paper, measure)
-    return ours <= paper + slack + _rounded(paper) if lower_is_better(measure) else ours >= paper - slack
+def better_of(measure: str) -> Better:
+    """The better direction of a measure."""
+    return "fewer" if lower_is_better(measure) else "more"
 
 
-def _slack(paper: float, measure: str) -> float:
+def family(measure: str) -> str:
+    """Measures that an order may compare have one family: all accuracies of test rows have, also own models'."""
+    kind = measure.partition("@")[0]
+    return "accuracy" if kind in {"accuracy", "own"} else measure
+
+
+def slack(paper: float, measure: str, digits: int | None = None) -> float:
+    """Distance from the paper's value within which ours agrees with it.
+
+    A point of accuracy, a quarter of a point of deviation, a hundredth of bytes, seconds and all other measures; and
+    half of the last digit that the paper prints, which its rounding may hide.
+
+    Args:
+        paper: the paper's value.
+        measure: of both.
+        digits: that the paper prints behind the point; None if they are those of the number itself.
+    """
+    return _tolerance(paper, measure) + 0.5 * 10.0 ** -(decimals(paper) if digits is None else digits)
+
+
+def verdict(ours: float, paper: float, off: float, better: Better) -> Verdict:
+    """Position of our value beside the paper's.
+
+    Args:
+        ours: our value; not a number is worse than all others.
+        paper: the paper's value.
+        off: distance within which they agree.
+        better: which direction is better; with `neither` all that does not agree differs.
+    """
+    if abs(ours - paper) <= off:
+        return "agrees"
+    if better == "neither":
+        return "differs"
+    ahead = ours < paper if better == "fewer" else ours > paper
+    return "better" if ahead else "worse"
+
+
+def decimals(number: float) -> int:
+    """Digits behind the point of a number as it is written at the shortest: 19 and 19.0 have none."""
+    return len(f"{number:.10g}".partition(".")[2])
+
+
+def _tolerance(paper: float, measure: str) -> float:
     if measure == "deviation":  # one or two points as a rule: a whole point would be as much as the number itself
         return 0.25
-    return abs(paper) / 100 if unit(measure) in {"MB", "MiB", "s"} else 1.0
-
-
-def _rounded(paper: float) -> float:
-    """Half of the last digit that the paper prints of a number: what its rounding may hide."""
-    digits = len(f"{paper:.10g}".partition(".")[2])  # 19 is a whole number, and no 19.0
-    return float(0.5 * 10**-digits)
+    return 1.0 if unit(measure) == "%" else abs(paper) / 100
 
 
 def _first(record: RunRecord, share: float, kind: str) -> float:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from colonnade.reproduction.papers.measures import RunRecord, lower_is_better, reached, unit, value
+from colonnade.reproduction.papers.intervals import Interval, Outcome, Seeds, decide, interval, mean, paired
+from colonnade.reproduction.papers.measures import RunRecord, Verdict, lower_is_better, unit, value, verdict
+from colonnade.reproduction.papers.orders import Pair, pairs
 from colonnade.reproduction.papers.papers import Cell, Claim, Paper, PaperTable
 
 Find = Callable[[str, int], RunRecord | None]
@@ -16,38 +18,42 @@ Find = Callable[[str, int], RunRecord | None]
 
 @dataclass(frozen=True)
 class CellStanding:
-    """A cell with what was measured, a value a seed."""
+    """A cell with what was measured."""
 
     cell: Cell
-    ours: tuple[float, ...]
+    ours: Seeds
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """One a seed."""
+        return tuple(self.ours.values())
 
     @property
     def mean(self) -> float:
         """Over the seeds that were run; not a number where none was."""
-        return statistics.fmean(self.ours) if self.ours else math.nan
+        return mean(self.values)
 
     @property
-    def spread(self) -> float | None:
-        """Standard deviation between seeds, of two or more."""
-        return statistics.stdev(self.ours) if len(self.ours) > 1 and math.isfinite(self.mean) else None
+    def interval(self) -> Interval:
+        """The mean with its 95 % interval."""
+        return interval(self.values)
 
     @property
-    def reached(self) -> bool | None:
-        """True if it is reached; None if nothing was run yet."""
-        return reached(self.mean, self.cell.paper, self.cell.measure) if self.ours else None
+    def verdict(self) -> Verdict | None:
+        """Our mean beside the paper's value; None if nothing was run yet."""
+        if not self.ours:
+            return None
+        return verdict(self.mean, self.cell.paper, self.cell.slack, self.cell.direction)
 
     @property
     def words(self) -> str:
         """The value as people read it."""
-        if without := without_mean(self.ours, self.cell.measure):
-            return without
-        said = f"{self.mean:.{_digits(self.cell)}f}"
-        return said if self.spread is None else f"{said} ± {self.spread:.{_digits(self.cell)}f}"
+        return without_mean(self.values, self.cell.measure) or self.interval.words(_digits(self.cell))
 
     @property
     def label(self) -> str:
         """Position in its table."""
-        return f"{self.cell.row}, {self.cell.column}"
+        return self.cell.label
 
     @property
     def spoken(self) -> str:
@@ -56,39 +62,53 @@ class CellStanding:
 
     @property
     def paper_words(self) -> str:
-        """The paper's value as people read it: as it is printed, or with its deviation in as many digits as ours."""
+        """The paper's value as it is printed, with its deviation in as many digits."""
+        said = f"{self.cell.paper:.{self.cell.digits}f}"
         if self.cell.spread is None:
-            return f"{self.cell.paper:g}"
-        return f"{self.cell.paper:.{_digits(self.cell)}f} ± {self.cell.spread:.{_digits(self.cell)}f}"
+            return said
+        return f"{said} ± {self.cell.spread:.{max(self.cell.digits, 1)}f}"
 
 
 @dataclass(frozen=True)
 class ClaimStanding:
-    """A claim with what was measured of each of its runs, in the claim's order, a value a seed."""
+    """A claim with what was measured of each of its runs, in the claim's order."""
 
     claim: Claim
-    ours: Mapping[str, tuple[float, ...]]
+    ours: Mapping[str, Seeds]
 
     @property
     def values(self) -> dict[str, float]:
         """The mean of each run over its seeds; not a number where none was run."""
-        return {run: statistics.fmean(found) if found else math.nan for run, found in self.ours.items()}
+        return {run: mean(tuple(found.values())) for run, found in self.ours.items()}
 
     @property
-    def reached(self) -> bool | None:
-        """True if the first is ahead of all others; None if one was not run yet."""
+    def leads(self) -> dict[str, tuple[float, ...]]:
+        """By every other run how far the first is ahead of it, one a seed that both have."""
+        first, *others = self.ours
+        ahead = {run: paired(self.ours[first], self.ours[run]) for run in others}
+        return {run: tuple(-lead for lead in found) for run, found in ahead.items()} if self.claim.fewer else ahead
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """The first is ahead of all others, behind one, or it is open; None if one was not run yet."""
         if not all(self.ours.values()):
             return None
-        first, *others = self.values.values()
-        slack = self.claim.within
-        if self.claim.fewer:
-            return all(first < other + slack for other in others)
-        return all(first > other - slack for other in others)
+        found = {decide(lead, self.claim.least) for lead in self.leads.values()}
+        return "reversed" if "reversed" in found else "open" if "open" in found else "holds"
 
     @property
     def words(self) -> str:
         """Measured values, run by run."""
         return ", ".join(f"{run} {self.said(run)}" for run in self.ours)
+
+    @property
+    def lead_words(self) -> str:
+        """How far the first is ahead, with the interval of the paired difference; of the run that it leads by least."""
+        if self.outcome is None:
+            return ""
+        lead = min(self.leads.values(), key=lambda found: mean(found) if found else math.inf)
+        sign = unit(next(iter(self.claim.measures.values())))
+        return difference_words(lead, "points" if sign == "%" else sign)
 
     @property
     def seeds(self) -> str:
@@ -100,7 +120,8 @@ class ClaimStanding:
     def said(self, run: str) -> str:
         """A run's value as people read it, with its unit."""
         measure = self.claim.measures[run]
-        return without_mean(self.ours[run], measure) or f"{self.values[run]:.2f} {unit(measure)}".strip()
+        without = without_mean(tuple(self.ours[run].values()), measure)
+        return without or f"{self.values[run]:.2f} {unit(measure)}".strip()
 
 
 @dataclass(frozen=True)
@@ -112,33 +133,25 @@ class TableStanding:
     cells: tuple[CellStanding, ...]
     claims: tuple[ClaimStanding, ...]
 
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Pairs of cells that the paper separates, and their order here."""
+        return pairs(self.table, [one.ours for one in self.cells])
+
     @property
     def short(self) -> bool:
-        """True if a cell or a claim falls short."""
-        return False in [one.reached for one in self.cells] + [one.reached for one in self.claims]
-
-
-@dataclass(frozen=True)
-class Count:
-    """Numbers of cells and claims that are reached, fall short, wait to be run, and are left out."""
-
-    reached: int
-    short: int
-    waiting: int
-    excluded: int
-
-    @property
-    def listed(self) -> int:
-        """All that are not left out."""
-        return self.reached + self.short + self.waiting
+        """True if a result falls short, or an order does not hold."""
+        worse = any(one.verdict in {"worse", "differs"} for one in self.cells)
+        found = {pair.outcome for pair in self.pairs} | {claim.outcome for claim in self.claims}
+        return worse or bool(found & {"reversed", "open"})
 
 
 def stand(paper: Paper, find: Find, seeds: int) -> list[TableStanding]:
     """Of every table of a paper."""
 
-    def values(run: str, measure: str) -> tuple[float, ...]:
-        records = (find(run, seed) for seed in range(seeds))
-        return tuple(value(record, measure) for record in records if record is not None)
+    def values(run: str, measure: str) -> Seeds:
+        records = {seed: find(run, seed) for seed in range(seeds)}
+        return {seed: value(record, measure) for seed, record in records.items() if record is not None}
 
     return [
         TableStanding(
@@ -149,14 +162,6 @@ def stand(paper: Paper, find: Find, seeds: int) -> list[TableStanding]:
         )
         for name, table in paper.tables.items()
     ]
-
-
-def count(tables: Sequence[TableStanding]) -> Count:
-    """Counts the verdicts."""
-    found = [cell.reached for table in tables for cell in table.cells]
-    found += [claim.reached for table in tables for claim in table.claims]
-    left_out = sum(excluded.cells for table in tables for excluded in table.table.excluded)
-    return Count(found.count(True), found.count(False), found.count(None), left_out)
 
 
 def without_mean(ours: Sequence[float], measure: str) -> str:
@@ -175,6 +180,14 @@ def without_mean(ours: Sequence[float], measure: str) -> str:
     return said if lost == len(ours) else f"{said} in {lost} of {len(ours)}"
 
 
+def difference_words(leads: Sequence[float], sign: str) -> str:
+    """Paired differences as people read them: `+0.31 (0.12 to 0.50) points`; "" where there is no mean."""
+    if not leads or not math.isfinite(mean(leads)):
+        return ""
+    found = interval(leads)
+    return f"{'+' if found.mean > 0 else ''}{found.words(2)} {sign}".strip()
+
+
 def with_all(tables: Sequence[TableStanding], seeds: int) -> int:
     """Number of cells and claims with so many seeds, each of a claim's runs among them."""
     found = [len(cell.ours) for table in tables for cell in table.cells]
@@ -182,7 +195,7 @@ def with_all(tables: Sequence[TableStanding], seeds: int) -> int:
     return sum(number >= seeds for number in found)
 
 
-def _claim(claim: Claim, values: Callable[[str, str], tuple[float, ...]]) -> ClaimStanding:
+def _claim(claim: Claim, values: Callable[[str, str], Seeds]) -> ClaimStanding:
     return ClaimStanding(claim, {run: values(run, measure) for run, measure in claim.measures.items()})
 
 

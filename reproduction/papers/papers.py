@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from colonnade.common.data.known_sets.catalogue import KNOWN
 from colonnade.common.errors import ConfigError, InputError, nearest
 from colonnade.common.section import Section
-from colonnade.reproduction.papers.lists import read_list
-from colonnade.reproduction.papers.measures import Measure
+from colonnade.reproduction.papers.lists import Printed, read_list
+from colonnade.reproduction.papers.measures import Better, Measure, better_of, decimals, known_measure, slack
+from colonnade.reproduction.papers.placeholders import Placeholder, placeholders, typed
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 
 REASONS = {
-    "data": "the data are not at hand",
+    "data": "the data set is not to be had",
     "gpu": "needs a GPU",
-    "clock": "the virtual clock charges nothing for computing",
+    "budget": "costs more than the runs' stated budget",
+    "repeat": "printed elsewhere too",
+    "cited": "others' numbers, which the paper cites",
+    "picture": "no numbers are printed",
 }
 """Why cells are left out, by the word that stands for it; any other is the reason itself."""
+
+_FREE = {"data", "cited", "picture"}  # need no account of a trial
+_COST = re.compile(r"ResNet|VGG|CNN|LeNet|GPU|hour|minute", re.IGNORECASE)
+_PRINTED = {"adult": {"uci", "census"}, "credit-default": {"credit"}, "mfeat": {"handwritten"}, "scene15": {"scene-15"}}
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 
@@ -45,7 +55,20 @@ class PaperRun(Section):
 
 
 class Cell(Section):
-    """A number of a table. `measure` names the measure of our run to compare; `spread` is the paper's own deviation."""
+    """A number of a table.
+
+    Args:
+        row, column: its place.
+        paper: the paper's value.
+        spread: the paper's own deviation.
+        run: our run.
+        measure: of our run, to compare.
+        kind: `accounting` follows from shapes and not from learning (bytes a round), `repeat` is printed again: neither
+            is counted among results.
+        better: the better direction, by default that of the measure; with `neither` only agreement counts.
+        group: cells of other groups are not compared in orders; by default the data set that the row begins with.
+        digits: that the paper prints behind the point; a list's own digits by default.
+    """
 
     row: str
     column: str
@@ -53,20 +76,67 @@ class Cell(Section):
     spread: float | None = Field(default=None, ge=0)
     run: Name
     measure: Measure = "accuracy"
+    kind: Literal["result", "accounting", "repeat"] = "result"
+    better: Better | None = None
+    group: str = ""
+    digits: int = Field(default=-1, ge=-1, le=6)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_digits(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "digits" in given:
+            return given
+        paper = given.get("paper")
+        if isinstance(paper, Printed):
+            return {**given, "digits": paper.digits}
+        return {**given, "digits": decimals(paper)} if isinstance(paper, int | float) else given
+
+    @property
+    def direction(self) -> Better:
+        """The better direction."""
+        return self.better or better_of(self.measure)
+
+    @property
+    def slack(self) -> float:
+        """Distance within which ours agrees."""
+        return slack(self.paper, self.measure, self.digits)
+
+    @property
+    def label(self) -> str:
+        """Position in its table."""
+        return f"{self.row}, {self.column}" if self.column else self.row
+
+    @property
+    def kin(self) -> str:
+        """The group, or the data set that the row begins with: `MNIST, Local`."""
+        first, comma, _ = self.row.partition(", ")
+        return self.group or (first if comma and listed_set(first) else "")
 
 
 class Claim(Section):
-    """Claim of a figure: the first run has less, or more, than every other. A point of slack is `within: 1`."""
+    """Claim of a figure: the first run has less, or more, than every other.
+
+    Args:
+        text: in words.
+        fewer, more: the measure of every run, the one that is to be ahead first.
+        within: how far it may be behind.
+        by: how far it must be ahead.
+        of: whose claim it is; ours go beyond the paper, and are counted apart.
+    """
 
     text: str
     fewer: dict[Name, Measure] = Field(default_factory=dict)
     more: dict[Name, Measure] = Field(default_factory=dict)
     within: float = Field(default=0, ge=0)
+    by: float = Field(default=0, ge=0)
+    of: Literal["paper", "ours"] = "paper"
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Claim:
         if bool(self.fewer) == bool(self.more) or len(self.measures) < 2:
             raise ConfigError(f"claim {self.text!r}: expected two runs or more under one of fewer and more")
+        if self.within and self.by:
+            raise ConfigError(f"claim {self.text!r}: expected one of within and by")
         return self
 
     @property
@@ -74,13 +144,41 @@ class Claim(Section):
         """Compared measures, by run, the claim's winner first."""
         return self.fewer or self.more
 
+    @property
+    def least(self) -> float:
+        """The lead that the first must have."""
+        return self.by - self.within
+
 
 class Excluded(Section):
-    """Cells of the paper that are not run, and why."""
+    """Cells of the paper that are not run.
+
+    Args:
+        what: which they are.
+        cells: number of them.
+        why: a word of REASONS, or the reason.
+        tried: what was run and what came of it; of `gpu` the model or estimated hours, of `repeat` where else it is.
+    """
 
     what: str
     cells: int = Field(ge=1)
     why: str
+    tried: str = ""
+
+    @model_validator(mode="after")
+    def _tried(self) -> Excluded:
+        if self.why == "data" and (at_hand := [word for word in _words(self.what) if listed_set(word)]):
+            raise ConfigError(
+                f"left out, {self.what!r}: the data set is not to be had, but {at_hand[0]} is in the catalogue",
+                hint="run these cells, or give another reason",
+            )
+        if self.why == "gpu" and not _COST.search(f"{self.what} {self.tried}"):
+            raise ConfigError(
+                f"left out, {self.what!r}: tried: name the model that needs a GPU, or the estimated hours"
+            )
+        if self.why not in _FREE and self.why != "gpu" and len(self.tried.split()) < 2:
+            raise ConfigError(f"left out, {self.what!r}: tried: missing; say what was run and what came of it")
+        return self
 
     @property
     def reason(self) -> str:
@@ -91,14 +189,35 @@ class Excluded(Section):
     def words(self) -> str:
         """All of it, the reason once: some say it in `what` already."""
         about = self.what if self.what.endswith(self.reason) else f"{self.what}: {self.reason}"
-        return f"{self.cells} {'cell' if self.cells == 1 else 'cells'}, {about}"
+        said = f"{self.cells} {'cell' if self.cells == 1 else 'cells'}, {about}"
+        return f"{said} ({self.tried.rstrip('.')})" if self.tried else said
+
+
+def listed_set(name: str) -> bool:
+    """True if the catalogue has a data set that papers call so."""
+    said = name.strip().lower()
+    return said in KNOWN or any(said in others for others in _PRINTED.values()) or said.replace("-", "") in KNOWN
+
+
+def _words(said: str) -> list[str]:
+    return re.findall(r"[A-Za-z0-9-]+", said)
 
 
 class PaperTable(Section):
-    """A table or a figure. `note` says what there is to say about cells that fall short."""
+    """A table or a figure.
+
+    Args:
+        title: what it is about.
+        note: reasons of cells that fall short.
+        stand_in: which data set was replaced by which.
+        order: pairs of cells whose order is compared with the paper's: those of one column, of one row, or both.
+        cells, claims, excluded: what it consists of.
+    """
 
     title: str
     note: str = ""
+    stand_in: str = ""
+    order: Literal["columns", "rows", "both", "none"] = "columns"
     cells: tuple[Cell, ...] = ()
     claims: tuple[Claim, ...] = ()
     excluded: tuple[Excluded, ...] = ()
@@ -110,11 +229,24 @@ class PaperTable(Section):
         return list(dict.fromkeys(named))
 
 
+class Finding(Section):
+    """A paper in short: sentences about what held, what failed, and what is new.
+
+    Measured values are placeholders, so that nobody types them: `{run.measure}`, and `{run.measure - run.measure}` of a
+    difference that is paired seed by seed.
+    """
+
+    held: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+
+
 class Paper(Section):
     """One paper: its runs by name, and its tables by name, such as `table3`. `note` holds for all of its cells."""
 
     cite: str
     note: str = ""
+    finding: Finding = Finding()
     runs: dict[Name, PaperRun]
     tables: dict[Name, PaperTable]
 
@@ -127,6 +259,28 @@ class Paper(Section):
         if unused := set(self.runs) - {run for table in self.tables.values() for run in table.runs}:
             raise ConfigError(f"runs that no table names: {', '.join(sorted(unused))}")
         return self
+
+    @model_validator(mode="after")
+    def _known_places(self) -> Paper:
+        sentences = [*self.finding.held, *self.finding.failed, *self.finding.new]
+        for sentence in sentences:
+            if found := typed(sentence):
+                hint = "write {RUN.MEASURE} or {paper TABLE: ROW, COLUMN} in its place"
+                raise ConfigError(f"finding {sentence!r}: {found!r} is typed", hint=hint)
+        for text in (*sentences, self.note, *(table.note for table in self.tables.values())):
+            for place in placeholders(text):
+                self._refuse_unknown(place)
+        return self
+
+    def _refuse_unknown(self, place: Placeholder) -> None:
+        for run, measure in place.values:
+            if run not in self.runs:
+                raise ConfigError(f"{{{run}.{measure}}}: no run {run!r}{nearest(run, self.runs)}")
+            known_measure(measure)
+        if place.table:
+            labels = [cell.label for cell in self.tables[place.table].cells] if place.table in self.tables else []
+            if place.label not in labels:
+                raise ConfigError(f"{{paper {place.table}: {place.label}}}: no such cell{nearest(place.label, labels)}")
 
 
 def names(*, quick: bool = False) -> list[str]:
@@ -154,13 +308,18 @@ def chosen(which: str, *, quick: bool = False) -> Iterator[tuple[str, Paper]]:
         yield name, _only(name, whole, table) if table else whole
 
 
+def introduction() -> str:
+    """First paragraph of the summary of all papers."""
+    return " ".join((_folder(quick=False) / "introduction.txt").read_text(encoding="utf-8").split())
+
+
 def _only(name: str, paper: Paper, table: str) -> Paper:
     if table not in paper.tables:
         near, known = nearest(table, paper.tables), ", ".join(paper.tables)
         raise InputError(f"{name} has no {table!r}{near}", hint=f"there are {known}")
     kept = paper.tables[table]
     runs = {run: paper.runs[run] for run in kept.runs}
-    return Paper(cite=paper.cite, note=paper.note, runs=runs, tables={table: kept})
+    return Paper.model_construct(cite=paper.cite, note=paper.note, runs=runs, tables={table: kept})
 
 
 def _folder(*, quick: bool) -> Path:

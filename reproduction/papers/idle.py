@@ -1,0 +1,83 @@
+"""Claims that cannot fail: their two sides are one run, or the second is the first with a handicap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from colonnade.common.config.members import Config
+from colonnade.common.conversation.chaos import ChaosConfig
+from colonnade.common.parsing.file import load
+from colonnade.reproduction.papers.papers import Claim, Paper, PaperRun
+
+_UNDISTURBED = ChaosConfig()
+
+
+def idle_claims(paper: Paper) -> Iterator[str]:
+    """Every claim of the paper's list that cannot fail, and why.
+
+    Delays cannot make a run faster or more accurate, nor can noise that nothing else differs by: such a claim needs a
+    lead (`by`) where noise is concerned, and another setting where delays are.
+
+    Raises:
+        ConfigError: a run's configuration is wrong.
+    """
+    for name, table in paper.tables.items():
+        for claim in table.claims:
+            if why := _why(claim, paper.runs):
+                yield f"{name}, {claim.text!r}: {why}"
+
+
+def _why(claim: Claim, runs: Mapping[str, PaperRun]) -> str:
+    first, *others = claim.measures
+    for other in others:
+        measures = claim.measures[first], claim.measures[other]
+        if why := _handicap(runs[first], runs[other], equal=measures[0] == measures[1], by=claim.by):
+            return f"{first} and {other} {why}"
+    return ""
+
+
+def _handicap(first: PaperRun, other: PaperRun, *, equal: bool, by: float) -> str:
+    one, two = (_config(run.file, run.set) for run in (first, other))
+    mine, others = _tree(one), _tree(two)
+    if mine == others:
+        return "are one run" if equal else ""
+    if _without(mine, "chaos") == _without(others, "chaos") and _disturbances(one) < _disturbances(two):
+        return "differ in chaos alone, and the undisturbed one is to win"
+    if _without(mine, "privacy") == _without(others, "privacy") and not _noisy(one) and _noisy(two) and not by:
+        return "differ in privacy alone, and the one without noise is to win by nothing"
+    return ""
+
+
+@cache
+def _config(file: str, changes: tuple[str, ...]) -> Config:
+    return load(PaperRun(file=file, minutes=1).path, changes)
+
+
+def _tree(config: Config) -> dict[str, Any]:
+    tree: dict[str, Any] = config.model_dump(mode="json")
+    tree["federation"].pop("id", None)
+    tree["federation"].pop("benchmark", None)  # of privacy: says that clean evaluations are meant
+    return tree
+
+
+def _without(tree: Any, key: str) -> Any:
+    """The tree without this key at any depth."""
+    if isinstance(tree, dict):
+        return {name: _without(value, key) for name, value in tree.items() if name != key}
+    return [_without(value, key) for value in tree] if isinstance(tree, list) else tree
+
+
+def _disturbances(config: Config) -> set[str]:
+    """What disturbs a party: a bandwidth is no disturbance."""
+    found = set()
+    for party in config.parties.values():
+        for name in ChaosConfig.model_fields:
+            if name != "bandwidth" and getattr(party.chaos, name) != getattr(_UNDISTURBED, name):
+                found.add(name)
+    return found
+
+
+def _noisy(config: Config) -> bool:
+    return config.federation.privacy is not None or (config.server is not None and config.server.privacy is not None)
