@@ -3,7 +3,7 @@
     python -m benchmarks.straggler_figures FOLDER [NAME ...]
 
 28 parties, half of them stragglers (experiments/fedvs/stragglers.yaml, split_avg/stragglers.yaml). Validation
-accuracy over the seconds that delays and bandwidth cost; the virtual clock knows no computing. Leaves a picture a
+accuracy over the seconds that delays and bandwidth cost; computing takes none. Leaves a picture a
 figure in FOLDER, and what each run took to 80 % on the screen.
 """
 
@@ -36,14 +36,14 @@ _DP = "clip: 1, epsilon: 5, delta: 1.0e-5, evaluate: clean, adjacency: participa
 DP = f"federation.privacy={{{_DP}}}"
 FIGURES: dict[str, dict[str, tuple[str, ...]]] = {
     "2": {
-        "FedVS, K = 6": fedvs(6, 1, 600),
+        "FedVS, K = 1": fedvs(1, 1, 600),
         "Wait": ("split_avg/stragglers.yaml", "federation.rounds=600"),
         "Ignore": ("split_avg/stragglers.yaml", "federation.quorum={deadline: 0.5}", "federation.rounds=700"),
         "VAFL": ("split_avg/stragglers.yaml", "federation.protocol.arrivals=true", "federation.rounds=2000"),
         "Wait-DP": ("split_avg/stragglers.yaml", "federation.rounds=600", DP, "federation.benchmark=true"),
     },
     "3": {
-        f"K = {segments}": fedvs(segments, 1, rounds) for segments, rounds in ((2, 400), (6, 400), (8, 250), (12, 60))
+        f"K = {segments}": fedvs(segments, 1, rounds) for segments, rounds in ((1, 600), (2, 400), (6, 150), (12, 60))
     },
     "4": {f"T = {masks}": fedvs(4, masks, rounds) for masks, rounds in ((1, 400), (3, 400), (5, 250), (9, 60))},
 }

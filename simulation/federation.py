@@ -1,7 +1,7 @@
 """A whole federation in one event loop on the virtual clock: the same protocol code, no wire, no waiting.
 
-Time passes only by the delays of the parties' `chaos` sections; computing takes none. An hour of
-stragglers passes in seconds, and always in the same way.
+Time passes only by the members' `chaos` sections; computing takes none unless they say so (computing.py). An hour
+of stragglers passes in seconds, and always in the same way.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation import inprocess
-from colonnade.common.conversation.chaos import Chaos, ChaosConfig
-from colonnade.common.conversation.chaos import PatternIndex as Place
 from colonnade.common.conversation.compression import Compressor, form_of
 from colonnade.common.conversation.control import Item, Save
 from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Link
@@ -49,9 +47,10 @@ from colonnade.server.reporting.planned import tell_planned
 from colonnade.server.run.divergence import after_divergence, refuse_sustained, worth_saving
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.alignment import find_rows
+from colonnade.simulation.computing import Benches
 from colonnade.simulation.contexts import Timetable, client_context, refuse_other_rows, server_context
 from colonnade.simulation.files import RunFiles
-from colonnade.simulation.incidents import VirtualIncidents, at_once, warn
+from colonnade.simulation.incidents import at_once, injected, warn
 from colonnade.simulation.outcome import Outcome, both_ways
 
 _BACK = "goes back"  # status of a start that an earlier checkpoint takes the place of
@@ -97,6 +96,7 @@ class Simulation:
     thorough: bool = False
     aligned: Mapping[str, Tensor] | None = None
     outcome: Outcome | None = field(default=None, init=False)
+    _benches: Benches = field(init=False)
     _rows: Mapping[str, Tensor] = field(default_factory=dict, init=False)
     _ahead: float = field(default=0.0, init=False)  # of the clock, in seconds, are times of events
     _saving: Saving | None = field(default=None, init=False)
@@ -135,6 +135,7 @@ class Simulation:
         return earlier
 
     async def _main(self) -> Outcome:
+        self._benches = Benches(self.config)
         await self._align()
         outcome = self._outcome()
         federation, contract = self.config.federation, CONTRACTS[self.config.federation.protocol.name]
@@ -153,7 +154,8 @@ class Simulation:
             state = State(states.get(name))
             egress = self._open_egress(outcome, name, links[name], state)
             cohort[name].watch = outcome.server.watch
-            cohort[name]._carry = self._recorded(outcome, SERVER, name, cohort[name]._carry)
+            carry = self._recorded(outcome, SERVER, name, cohort[name]._carry)
+            cohort[name]._carry = self._benches.outward(SERVER, carry)
             ctx = outcome.clients[name] = self._context(outcome.server, name, egress, state, round)
             ctx.steps = outcome.privacy[name].steps
             links[name].on_save = partial(self._save, outcome, name, ctx.state)
@@ -170,7 +172,8 @@ class Simulation:
         outcome.server.telemetry.event("begin", rounds=rounds, parties=parties, round=self.start[0])
         self.outcome = outcome
         try:
-            await self._serve(outcome, cohort, sides)
+            with self._benches.counting():
+                await self._serve(outcome, cohort, sides)
             outcome.status = "completed"
         except TrainingDiverged as diverged:
             outcome.error = str(diverged)
@@ -191,7 +194,7 @@ class Simulation:
     async def _participate(self, outcome: Outcome, ctx: ClientContext, link: Link) -> None:
         protocol, watch = self.config.federation.protocol, outcome.server.watch
         try:
-            await PARTICIPATE[protocol.name](ctx, link, protocol)
+            await self._benches.work(ctx.name, PARTICIPATE[protocol.name](ctx, link, protocol))
         except TrainingDiverged:
             raise watch.blame_sender(ctx.name) from None
 
@@ -213,7 +216,7 @@ class Simulation:
 
     def _time(self) -> float:
         """Seconds of the virtual clock for events, which go on after those of earlier starts."""
-        return asyncio.get_running_loop().time() + self._ahead
+        return self._benches.clock() + self._ahead
 
     def _note_aligned(self, kind: str, **about: object) -> None:
         """Passes on what the alignment of rows tells, as the server's process does."""
@@ -222,9 +225,9 @@ class Simulation:
 
     async def _serve(self, outcome: Outcome, cohort: Cohort, sides: list[asyncio.Future[None]]) -> None:
         """Runs the server side concurrently with the parties: an error of a party ends it."""
-        serving: asyncio.Future[None] = asyncio.ensure_future(
-            SERVE[self.config.federation.protocol.name](outcome.server, cohort, self.config.federation.protocol)
-        )
+        protocol = self.config.federation.protocol
+        side = SERVE[protocol.name](outcome.server, cohort, protocol)
+        serving: asyncio.Future[None] = asyncio.ensure_future(self._benches.work(SERVER, side))
         tasks = [serving, *sides]
         try:
             while not serving.done():
@@ -232,7 +235,7 @@ class Simulation:
                 for task in [task for task in tasks if task.done()]:
                     task.result()
                     tasks.remove(task)
-            outcome.seconds = asyncio.get_running_loop().time()
+            outcome.seconds = self._benches.clock()
             await asyncio.gather(*sides)
         except TrainingDiverged:
             if self._saving is not None:  # while the others can still save
@@ -263,7 +266,7 @@ class Simulation:
         server = server_context(self.config, self.base, telemetry, rows, files=self.files, timetable=self.timetable)
         server.thorough = self.thorough
         self._protect(server)
-        server.clock = asyncio.get_running_loop().time
+        server.clock = self._benches.clock
         round, states = self.start
         server.restore(round, states.get(SERVER), 0 if self.files is None else self.files.backed_off)
         keep_generators(server.state, server.device, self.config.federation.seed, SERVER)  # one process, one generator
@@ -298,7 +301,7 @@ class Simulation:
         server.releases = open_releases(private.answers, server.schedule, parties, rows_of_all, folder, begun=begun)
 
     def _open_egress(self, outcome: Outcome, name: str, link: Link, state: State) -> Egress:
-        federation, config = self.config.federation, self.config.parties[name].chaos
+        federation = self.config.federation
         ledger = Ledger(None) if self.files is None else self.files.ledger(name, self.start[0])
         self._ledgers.append(ledger)
         spent = None if self.files is None else self.files.folder.party(name).ledger
@@ -307,12 +310,10 @@ class Simulation:
         carry = self._recorded(outcome, name, SERVER, link._carry)
         if (capture := self._capture(outcome, name)) is not None:
             carry = capture.outward(carry)
-        if config != ChaosConfig():
-            names = federation.names
-            place = Place(names.index(name), len(names), federation.batch)
-            chaos = Chaos(config, place, federation.seed, VirtualIncidents(), outcome.server.telemetry.event)
+        if (chaos := injected(self.config, name, outcome.server.telemetry)) is not None:
             carry = chaos.outward(carry)
             link.deliver = chaos.inward(link.deliver)  # type: ignore[method-assign, assignment]
+        carry = self._benches.outward(name, carry)
         if capture is not None:
             link.deliver = capture.inward(link.deliver)  # type: ignore[method-assign, assignment]
         left = outcome.left.setdefault(name, {})
@@ -339,6 +340,7 @@ class Simulation:
         return ctx
 
     async def _between(self, outcome: Outcome, round: int) -> None:
+        await self._benches.rest()
         if self.save:
             outcome.saved[round] = {SERVER: outcome.server.state.capture()}
             for link in self._cohort.values():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from colonnade.common.conversation.chaos import Chaos, Pause
+from colonnade.common.config.members import Config
+from colonnade.common.conversation.chaos import Chaos, ChaosConfig, PatternIndex, Pause
 from colonnade.common.errors import ConfigError
 from colonnade.common.observability.telemetry import Telemetry
 
@@ -17,6 +18,17 @@ def warn(telemetry: Telemetry, party: str, reason: str) -> None:
 async def at_once(write: Callable[..., None], *given: object) -> None:
     """Writes a checkpoint while the virtual clock stands."""
     write(*given)
+
+
+def injected(config: Config, party: str, telemetry: Telemetry) -> Chaos | None:
+    """The faults that the party's section describes; None if there are none."""
+    federation, faults = config.federation, config.parties[party].chaos
+    if faults == ChaosConfig(computing=faults.computing):
+        return None
+    names = federation.names
+    rows = federation.protocol.coded_batch(federation.batch, len(names))
+    index = PatternIndex(names.index(party), len(names), rows)
+    return Chaos(faults, index, federation.seed, VirtualIncidents(), telemetry.event)
 
 
 class VirtualIncidents:

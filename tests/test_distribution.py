@@ -29,13 +29,15 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def files_of_the_tree() -> set[str]:
-    """All files of the packages; of experiments, which may hold data, only the configurations."""
+    """All files of the packages; of experiments, which may hold data, only configurations, texts and own models."""
     own = {path.relative_to(ROOT).as_posix() for path in (ROOT / "colonnade").iterdir() if path.is_file()}
     return own | {
         path.relative_to(ROOT).as_posix()
         for name in ROOMS
-        for path in (ROOT / name).rglob("*.yaml" if name == "experiments" else "*")
-        if path.is_file() and "__pycache__" not in path.parts
+        for path in (ROOT / name).rglob("*")
+        if path.is_file()
+        and "__pycache__" not in path.parts
+        and (name != "experiments" or path.suffix in {".yaml", ".txt", ".py"})
     }
 
 

@@ -12,6 +12,7 @@ from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.models.towers.polynomial import Polynomial
 from colonnade.common.protocols.fedvs import Config, Gradient
+from colonnade.common.runtime.phases import evaluation
 
 
 def local(ctx: ClientContext, cfg: Config) -> Local:
@@ -42,6 +43,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         await _evaluate(ctx, rows, coded, t)
 
 
+@evaluation
 async def _evaluate(ctx: ClientContext, rows: CodedRows, coded: CodedParty, round: int) -> None:
     """Evaluates the parts that are due, coded like the training rows: one sharing of the model for all of them."""
     blocks = [block.positions for part in ctx.schedule.evaluations(round) for block in rows.blocks(part)]

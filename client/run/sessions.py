@@ -31,7 +31,7 @@ from colonnade.common.config.back_off import MOST_BACK_OFFS, with_lower_rates
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.schedule import Schedule
-from colonnade.common.conversation.chaos import Chaos, ChaosConfig, PatternIndex
+from colonnade.common.conversation.chaos import UNUSED_RATE, Chaos, ChaosConfig, PatternIndex
 from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Begin, Failure, Hello, Saved, Spent
@@ -297,8 +297,11 @@ class PartySessions:
         """The faults configured for this party; None costs nothing."""
         if self.config.chaos == ChaosConfig():
             return None
+        if self.config.chaos.computing:
+            self._warn(UNUSED_RATE)
         names = self.federation.names
-        index = PatternIndex(names.index(self.name), len(names), self.federation.batch)
+        rows = self.federation.protocol.coded_batch(self.federation.batch, len(names))
+        index = PatternIndex(names.index(self.name), len(names), rows)
         report = partial(self.telemetry.event, party=self.name)
         return Chaos(self.config.chaos, index, self.federation.seed, RealIncidents(self._folder.chaos), report)
 

@@ -12,8 +12,10 @@ from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.messaging.message import Message
 from colonnade.common.messaging.outgoing import Released
+from colonnade.common.runtime.phases import evaluation
 
 
+@evaluation
 async def evaluate(
     ctx: ClientContext,
     server: Link,

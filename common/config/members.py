@@ -17,7 +17,7 @@ from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.config.protocol import PLAIN
 from colonnade.common.config.run_options import CaptureConfig
 from colonnade.common.config.search import SearchedKey
-from colonnade.common.conversation.chaos import ChaosConfig
+from colonnade.common.conversation.chaos import ChaosConfig, ComputingConfig
 from colonnade.common.data.sources import DataConfig, LabelConfig
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError
@@ -121,6 +121,9 @@ class ServerConfig(_Member):
         default=LinearHeadConfig(), description=f"the server's model, on the parties' embeddings; {_LEFT_OUT}"
     )
     optimiser: OptimiserConfig = Field(default=PLAIN, description=f"optimiser of the head; {_LEFT_OUT}")
+    chaos: ComputingConfig = Field(
+        default=ComputingConfig(), description="the time of the server's computing on the virtual clock"
+    )
     active: ActiveConfig | None = Field(
         default=None, description="columns and bottom model of the server, in protocols that support them"
     )

@@ -70,6 +70,10 @@ class ProtocolConfig(Section):
 
     name: str = Field(description="the protocol, which decides the other keys of this section")
 
+    def coded_batch(self, batch: int, parties: int) -> int:  # noqa: ARG002
+        """Rows that a party computes a response of: those of a batch, or fewer where one stands for several."""
+        return batch
+
     def settled(self, task: str) -> Self:  # noqa: ARG002
         """The same with the defaults that depend on `federation.task`."""
         return self

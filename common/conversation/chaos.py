@@ -9,6 +9,7 @@ and measures time by the running loop's clock.
       delay: {Embedding: fedvs}     # of some kinds of messages only; other kinds do not wait behind them
       jitter: uniform(0s, 20ms)     # of all messages, both directions
       bandwidth: 300Mbit/s          # both directions
+      computing: 1Gop/s             # on the virtual clock: operations a second
       drop: 0.1                     # of responses, or {KIND: share}
       pause: 10s@20                 # SIGSTOP for 10 s when round 20 opens
       crash: 30                     # SIGKILL when round 30 opens, once
@@ -37,10 +38,11 @@ _NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
 _TIME = re.compile(rf"{_NUMBER} *(ms|s|min|h)")
 _CALL = re.compile(r"(exp|uniform|fedvs) *(?:\((.*)\))?")
 _BANDWIDTH = re.compile(rf"{_NUMBER} *([kMG]?)bit/s")
+_RATE = re.compile(rf"{_NUMBER} *([kMGT]?)op/s")
 _PAUSE = re.compile(r"(.+)@ *(\d+)")
 _PARTITION = re.compile(r"(.+?)-(.+)")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-_PREFIX = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+_PREFIX = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 def seconds(text: str) -> float:
@@ -52,7 +54,13 @@ def seconds(text: str) -> float:
 
 @dataclass(frozen=True)
 class PatternIndex:
-    """A party's index from 0, the number of parties, and the rows of a batch: input of the FedVS pattern."""
+    """Input of the FedVS pattern.
+
+    Args:
+        number: a party's index from 0.
+        of: the number of parties.
+        batch: |B|, the rows that a party computes its response of: of a batch in K segments the K-th part.
+    """
 
     number: int
     of: int
@@ -106,8 +114,8 @@ class Pattern:
     def _fedvs_mean(self, index: PatternIndex) -> float:
         """Mean delay of FedVS, Section 6.2: half the parties 0.1 s, the i-th of the others 2 + 4 i / N s.
 
-        For model shares the same times (log^2 N) / |B|; the paper leaves the base of the logarithm
-        open, here it is e.
+        For model shares the same times (log^2 N) / |B|, where B is a batch of coded rows, so that the delay
+        grows with K; the paper leaves the base of the logarithm open, here it is e.
         """
         i = index.number + 1 - math.ceil(index.of / 2)
         mean = 0.1 if i <= 0 else 2 + 4 * i / index.of
@@ -143,6 +151,21 @@ def bits_per_second(text: str) -> float:
     return float(found[1]) * _PREFIX[found[2]]
 
 
+def operations_per_second(text: str) -> float:
+    """'1Gop/s' as a number; '' is no limit. Raises ConfigError."""
+    if not text:
+        return math.inf
+    found = _RATE.fullmatch(text.strip())
+    if found is None or not float(found[1]):
+        raise ConfigError(f"{text!r} is no rate of computing", hint="write 1Gop/s, 500Mop/s or 2.5Top/s")
+    return float(found[1]) * _PREFIX[found[2]]
+
+
+def _rate(text: str) -> str:
+    operations_per_second(text)
+    return text
+
+
 def _bandwidth(text: str) -> str:
     bits_per_second(text)
     return text
@@ -176,10 +199,22 @@ def _all(parse: Callable[[str], Any]) -> Callable[[Any], Any]:
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
-class ChaosConfig(BaseModel):
-    """Faults that are injected into a party's process and connection."""
+UNUSED_RATE = "chaos.computing has no effect: a process computes as fast as it can; `colonnade simulate` follows it"
+
+
+class ComputingConfig(BaseModel):
+    """The time that a member's computing takes on the virtual clock. In a process it takes as long as it takes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    computing: Annotated[str, AfterValidator(_rate)] = Field(
+        default="",
+        description="operations a second on the virtual clock: 1Gop/s, 500Mop/s; empty: computing takes no time",
+    )
+
+
+class ChaosConfig(ComputingConfig):
+    """Faults that are injected into a party's process and connection."""
 
     delay: Annotated[str | dict[str, str], BeforeValidator(_patterns)] = Field(
         default="0s",
@@ -247,8 +282,8 @@ class Chaos:
         self._begun = self._loop.time()
         self._jitters = random.Random(f"{seed}/{index.number}/jitter")  # noqa: S311  # faults, not privacy
         self._still_until = 0.0
-        self._up, self._down = _NarrowLine(), _NarrowLine()
-        self._making: dict[type[Message], _NarrowLine] = {}
+        self._up, self._down = NarrowLine(), NarrowLine()
+        self._making: dict[type[Message], NarrowLine] = {}
 
     def outward(self, carry: Carrier) -> Carrier:
         """Wraps `carry` for items that the party sends."""
@@ -289,13 +324,13 @@ class Chaos:
     def _make(self, message: Message, delay: float, carry: Carrier) -> None:
         """Delays a response before it reaches the connection, so that other kinds of messages do not wait for it."""
         now, kind = self._loop.time(), type(message)
-        queue = self._making.setdefault(kind, _NarrowLine())
+        queue = self._making.setdefault(kind, NarrowLine())
         if delay <= 0 and not queue.waiting:
             self._pass(self._up, message, carry)
             return
         queue.enter(self._loop, now + delay, lambda ready: self._pass(self._up, ready, carry), snapshot(message))
 
-    def _pass(self, line: _NarrowLine, item: Item, to: Callable[[Item], None]) -> None:
+    def _pass(self, line: NarrowLine, item: Item, to: Callable[[Item], None]) -> None:
         now = self._loop.time()
         size = payload_bytes(item) if isinstance(item, Message) else 0
         ready = max(now + self._jitter.draw(self._jitters, self._index), line.free, self._still_until)
@@ -313,19 +348,21 @@ class Chaos:
         return random.Random(hashlib.sha256(key.encode()).digest())  # noqa: S311  # faults, not privacy
 
 
-class _NarrowLine:
+class NarrowLine:
     """One direction of a connection: items arrive in the order in which they were sent."""
 
     def __init__(self) -> None:
         self.free, self.waiting = 0.0, 0
 
     def enter(self, loop: asyncio.AbstractEventLoop, ready: float, to: Callable[[Any], None], item: Item) -> None:
+        """Passes on an item at a time of the loop's clock, or right after the one before it."""
         # The next float after the last one: timers with equal times would fire in any order.
         self.free = max(ready, math.nextafter(self.free, math.inf))
         self.waiting += 1
         loop.call_at(self.free, self.deliver, to, item)
 
     def deliver(self, to: Callable[[Any], None], item: Item) -> None:
+        """Passes on an item now."""
         self.waiting -= 1
         to(item)
 

@@ -75,6 +75,10 @@ class Config(ProtocolConfig):
         """The largest K with N - R >= stragglers; below 1 if there is none."""
         return (parties - stragglers - 1) // 2 + 1 - self.masks
 
+    def coded_batch(self, batch: int, parties: int) -> int:
+        """Coded rows of a batch: floor(batch / K), one at least."""
+        return max(1, batch // self.code(parties).segments)
+
     def code(self, parties: int) -> LagrangeCode:
         """The agreed code for a number of parties.
 

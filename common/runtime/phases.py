@@ -4,10 +4,36 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_EVALUATING: ContextVar[bool] = ContextVar("evaluating", default=False)
 
 COMPUTING, WAITING, EVALUATION, CHECKPOINT = "computing", "waiting", "evaluation", "checkpoint"
+
+
+def evaluating() -> bool:
+    """True in a task that runs an evaluation at the moment."""
+    return _EVALUATING.get()
+
+
+def evaluation(run: Callable[_P, Coroutine[Any, Any, _R]]) -> Callable[_P, Coroutine[Any, Any, _R]]:
+    """Marks a coroutine function as an evaluation, which takes no time on the virtual clock to compute."""
+
+    @wraps(run)
+    async def marked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        before = _EVALUATING.set(True)
+        try:
+            return await run(*args, **kwargs)
+        finally:
+            _EVALUATING.reset(before)
+
+    return marked
 
 
 class Phases:

@@ -12,6 +12,7 @@ from torch import Tensor
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.messaging.message import Message
+from colonnade.common.runtime.phases import evaluation
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import collect_block
 from colonnade.server.training.imputation import StandIn
@@ -42,6 +43,7 @@ class Sums(Protocol):
         """Sums the values of a block of validation or test rows, over the parties that took part in the round."""
 
 
+@evaluation
 async def evaluate_sums(
     ctx: ServerContext, sums: Sums, round: int, logits: Callable[[Tensor, int], Tensor], among: Collection[str]
 ) -> None:

@@ -10,6 +10,7 @@ from colonnade.common.coded_computing.coded_rows import CodedRows
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.fedvs import Config, Gradient
+from colonnade.common.runtime.phases import evaluation
 from colonnade.server.aggregation.coded import CodedSums
 from colonnade.server.aggregation.key_agreement import introduce
 from colonnade.server.fusion.combined import CombinedHead
@@ -45,6 +46,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         await _evaluate(ctx, sums, rows, whole, t)
 
 
+@evaluation
 async def _evaluate(ctx: ServerContext, sums: CodedSums, rows: CodedRows, whole: CombinedHead, round: int) -> None:
     """Evaluates the joint model on the parts that are due, whose rows are coded as well."""
     parts = ctx.schedule.evaluations(round)

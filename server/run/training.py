@@ -21,6 +21,7 @@ from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.config.schedule import Schedule
+from colonnade.common.conversation.chaos import UNUSED_RATE
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.labels import LabelColumn
@@ -191,6 +192,8 @@ class ServerRun:
     ) -> ServerSessions:
         store = Checkpoints(self._folder.checkpoints, partial(self._warn, ctx.telemetry))
         store.prepare()
+        if ctx.config.chaos.computing:
+            ctx.warn(UNUSED_RATE)
         owner = Owner(SERVER, number, self.federation.lasting_hashes())
         return ServerSessions(ctx, store, owner, admission, self.out, rows)
 

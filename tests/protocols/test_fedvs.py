@@ -150,6 +150,14 @@ def test_stragglers_are_not_waited_for_and_nothing_is_lost() -> None:
     assert alone.server.metrics == late.server.metrics
 
 
+def test_a_round_waits_for_model_shares_in_proportion_to_the_segments() -> None:
+    """The delays of the paper's Section 6.2: |B| is the coded batch, so that K = 2 takes twice the time of K = 1."""
+    slow = ("every_party.chaos.delay={Shares: fedvs-shares}", "federation.batch=64")
+    one, two = (run(*slow, protocol={"segments": k}).of_kind("round")[1]["seconds"] for k in (1, 2))
+    assert two == pytest.approx(2 * one, rel=1e-4)
+    assert one > 0.1
+
+
 def test_three_stragglers_are_one_too_many() -> None:
     slow = [f"parties.{name}.chaos.delay={{Answer: 500s}}" for name in ("party1", "party3", "party6")]
     with pytest.raises(PartyLost, match="no Answer for round 1"):

@@ -133,6 +133,16 @@ def test_the_pattern_of_fedvs() -> None:
     assert shares == pytest.approx(4 * math.log(16) ** 2 / 256, rel=0.03)
 
 
+def test_model_shares_take_longer_the_fewer_rows_a_coded_batch_has() -> None:
+    """N = 28, batch 256: with K = 6 a coded batch has 42 rows; the slowest party's shares take 1.06 s on average."""
+    federation = config({"name": "fedvs", "segments": 6, "embedding": 8}, "federation.parties=28").federation
+    rows = federation.protocol.coded_batch(256, 28)
+    assert rows == 42
+    slowest = mean("fedvs-shares", PatternIndex(27, 28, rows))
+    assert slowest == pytest.approx(4 * math.log(28) ** 2 / 42, rel=0.03) == pytest.approx(1.06, rel=0.03)
+    assert config({"name": "split"}).federation.protocol.coded_batch(256, 28) == 256
+
+
 def test_nothing_asked_for_is_nothing_done() -> None:
     assert [when for when, _ in sent(3)] == [0, 0, 0]
 
