@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,11 +16,12 @@ from colonnade.reports.console.screen import out as console
 from colonnade.reproduction.pages.pages import PaperPages
 from colonnade.reproduction.pages.tables import claim_words
 from colonnade.reproduction.pages.words import total_words
+from colonnade.reproduction.papers.code import code_digest
 from colonnade.reproduction.papers.counts import tally
 from colonnade.reproduction.papers.keeping import keep_all, refuse_failed
 from colonnade.reproduction.papers.measures import RunRecord
 from colonnade.reproduction.papers.paper_comparison import TableStanding, stand
-from colonnade.reproduction.papers.papers import Paper, chosen
+from colonnade.reproduction.papers.papers import Paper, chosen, introduction
 from colonnade.reproduction.papers.results import Results
 from colonnade.reproduction.papers.running import Job
 from colonnade.reproduction.papers.work import about, jobs, missing, run_all
@@ -74,17 +76,22 @@ def reproduce(options: ReproductionOptions) -> None:
         refuse_unwritable(options.out)
     outcomes = () if options.only_list else run_all(todo, options.processes)
     failed = keep_all(outcomes, len(todo), results, _name)
+    find = {name: partial(_find, options, results, name, paper) for name, paper in papers}
     standings = {
-        name: stand(paper, partial(_find, options, results, name, paper), options.seeds) for name, paper in papers
+        name: stand(paper, find[name], max(options.seeds, results.seeds(options.label(name), wire=options.wire)))
+        for name, paper in papers
     }
     left = missing(todo, results)
     for name, paper in papers:
         _show(options, name, standings[name], left)
         console.print(paper.cite, style="dim", markup=False, soft_wrap=True)
     everything = [table for tables in standings.values() for table in tables]
+    _announce_other_code(wanted, results)
     console.print(total_words(everything, options.seeds), markup=False, soft_wrap=True)
     if not options.which:
-        pages = PaperPages(dict(papers), standings, options.seeds, options.quick, options.wire)
+        made = partial(_made, options, results, dict(papers))
+        text = "" if options.quick else introduction()
+        pages = PaperPages(dict(papers), standings, options.seeds, options.quick, options.wire, find, made, text)
         for page in pages.write(options.out):
             console.print(f"page: {page}", markup=False, soft_wrap=True)
     refuse_failed(failed)
@@ -96,6 +103,14 @@ def _announce(options: ReproductionOptions, wanted: int, todo: list[Job]) -> Non
     console.print(f"{counted(wanted, 'run')} with {counted(options.seeds, 'seed')}: {rest}", markup=False)
 
 
+def _announce_other_code(wanted: list[Job], results: Results) -> None:
+    """Says how many results other code has made: they count, and running them again may give other numbers."""
+    made = [found for job in wanted if (found := results.made_by(job))]
+    if other := sum(not found.endswith(f"code {code_digest()}") for found in made):
+        said = f"{other} of {counted(len(made), 'result')} were made by other code than this, {code_digest()}"
+        console.print(said, style="dim", markup=False, soft_wrap=True)
+
+
 def _name(job: Job) -> str:
     return f"{job.paper}/{job.name}"
 
@@ -104,6 +119,15 @@ def _find(
     options: ReproductionOptions, results: Results, name: str, paper: Paper, run: str, seed: int
 ) -> RunRecord | None:
     return results.get(Job(options.label(name), run, paper.runs[run], seed, options.wire))
+
+
+def _made(
+    options: ReproductionOptions, results: Results, papers: Mapping[str, Paper], name: str, run: str
+) -> list[str]:
+    """What made the results of a run, each once."""
+    seeds = range(max(options.seeds, results.seeds(options.label(name), wire=options.wire)))
+    jobs_of = (Job(options.label(name), run, papers[name].runs[run], seed, options.wire) for seed in seeds)
+    return sorted({made for job in jobs_of if (made := results.made_by(job))})
 
 
 def _show(options: ReproductionOptions, name: str, tables: list[TableStanding], left: list[Job]) -> None:

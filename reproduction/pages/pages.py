@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from colonnade.reports.console.outputs import write_text
+from colonnade.reproduction.pages.findings import Texts, findings
 from colonnade.reproduction.pages.pictures import Picture, pictures
 from colonnade.reproduction.pages.tables import cells, claims, orders
 from colonnade.reproduction.pages.words import how, total_words
 from colonnade.reproduction.papers.counts import count
-from colonnade.reproduction.papers.paper_comparison import TableStanding
+from colonnade.reproduction.papers.paper_comparison import Find, TableStanding
 from colonnade.reproduction.papers.papers import Paper
 
 _HEAD = (
     "paper", "agrees", "better", "worse", "not run yet", "order: holds / reversed / open",
     "claims: hold / reversed / open", "beyond the paper", "accounting that agrees", "repeats", "left out",
 )  # fmt: skip
+_MADE = (
+    "A result is kept as long as its configuration is the same. *Made by* is the version of Colonnade that made it, and a "
+    "digest of the code that results depend on; results of before 0.2.0 have no digest."
+)
+_MOST = 16  # seeds of a value in a text
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,9 @@ class PaperPages:
         seeds: requested number.
         quick: whether these are the quick looks.
         wire: whether runs were processes over the wire.
+        find: by paper the record of a run with a seed, for values in texts.
+        made: of a paper's name and its run, what made the results.
+        introduction: the summary's first paragraph.
     """
 
     papers: Mapping[str, Paper]
@@ -38,6 +47,9 @@ class PaperPages:
     seeds: int
     quick: bool = False
     wire: bool = False
+    find: Mapping[str, Find] = field(default_factory=dict)
+    made: Callable[[str, str], Sequence[str]] = lambda _paper, _run: ()
+    introduction: str = ""
 
     def write(self, folder: Path) -> list[Path]:
         """Writes them all. Raises EnvironmentFault if the disk refuses.
@@ -61,14 +73,21 @@ class PaperPages:
     def _summary(self) -> str:
         everything = [table for tables in self.standings.values() for table in tables]
         title = "The papers' claims, at a glance" if self.quick else "The papers' tables, and ours"
-        lines = [f"# {title}", "", self._how(), "", total_words(everything, self.seeds), ""]
+        lines = [f"# {title}", "", *_paragraph(self.introduction), total_words(everything, self.seeds), ""]
         lines += [f"| {' | '.join(_HEAD)} |", "|" + "---|" * len(_HEAD)]
-        lines += [self._row(name) for name in self.papers]
+        lines += [*(self._row(name) for name in self.papers), ""]
+        lines += [] if self.quick else findings({name: self._texts(name) for name in self.papers})
+        lines += ["## How to read it", "", self._how()]
         if self.quick:
             for name in self.papers:
-                lines += ["", f"## {self.papers[name].cite}", "", *_paragraph(self.papers[name].note)]
+                lines += [
+                    "",
+                    f"## {self.papers[name].cite}",
+                    "",
+                    *_paragraph(self._filled(name, self.papers[name].note)),
+                ]
                 for table in self.standings[name]:
-                    lines += [*claims(table), *_paragraph(_note(table))]
+                    lines += [*claims(table), *_paragraph(self._filled(name, _note(table)))]
         return "\n".join([*lines, ""])
 
     def _row(self, name: str) -> str:
@@ -87,12 +106,19 @@ class PaperPages:
         ]
         return f"| {' | '.join(map(str, said))} |"
 
+    def _texts(self, name: str) -> Texts:
+        paper, find = self.papers[name], self.find.get(name, lambda _run, _seed: None)
+        return Texts(paper, self.standings[name], find, max(self.seeds, _MOST))
+
+    def _filled(self, name: str, text: str) -> str:
+        return self._texts(name).filled(text)
+
     def _how(self) -> str:
         return how(self.seeds, quick=self.quick, wire=self.wire)
 
     def _page(self, name: str, drawn: Mapping[str, Sequence[Picture]]) -> str:
         paper = self.papers[name]
-        lines = [f"# {paper.cite}", "", *_paragraph(paper.note), self._how(), ""]
+        lines = [f"# {paper.cite}", "", *_paragraph(self._filled(name, paper.note)), self._how(), ""]
         lines += [total_words(self.standings[name], self.seeds), ""]
         for standing in self.standings[name]:
             lines += [f"## {_named(standing.name)}: {standing.table.title}", ""]
@@ -100,17 +126,17 @@ class PaperPages:
             lines += [*cells(standing.cells), *orders(standing), *claims(standing)]
             for picture in drawn[standing.name]:
                 lines += [f"![{_named(standing.name)}{picture.about}]({picture.file})", ""]
-            lines += _paragraph(_note(standing))
+            lines += _paragraph(self._filled(name, _note(standing)))
             lines += [f"- left out: {out.words}" for out in standing.table.excluded]
             lines += [""] if standing.table.excluded else []
-        return "\n".join([*lines, *self._runs(paper), ""])
+        return "\n".join([*lines, *self._runs(name), ""])
 
-    @staticmethod
-    def _runs(paper: Paper) -> list[str]:
-        lines = ["## What was run", "", "| run | configuration | changed |", "|---|---|---|"]
-        for name, run in paper.runs.items():
+    def _runs(self, paper: str) -> list[str]:
+        lines = ["## What was run", "", _MADE, "", "| run | configuration | changed | made by |", "|---|---|---|---|"]
+        for name, run in self.papers[paper].runs.items():
             changed = "<br>".join(f"`{each}`" for each in run.set)
-            lines.append(f"| {name} | `experiments/{run.file}` | {changed} |")
+            made = "<br>".join(self.made(paper, name))
+            lines.append(f"| {name} | `experiments/{run.file}` | {changed} | {made} |")
         return lines
 
 

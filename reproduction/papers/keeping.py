@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from colonnade.common.errors import ColonnadeError, InputError
 from colonnade.reports.console.screen import out as console
+from colonnade.reproduction.papers.code import code_digest
 from colonnade.reproduction.papers.measures import RunRecord
 from colonnade.reproduction.papers.results import Results
 from colonnade.reproduction.papers.running import Job
@@ -27,6 +28,7 @@ def keep_all(
         What those that have failed are called.
     """
     failed, begun = [], time.monotonic()
+    code_digest()  # of the code that the runs import now, whatever is edited while they run
     for number, (job, outcome) in enumerate(outcomes, 1):
         said = f"{name(job)}, seed {job.seed}"
         place = f"[{number}/{of}, {(time.monotonic() - begun) / 60:.1f} min]"

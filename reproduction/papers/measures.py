@@ -42,13 +42,14 @@ Verdict = Literal["agrees", "better", "worse", "differs"]
 """Of our value beside the paper's; one that differs counts as worse."""
 
 
-def _known(value: str) -> str:
+def known_measure(value: str) -> str:
+    """The measure. Raises ConfigError if there is none of that form."""
     if not _FORM.match(value):
         raise ConfigError(f"measure {value!r}: expected one of accuracy, accuracy@EPOCH, own@PARTY, mb@PERCENT ..")
     return value
 
 
-Measure = Annotated[str, AfterValidator(_known)]
+Measure = Annotated[str, AfterValidator(known_measure)]
 
 
 class Point(BaseModel):

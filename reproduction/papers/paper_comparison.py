@@ -53,7 +53,7 @@ class CellStanding:
     @property
     def label(self) -> str:
         """Position in its table."""
-        return f"{self.cell.row}, {self.cell.column}" if self.cell.column else self.cell.row
+        return self.cell.label
 
     @property
     def spoken(self) -> str:

@@ -13,7 +13,8 @@ from colonnade.common.data.known_sets.catalogue import KNOWN
 from colonnade.common.errors import ConfigError, InputError, nearest
 from colonnade.common.section import Section
 from colonnade.reproduction.papers.lists import Printed, read_list
-from colonnade.reproduction.papers.measures import Better, Measure, better_of, decimals, slack
+from colonnade.reproduction.papers.measures import Better, Measure, better_of, decimals, known_measure, slack
+from colonnade.reproduction.papers.placeholders import Placeholder, placeholders, typed
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 
@@ -100,6 +101,11 @@ class Cell(Section):
     def slack(self) -> float:
         """Distance within which ours agrees."""
         return slack(self.paper, self.measure, self.digits)
+
+    @property
+    def label(self) -> str:
+        """Position in its table."""
+        return f"{self.row}, {self.column}" if self.column else self.row
 
     @property
     def kin(self) -> str:
@@ -255,6 +261,28 @@ class Paper(Section):
             raise ConfigError(f"runs that no table names: {', '.join(sorted(unused))}")
         return self
 
+    @model_validator(mode="after")
+    def _known_places(self) -> Paper:
+        sentences = [*self.finding.held, *self.finding.failed, *self.finding.new]
+        for sentence in sentences:
+            if found := typed(sentence):
+                hint = "write {RUN.MEASURE} or {paper TABLE: ROW, COLUMN} in its place"
+                raise ConfigError(f"finding {sentence!r}: {found!r} is typed", hint=hint)
+        for text in (*sentences, self.note, *(table.note for table in self.tables.values())):
+            for place in placeholders(text):
+                self._refuse_unknown(place)
+        return self
+
+    def _refuse_unknown(self, place: Placeholder) -> None:
+        for run, measure in place.values:
+            if run not in self.runs:
+                raise ConfigError(f"{{{run}.{measure}}}: no run {run!r}{nearest(run, self.runs)}")
+            known_measure(measure)
+        if place.table:
+            labels = [cell.label for cell in self.tables[place.table].cells] if place.table in self.tables else []
+            if place.label not in labels:
+                raise ConfigError(f"{{paper {place.table}: {place.label}}}: no such cell{nearest(place.label, labels)}")
+
 
 def names(*, quick: bool = False) -> list[str]:
     """The papers that there are; the quick looks have files of their own."""
@@ -281,13 +309,18 @@ def chosen(which: str, *, quick: bool = False) -> Iterator[tuple[str, Paper]]:
         yield name, _only(name, whole, table) if table else whole
 
 
+def introduction() -> str:
+    """First paragraph of the summary of all papers."""
+    return " ".join((_folder(quick=False) / "introduction.txt").read_text(encoding="utf-8").split())
+
+
 def _only(name: str, paper: Paper, table: str) -> Paper:
     if table not in paper.tables:
         near, known = nearest(table, paper.tables), ", ".join(paper.tables)
         raise InputError(f"{name} has no {table!r}{near}", hint=f"there are {known}")
     kept = paper.tables[table]
     runs = {run: paper.runs[run] for run in kept.runs}
-    return Paper(cite=paper.cite, note=paper.note, runs=runs, tables={table: kept})
+    return Paper.model_construct(cite=paper.cite, note=paper.note, runs=runs, tables={table: kept})
 
 
 def _folder(*, quick: bool) -> Path:

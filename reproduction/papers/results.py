@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from colonnade.common.errors import InputError
 from colonnade.reports.console.outputs import write_text
+from colonnade.reproduction.papers.code import code_digest
 from colonnade.reproduction.papers.measures import RunRecord
 from colonnade.reproduction.papers.running import Job
 
@@ -20,12 +21,19 @@ NAME = "results.json"
 
 
 class KeptResult(BaseModel):
-    """A record and the configuration that it is of."""
+    """A record, the digest of the configuration that it is of, and that of the code that made it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     digest: str
     record: RunRecord
+    code: str | None = None
+
+    @property
+    def made_by(self) -> str:
+        """Version that made it, and the digest of its code; older results have none."""
+        version = self.record.version or "an unknown version"
+        return f"{version}, code {self.code}" if self.code else version
 
 
 _FILE = TypeAdapter(dict[str, KeptResult])
@@ -47,8 +55,19 @@ class Results:
 
     def get(self, job: Job) -> RunRecord | None:
         """Record of a run with this configuration; None if there is none, or it is of another one."""
-        kept = self._kept.get(_key(job))
-        return kept.record if kept is not None and kept.digest == job.digest else None
+        kept = self._found(job)
+        return None if kept is None else kept.record
+
+    def made_by(self, job: Job) -> str:
+        """The version and code that made a record; "" if there is none. A result of another code counts as well."""
+        kept = self._found(job)
+        return "" if kept is None else kept.made_by
+
+    def seeds(self, paper: str, *, wire: bool = False) -> int:
+        """One more than the highest seed that a run of a paper's list has here; 0 if there is none."""
+        keys = (key.removesuffix("/wire") for key in self._kept if key.endswith("/wire") == wire)
+        found = [key.rpartition("/")[2] for key in keys if key.startswith(f"{paper}/")]
+        return max((int(seed) + 1 for seed in found if seed.isdecimal()), default=0)
 
     def keep(self, job: Job, record: RunRecord) -> None:
         """Stores a record on the disk, and keeps those that other commands have stored there since.
@@ -58,10 +77,15 @@ class Results:
             EnvironmentFault: it cannot be written.
         """
         with _alone_in(self.path.parent):
-            self._kept = self._read() | {_key(job): KeptResult(digest=job.digest, record=record)}
+            made = KeptResult(digest=job.digest, code=code_digest(), record=record)
+            self._kept = self._read() | {_key(job): made}
             tree = {key: self._kept[key].model_dump(mode="json", exclude_none=True) for key in sorted(self._kept)}
             lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in tree.items())
             write_text(self.path, f"{{\n{lines}\n}}\n")
+
+    def _found(self, job: Job) -> KeptResult | None:
+        kept = self._kept.get(_key(job))
+        return kept if kept is not None and kept.digest == job.digest else None
 
     def _read(self) -> dict[str, KeptResult]:
         if not self.path.is_file():

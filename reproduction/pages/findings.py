@@ -1,0 +1,98 @@
+"""Texts of the lists with the results filled in, and the page's sections on what held, what failed and what is new."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from colonnade.reproduction.papers.intervals import Seeds, interval, paired
+from colonnade.reproduction.papers.measures import unit, value
+from colonnade.reproduction.papers.paper_comparison import Find, TableStanding, without_mean
+from colonnade.reproduction.papers.papers import Paper
+from colonnade.reproduction.papers.placeholders import Placeholder, fill
+
+_SECTIONS = {"held": "What held", "failed": "What did not hold", "new": "What is new"}
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts of a paper's list.
+
+    Args:
+        paper: the list.
+        standings: its tables.
+        find: the record of a run with a seed.
+        seeds: that may be there.
+    """
+
+    paper: Paper
+    standings: Sequence[TableStanding]
+    find: Find
+    seeds: int
+
+    def filled(self, text: str) -> str:
+        """The text with a value for every placeholder."""
+        return fill(text, self._said)
+
+    def _said(self, place: Placeholder) -> str:
+        if place.table:
+            return self._printed(place)
+        seeds = [self._seeds(run, measure) for run, measure in place.values]
+        measure = place.values[0][1]
+        if place.sign == "-":
+            sign = unit(measure)
+            return _words(paired(*seeds), "points" if sign == "%" else sign, measure, plus=True)
+        if place.sign == "/":
+            return _words(_ratios(*seeds), "times", measure)
+        return _words(tuple(seeds[0].values()), unit(measure), measure)
+
+    def _printed(self, place: Placeholder) -> str:
+        cells = [one for table in self.standings if table.name == place.table for one in table.cells]
+        one = next(cell for cell in cells if cell.label == place.label)
+        return f"{one.paper_words} {unit(one.cell.measure)}".strip()
+
+    def _seeds(self, run: str, measure: str) -> Seeds:
+        records = {seed: self.find(run, seed) for seed in range(self.seeds)}
+        return {seed: value(record, measure) for seed, record in records.items() if record is not None}
+
+
+def findings(papers: Mapping[str, Texts]) -> Iterator[str]:
+    """Lines of the sections, one of each kind, with a link to the paper's page before each sentence."""
+    for kind, title in _SECTIONS.items():
+        lines = [
+            f"- [{short(texts.paper.cite)}]({name}.md): {texts.filled(sentence)}"
+            for name, texts in papers.items()
+            for sentence in getattr(texts.paper.finding, kind)
+        ]
+        if lines:
+            yield from (f"## {title}", "", *lines, "")
+
+
+def short(cite: str) -> str:
+    """Authors and year, and the protocol if the title begins with one: `Li, Yao, Liu 2023, FedVS`."""
+    found = re.match(r".*?\d{4}(, [A-Z][\w-]*(?=:))?", cite)
+    return found[0] if found else cite
+
+
+def _words(values: Sequence[float], sign: str, measure: str, *, plus: bool = False) -> str:
+    """`97.2 % (97.0 to 97.4)`."""
+    if without := without_mean(values, measure):
+        return f"({without})"
+    found = interval(values)
+    digits = _digits(found.mean, sign)
+    number, _, ends = found.words(digits).partition(" ")
+    lead = "+" if plus and found.mean > 0 else ""
+    return f"{lead}{number} {sign} {ends}".strip().replace("  ", " ")
+
+
+def _digits(number: float, sign: str) -> int:
+    """One digit of per cent and points; of all others as many as make three in all."""
+    if sign in {"%", "points"} or not number:
+        return 1
+    return max(0, 2 - math.floor(math.log10(abs(number))))
+
+
+def _ratios(first: Seeds, second: Seeds) -> tuple[float, ...]:
+    return tuple(first[seed] / second[seed] for seed in sorted(first.keys() & second.keys()))
