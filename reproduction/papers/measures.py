@@ -3,6 +3,7 @@
 accuracy         of the test rows, in per cent, at the end; of an active party's joint model where it is one
 accuracy@5       after the fifth epoch, or at the last evaluation before its end
 own@party3       of a party's own whole model
+training         of the training rows, each as it was trained on in the last epoch
 auc              of the test rows, in per cent
 deviation        between the classes' accuracies, in points (standard deviation)
 mb@95, mib@95    what training messages had brought both ways when the test accuracy first reached 95 %
@@ -27,9 +28,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from colonnade.common.errors import ConfigError
 
+TRAINING = "train_accuracy"  # in a record's metrics
 _MIB, _MB = 2**20, 10**6
 _FORM = re.compile(
-    r"^(accuracy|auc|deviation|mb|mib|up|down|epsilon)$|^(accuracy|own|mb|mib|seconds|rounds)@([a-z0-9_.]+)$"
+    r"^(accuracy|training|auc|deviation|mb|mib|up|down|epsilon)$|^(accuracy|own|mb|mib|seconds|rounds)@([a-z0-9_.]+)$"
     r"|^(mib|mb(_up|_down)?)@[0-9]+epochs$"
 )
 _LOWER = ("deviation", "mb", "mb_up", "mb_down", "mib", "seconds", "rounds", "up", "down", "epsilon")
@@ -68,7 +70,7 @@ class RunRecord(BaseModel):
     """Record of a run.
 
     Args:
-        metrics: the last of each.
+        metrics: the last of each; the share of training rows that were right in the last epoch among them.
         points: every evaluation of the test rows.
         classes: the share of each class' test rows that are right.
         rounds, parties: how many there were.
@@ -201,6 +203,7 @@ def _of_metric(key: str) -> Callable[[RunRecord], float]:
 
 _PLAIN: Mapping[str, Callable[[RunRecord], float]] = {
     "accuracy": _of_metric("test_accuracy"),
+    "training": _of_metric(TRAINING),
     "auc": _of_metric("test_auc"),
     "deviation": _deviation,
     "mb": lambda record: (record.bytes_up + record.bytes_down) / _MB,
