@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -43,7 +42,7 @@ class Texts:
         measure = place.values[0][1]
         if place.sign == "-":
             sign = unit(measure)
-            return _words(paired(*seeds), "points" if sign == "%" else sign, measure, plus=True)
+            return _words(paired(*seeds), "points" if sign == "%" else sign, measure)
         if place.sign == "/":
             return _words(_ratios(*seeds), "times", measure)
         return _words(tuple(seeds[0].values()), unit(measure), measure)
@@ -62,7 +61,7 @@ def findings(papers: Mapping[str, Texts]) -> Iterator[str]:
     """Lines of the sections, one of each kind, with a link to the paper's page before each sentence."""
     for kind, title in _SECTIONS.items():
         lines = [
-            f"- [{short(texts.paper.cite)}]({name}.md): {texts.filled(sentence)}"
+            f"- [{texts.paper.called}]({name}.md): {texts.filled(sentence)}"
             for name, texts in papers.items()
             for sentence in getattr(texts.paper.finding, kind)
         ]
@@ -70,21 +69,14 @@ def findings(papers: Mapping[str, Texts]) -> Iterator[str]:
             yield from (f"## {title}", "", *lines, "")
 
 
-def short(cite: str) -> str:
-    """Authors and year, and the protocol if the title begins with one: `Li, Yao, Liu 2023, FedVS`."""
-    found = re.match(r".*?\d{4}(, [A-Z][\w-]*(?=:))?", cite)
-    return found[0] if found else cite
-
-
-def _words(values: Sequence[float], sign: str, measure: str, *, plus: bool = False) -> str:
+def _words(values: Sequence[float], sign: str, measure: str) -> str:
     """`97.2 % (97.0 to 97.4)`."""
     if without := without_mean(values, measure):
         return f"({without})"
     found = interval(values)
     digits = _digits(found.mean, sign)
     number, _, ends = found.words(digits).partition(" ")
-    lead = "+" if plus and found.mean > 0 else ""
-    return f"{lead}{number} {sign} {ends}".strip().replace("  ", " ")
+    return f"{number} {sign} {ends}".strip().replace("  ", " ")
 
 
 def _digits(number: float, sign: str) -> int:

@@ -21,8 +21,8 @@ _HEAD = (
     "claims: hold / reversed / open", "beyond the paper", "accounting that agrees", "repeats", "left out",
 )  # fmt: skip
 _MADE = (
-    "A result is kept as long as its configuration is the same. *Made by* is the version of Colonnade that made it, and a "
-    "digest of the code that results depend on; results of before 0.2.0 have no digest."
+    "A result is kept as long as its configuration is the same. *Made by* is the version of Colonnade that made it, "
+    "and a digest of the code that results depend on; results of before 0.2.0 have no digest."
 )
 _MOST = 16  # seeds of a value in a text
 
@@ -97,7 +97,7 @@ class PaperPages:
         cells_of = [found.agrees, found.better, found.worse, found.waiting]
         shapes = f"{found.accounting[1]} of {found.accounting[0]}"
         said = [
-            cite if self.quick else f"[{cite}]({name}.md)",
+            cite if self.quick else f"[{self.papers[name].called}]({name}.md), {_authors(cite)}",
             *cells_of,
             *orders_of,
             shapes,
@@ -138,6 +138,12 @@ class PaperPages:
             made = "<br>".join(self.made(paper, name))
             lines.append(f"| {name} | `experiments/{run.file}` | {changed} | {made} |")
         return lines
+
+
+def _authors(cite: str) -> str:
+    """Authors and year."""
+    found = re.match(r".*?[0-9]{4}", cite)
+    return found[0] if found else cite
 
 
 def _stand_in(standing: TableStanding) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.chaos import ChaosConfig
 from colonnade.common.parsing.file import load
+from colonnade.common.parsing.yaml_tree import override, read_tree
 from colonnade.reproduction.papers.papers import Claim, Paper, PaperRun
 
 _UNDISTURBED = ChaosConfig()
@@ -40,7 +41,7 @@ def _why(claim: Claim, runs: Mapping[str, PaperRun]) -> str:
 
 def _handicap(first: PaperRun, other: PaperRun, *, equal: bool, by: float) -> str:
     one, two = (_config(run.file, run.set) for run in (first, other))
-    mine, others = _tree(one), _tree(two)
+    mine, others = (_tree(run.file, run.set) for run in (first, other))
     if mine == others:
         return "are one run" if equal else ""
     if _without(mine, "chaos") == _without(others, "chaos") and _disturbances(one) < _disturbances(two):
@@ -55,8 +56,12 @@ def _config(file: str, changes: tuple[str, ...]) -> Config:
     return load(PaperRun(file=file, minutes=1).path, changes)
 
 
-def _tree(config: Config) -> dict[str, Any]:
-    tree: dict[str, Any] = config.model_dump(mode="json")
+@cache
+def _tree(file: str, changes: tuple[str, ...]) -> dict[str, Any]:
+    """The settings as they are written: defaults may depend on privacy."""
+    tree = read_tree(PaperRun(file=file, minutes=1).path)
+    for change in changes:
+        override(tree, change)
     tree["federation"].pop("id", None)
     tree["federation"].pop("benchmark", None)  # of privacy: says that clean evaluations are meant
     return tree
@@ -80,4 +85,5 @@ def _disturbances(config: Config) -> set[str]:
 
 
 def _noisy(config: Config) -> bool:
-    return config.federation.privacy is not None or (config.server is not None and config.server.privacy is not None)
+    server = config.server.privacy if config.server is not None else None
+    return bool(config.federation.privacy or (server and (server.labels or server.answers)))

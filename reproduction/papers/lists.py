@@ -20,22 +20,22 @@ class Printed(float):
     digits: int = 0
 
 
-class _Loader(yaml.SafeLoader):
+class _ListLoader(yaml.SafeLoader):
     """Keeps the digits of numbers."""
 
 
-def _printed(loader: _Loader, node: yaml.ScalarNode) -> float:
+def _printed(loader: _ListLoader, node: yaml.ScalarNode) -> float:
     number = Printed(loader.construct_yaml_float(node))
     number.digits = len(node.value.partition("e")[0].partition(".")[2])
     return number
 
 
-_Loader.add_constructor("tag:yaml.org,2002:float", _printed)
+_ListLoader.add_constructor("tag:yaml.org,2002:float", _printed)
 
 
 def read_list(path: Path, kind: type[S]) -> S:
     """A file of this kind. Raises ConfigError if it is wrong: it names the file and the key."""
-    tree: Any = yaml.load(path.read_text(), _Loader)  # noqa: S506  # a SafeLoader
+    tree: Any = yaml.load(path.read_text(), _ListLoader)  # noqa: S506  # a SafeLoader
     try:
         return kind.model_validate(tree)
     except ConfigError as wrong:

@@ -243,9 +243,19 @@ class Finding(Section):
 
 
 class Paper(Section):
-    """One paper: its runs by name, and its tables by name, such as `table3`. `note` holds for all of its cells."""
+    """One paper.
+
+    Args:
+        cite: authors, year, title.
+        called: what its protocol is called.
+        note: holds for all of its cells.
+        finding: the paper in short.
+        runs: by name.
+        tables: by name, such as `table3`.
+    """
 
     cite: str
+    called: str = ""
     note: str = ""
     finding: Finding = Finding()
     runs: dict[Name, PaperRun]
@@ -320,7 +330,7 @@ def _only(name: str, paper: Paper, table: str) -> Paper:
         raise InputError(f"{name} has no {table!r}{near}", hint=f"there are {known}")
     kept = paper.tables[table]
     runs = {run: paper.runs[run] for run in kept.runs}
-    return Paper.model_construct(cite=paper.cite, note=paper.note, runs=runs, tables={table: kept})
+    return Paper.model_construct(cite=paper.cite, called=paper.called, note=paper.note, runs=runs, tables={table: kept})
 
 
 def _folder(*, quick: bool) -> Path:

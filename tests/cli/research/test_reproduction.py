@@ -12,8 +12,9 @@ from colonnade.cli.research.reproduce import ReproductionOptions, reproduce
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 from colonnade.common.parsing.file import load
 from colonnade.reproduction.pages.pages import PaperPages
-from colonnade.reproduction.papers.measures import Point, RunRecord, lower_is_better, reached, value
-from colonnade.reproduction.papers.paper_comparison import CellStanding, ClaimStanding, count, stand
+from colonnade.reproduction.papers.counts import count
+from colonnade.reproduction.papers.measures import Point, RunRecord, lower_is_better, value
+from colonnade.reproduction.papers.paper_comparison import CellStanding, ClaimStanding, stand
 from colonnade.reproduction.papers.papers import Cell, Claim, Paper, PaperRun, PaperTable, chosen, read_paper
 from colonnade.reproduction.papers.results import Results
 from colonnade.reproduction.papers.running import Job, perform
@@ -35,6 +36,11 @@ RECORD = RunRecord(
     wall=1,
 )
 QUICK = PaperRun(file="demo.yaml", set=("federation.epochs=1", "federation.parties=2"), minutes=0.1)
+
+
+def seeds(*values: float) -> dict[int, float]:
+    """A value a seed."""
+    return dict(enumerate(values))
 
 
 def job(seed: int = 0, run: PaperRun = QUICK, **more: object) -> Job:
@@ -79,26 +85,28 @@ class TestMeasures:
             Cell(row="", column="", paper=1, run="x", measure="speed")
 
     @pytest.mark.parametrize(
-        ("ours", "paper", "measure", "holds"),
+        ("ours", "paper", "measure", "said"),
         [
-            (96.2, 97.13, "accuracy", True),
-            (96.1, 97.13, "accuracy", False),
-            (99.0, 97.13, "accuracy", True),
-            (0.234, 0.23, "up", True),  # the paper prints two digits
-            (0.25, 0.23, "up", False),
-            (19.6, 19.0, "mb_down@100epochs", True),  # none at all: half of one
-            (19.8, 19.0, "mb_down@100epochs", False),
-            (9.0, 233.36, "mib@96", True),
-            (240.0, 233.36, "mib@96", False),
-            (math.inf, 233.36, "mib@96", False),
-            (math.nan, 50.0, "accuracy", False),
-            (1.01, 0.76, "deviation", True),
-            (1.02, 0.76, "deviation", False),
-            (0.1, 0.76, "deviation", True),
+            (96.2, 97.13, "accuracy", "agrees"),
+            (98.13, 97.13, "accuracy", "agrees"),
+            (96.1, 97.13, "accuracy", "worse"),
+            (99.0, 97.13, "accuracy", "better"),
+            (0.234, 0.23, "up", "agrees"),  # the paper prints two digits
+            (0.25, 0.23, "up", "worse"),
+            (19.6, 19.0, "mb_down@100epochs", "agrees"),  # none at all: half of one
+            (19.8, 19.0, "mb_down@100epochs", "worse"),
+            (9.0, 233.36, "mib@96", "better"),
+            (240.0, 233.36, "mib@96", "worse"),
+            (math.inf, 233.36, "mib@96", "worse"),
+            (math.nan, 50.0, "accuracy", "worse"),
+            (1.01, 0.76, "deviation", "agrees"),
+            (1.02, 0.76, "deviation", "worse"),
+            (0.1, 0.76, "deviation", "better"),
         ],
     )
-    def test_criteria_for_reached(self, ours: float, paper: float, measure: str, holds: bool) -> None:
-        assert reached(ours, paper, measure) is holds
+    def test_verdicts(self, ours: float, paper: float, measure: str, said: str) -> None:
+        cell = Cell(row="", column="", paper=paper, run="one", measure=measure)
+        assert CellStanding(cell, {0: ours}).verdict == said
 
     def test_less_is_better_of_bytes_and_more_of_accuracy(self) -> None:
         assert lower_is_better("mb@95")
@@ -107,54 +115,59 @@ class TestMeasures:
 
 class TestStanding:
     def test_the_mean_of_the_seeds_counts(self) -> None:
+        standing = CellStanding(Cell(row="", column="", paper=91.0, run="one"), seeds(90.0, 92.0))
+        assert (standing.mean, standing.verdict) == (91.0, "agrees")
+        assert standing.words == "91.00 (78.29 to 103.71)"
+
+    def test_equal_seeds_and_one_seed_have_no_interval(self) -> None:
         cell = Cell(row="", column="", paper=91.0, run="one")
-        standing = CellStanding(cell, (90.0, 92.0))
-        assert (standing.mean, standing.reached) == (91.0, True)
-        assert standing.words == "91.00 ± 1.41"
+        assert CellStanding(cell, seeds(90.0)).words == CellStanding(cell, seeds(90.0, 90.0)).words == "90.00"
 
-    @pytest.mark.parametrize(("spread", "said"), [(None, "95"), (0.21, "95.00 ± 0.21"), (0.0, "95.00 ± 0.00")])
+    @pytest.mark.parametrize(("spread", "said"), [(None, "95.25"), (0.21, "95.25 ± 0.21"), (0.0, "95.25 ± 0.00")])
     def test_the_papers_own_deviation_is_shown(self, spread: float | None, said: str) -> None:
-        cell = Cell(row="", column="", paper=95, spread=spread, run="one")
-        assert CellStanding(cell, ()).paper_words == said
+        cell = Cell(row="", column="", paper=95.25, spread=spread, run="one")
+        assert CellStanding(cell, {}).paper_words == said
 
-    def test_nothing_run_is_neither_reached_nor_short(self) -> None:
+    def test_nothing_run_has_no_verdict(self) -> None:
         paper = Paper(
             cite="",
             runs={"one": QUICK},
             tables={"t": PaperTable(title="", cells=(Cell(row="", column="", paper=1, run="one"),))},
         )
         found = count(stand(paper, lambda _run, _seed: None, 3))
-        assert (found.reached, found.short, found.waiting) == (0, 0, 1)
+        assert (found.agrees, found.better, found.worse, found.waiting) == (0, 0, 0, 1)
 
-    @pytest.mark.parametrize(("first", "holds"), [(1.0, True), (2.0, False), (math.inf, False)])
-    def test_a_claim_asks_the_first_to_be_ahead(self, first: float, holds: bool) -> None:
+    @pytest.mark.parametrize(
+        ("first", "said"), [(1.0, "holds"), (2.0, "open"), (3.0, "reversed"), (math.inf, "reversed")]
+    )
+    def test_a_claim_asks_the_first_to_be_ahead(self, first: float, said: str) -> None:
         claim = Claim(text="", fewer={"a": "mb@90", "b": "mb@90"})
-        assert ClaimStanding(claim, {"a": (first,), "b": (2.0,)}).reached is holds
+        assert ClaimStanding(claim, {"a": seeds(first, first), "b": seeds(2.0, 2.0)}).outcome == said
 
     def test_one_seed_that_never_got_there_is_not_all_of_them(self) -> None:
         cell = Cell(row="", column="", paper=100, run="one", measure="mb@95")
-        some, none = CellStanding(cell, (5.0, math.inf, 6.0)), CellStanding(cell, (math.inf, math.inf))
-        assert (some.words, some.reached) == ("never in 1 of 3", False)
-        assert (none.words, none.reached) == ("never", False)
+        some, none = CellStanding(cell, seeds(5.0, math.inf, 6.0)), CellStanding(cell, seeds(math.inf, math.inf))
+        assert (some.words, some.verdict) == ("never in 1 of 3", "worse")
+        assert (none.words, none.verdict) == ("never", "worse")
 
     def test_a_number_that_no_record_has_is_not_one_that_was_never_reached(self) -> None:
         cell = Cell(row="", column="", paper=90, run="one", measure="own@party9")
-        assert CellStanding(cell, (math.nan,)).words == "no such number"
+        assert CellStanding(cell, seeds(math.nan)).words == "no such number"
         claim = Claim(text="", more={"a": "own@party9", "b": "accuracy"})
-        standing = ClaimStanding(claim, {"a": (math.nan,), "b": (90.0,)})
-        assert standing.reached is False
+        standing = ClaimStanding(claim, {"a": seeds(math.nan, math.nan), "b": seeds(90.0, 90.0)})
+        assert standing.outcome == "open"
         assert standing.words == "a no such number, b 90.00 %"
 
     def test_a_claim_states_the_number_of_seeds_of_its_means(self) -> None:
         claim = Claim(text="", fewer={"a": "mb@90", "b": "mb@90"})
-        half = ClaimStanding(claim, {"a": (1.0, 2.0, 3.0), "b": (4.0, math.inf)})
-        assert (half.seeds, half.words, half.reached) == ("2 to 3", "a 2.00 MB, b never in 1 of 2", True)
-        assert ClaimStanding(claim, {"a": (1.0,), "b": (2.0,)}).seeds == "1"
+        half = ClaimStanding(claim, {"a": seeds(1.0, 2.0, 3.0), "b": seeds(4.0, math.inf)})
+        assert (half.seeds, half.words, half.outcome) == ("2 to 3", "a 2.00 MB, b never in 1 of 2", "holds")
+        assert ClaimStanding(claim, {"a": seeds(1.0), "b": seeds(2.0)}).seeds == "1"
 
-    def test_a_claim_with_slack_allows_a_point(self) -> None:
-        claim = Claim(text="", more={"a": "accuracy", "b": "accuracy"}, within=1)
-        assert ClaimStanding(claim, {"a": (90.0,), "b": (90.9,)}).reached is True
-        assert ClaimStanding(claim, {"a": (90.0,), "b": (91.1,)}).reached is False
+    @pytest.mark.parametrize(("more", "said"), [({"within": 1}, "holds"), ({}, "reversed"), ({"by": 1}, "reversed")])
+    def test_a_claim_may_allow_a_lag_or_ask_for_a_lead(self, more: dict[str, float], said: str) -> None:
+        claim = Claim(text="", more={"a": "accuracy", "b": "accuracy"}, **more)
+        assert ClaimStanding(claim, {"a": seeds(90.0, 91.0), "b": seeds(90.9, 91.9)}).outcome == said
 
 
 class TestResults:
@@ -258,8 +271,8 @@ class TestPages:
         written = PaperPages({"vim": paper}, standings, 2).write(tmp_path)
         text = (tmp_path / "vim.md").read_text()
         assert [path.name for path in written] == ["index.md", "vim.md"]
-        assert "| VIMADMM | MNIST | 97.13 % | 90.00 ± 0.00 | 2 | **short** |" in text
-        assert "left out: 2 cells, NUS-WIDE: the data are not at hand" in text
+        assert "| VIMADMM | MNIST | 97.13 % | 90.00 | 2 | **worse** |" in text
+        assert "left out: 2 cells, NUS-WIDE: the data set is not to be had" in text
         assert all((tmp_path / name).is_file() for name in _pictures(text))
 
     def test_the_command_runs_lists_and_resumes(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -267,7 +280,7 @@ class TestPages:
         reproduce(asked)
         first = capsys.readouterr().out
         assert "3 to be run" in first
-        assert "2 of 2 listed" in first
+        assert "Of 2 claims, 0 hold, 0 are reversed, 2 open." in first  # one seed decides nothing
         reproduce(asked)
         assert "all are kept" in capsys.readouterr().out
         kept = yaml.safe_load((tmp_path / "results.json").read_text())
@@ -292,9 +305,9 @@ class TestPages:
         assert "to run)" not in " ".join(capsys.readouterr().out.split())
 
     def test_a_note_and_a_deviation_of_the_paper_are_on_the_page(self, tmp_path: Path) -> None:
-        cell = Cell(row="a", column="b", paper=95, spread=0.21, run="one")
+        cell = Cell(row="a", column="b", paper=95, digits=2, spread=0.21, run="one")
         assert "# A paper\n\nTen epochs.\n\nWritten by" in _page(tmp_path, PaperTable(title="", cells=(cell,)))
-        assert "| a | b | 95.00 ± 0.21 % | 90.00 ± 0.00 | 2 | **short** |" in (tmp_path / "p.md").read_text()
+        assert "| a | b | 95.00 ± 0.21 % | 90.00 | 2 | **worse** |" in (tmp_path / "p.md").read_text()
 
     @pytest.mark.parametrize(
         ("paper", "note", "said"), [(95, "", True), (95, "a reason", False), (90, "", False)], ids=str
@@ -314,9 +327,9 @@ class TestPages:
     def test_the_page_states_seeds_and_rounding(self, tmp_path: Path) -> None:
         claim = Claim(text="ahead", more={"one": "accuracy", "two": "own@party2"})
         text = _page(tmp_path, PaperTable(title="", claims=(claim,)), name="figures3to5")
-        assert "| ahead | one 90.00 %, two 80.00 % | 2 | reached |" in text
+        assert "| ahead | one 90.00 %, two 80.00 % | +10.00 points | 2 | holds |" in text
         assert "half of the last digit" in text
-        assert "cells do not say whether the paper's order holds" in text
+        assert "every pair of one seed" in text
         assert "## Figures 3 to 5: " in text
 
     @pytest.mark.parametrize(("seeds", "said"), [(1, False), (2, False), (3, True)])
@@ -329,7 +342,7 @@ class TestPages:
         PaperPages({"p": paper}, {"p": found}, seeds).write(tmp_path)
         for page in ("index.md", "p.md"):
             text = (tmp_path / page).read_text()
-            assert ("0 of the 2 that were run have all 3 seeds yet, the others fewer." in text) is said
+            assert ("0 of the 2 cells and claims that were run have all 3 seeds yet, the others fewer." in text) is said
             assert ("seeds yet" in text) is said
 
     def test_a_page_of_processes_defines_its_bytes(self, tmp_path: Path) -> None:

@@ -9,8 +9,20 @@ from pydantic import ValidationError
 
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import load
-from colonnade.reproduction.papers.papers import Cell, Claim, Excluded, Paper, PaperRun, chosen, names, read_paper
+from colonnade.reproduction.papers.idle import idle_claims
+from colonnade.reproduction.papers.papers import (
+    Cell,
+    Claim,
+    Excluded,
+    Paper,
+    PaperRun,
+    PaperTable,
+    chosen,
+    names,
+    read_paper,
+)
 
+NOISE = "federation.privacy={clip: 0.05, epsilon: 8, delta: 1.0e-5}"
 QUICK = PaperRun(file="demo.yaml", set=("federation.epochs=1",), minutes=0.1)
 
 
@@ -25,10 +37,81 @@ def test_the_five_papers_are_there_and_have_quick_looks() -> None:
     assert names() == names(quick=True) == ["afe", "czofo", "fedvs", "vfedmh", "vim"]
 
 
-def test_nothing_is_left_out_for_a_reason_that_is_none() -> None:
-    words = [out.reason for _name, paper in chosen("") for t in paper.tables.values() for out in t.excluded]
-    assert words
-    assert all(len(word) > 8 for word in words)
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_claim_can_fail(quick: bool) -> None:
+    assert [idle for _name, paper in chosen("", quick=quick) for idle in idle_claims(paper)] == []
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "claim", "said"),
+    [
+        ((), ("every_party.chaos.delay=1s",), {}, "chaos alone"),
+        (("every_party.chaos.delay=1s",), (), {}, ""),  # the disturbed one is to win, and may fail
+        ((), ("every_party.chaos.delay=1s", "federation.quorum={deadline: 0.5}"), {}, ""),
+        ((), (NOISE,), {}, "privacy alone"),
+        ((), (NOISE,), {"by": 20}, ""),
+        ((NOISE,), (), {"within": 1}, ""),
+        ((), (), {}, "one run"),
+        ((), ("federation.seed=1",), {}, ""),
+    ],
+)
+def test_a_claim_that_cannot_fail_is_named(
+    first: tuple[str, ...], other: tuple[str, ...], claim: dict[str, float], said: str
+) -> None:
+    runs = {
+        "a": PaperRun(file="demo.yaml", set=first, minutes=1),
+        "b": PaperRun(file="demo.yaml", set=other, minutes=1),
+    }
+    ahead = Claim(text="ahead", more={"a": "accuracy", "b": "accuracy"}, **claim)
+    paper = Paper(cite="", runs=runs, tables={"t": PaperTable(title="", claims=(ahead,))})
+    found = list(idle_claims(paper))
+    assert bool(found) == bool(said)
+    assert all(said in each for each in found)
+
+
+@pytest.mark.parametrize(
+    ("what", "why", "tried", "said"),
+    [
+        ("MNIST", "data", "", "MNIST is in the catalogue"),
+        ("NUS-WIDE, CIFAR-10", "data", "", "CIFAR-10 is in the catalogue"),
+        ("UCI", "data", "", "UCI is in the catalogue"),
+        ("all", "budget", "", "tried: missing"),
+        ("all", "repeat", "", "tried: missing"),
+        ("all", "a curve", "", "tried: missing"),
+        ("CIFAR-10", "gpu", "", "name the model"),
+    ],
+)
+def test_an_exclusion_without_a_tried_reason_is_refused(what: str, why: str, tried: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Excluded(what=what, cells=1, why=why, tried=tried)
+
+
+def test_a_data_set_that_resembles_a_listed_one_may_be_left_out() -> None:
+    assert "not to be had" in Excluded(what="EMNIST, NUS-WIDE", cells=1, why="data").words
+
+
+def test_the_printed_digits_are_kept() -> None:
+    found = [cell for _name, paper in chosen("czofo/table3") for cell in paper.tables["table3"].cells]
+    assert {cell.paper: cell.digits for cell in found}[95.0] == 2
+    assert {cell.paper: cell.digits for cell in found}[175.0] == 0
+
+
+@pytest.mark.parametrize(
+    ("sentence", "said"),
+    [
+        ("it has 97.1 %", "is typed"),
+        ("it takes 3 MB", "is typed"),
+        ("it has {other.accuracy}", "no run 'other'"),
+        ("it has {one.speed}", "speed"),
+        ("the paper has {paper t: a, c}", "no such cell"),
+    ],
+)
+def test_a_finding_whose_number_has_no_result_is_refused(sentence: str, said: str) -> None:
+    table = {"title": "", "cells": [{"row": "a", "column": "b", "paper": 1.0, "run": "one"}]}
+    with pytest.raises(ConfigError, match=said):
+        Paper.model_validate(
+            {"cite": "", "runs": {"one": QUICK}, "tables": {"t": table}, "finding": {"held": [sentence]}}
+        )
 
 
 def test_one_table_has_the_runs_that_it_needs() -> None:
@@ -62,17 +145,22 @@ def test_a_spread_that_is_none_is_refused(spread: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "cells", "why", "said"),
+    ("what", "cells", "why", "tried", "said"),
     [
-        ("CIFAR-10", 4, "gpu", "4 cells, CIFAR-10: needs a GPU"),
-        ("(b): needs a GPU", 1, "gpu", "1 cell, (b): needs a GPU"),
-        ("(c)", 2, "no words", "2 cells, (c): no words"),
+        ("CIFAR-10", 4, "gpu", "a ResNet-18.", "4 cells, CIFAR-10: needs a GPU (a ResNet-18)"),
+        ("(b): needs a GPU", 1, "gpu", "", "1 cell, (b): needs a GPU"),
+        ("(c)", 2, "no words", "nothing came of it", "2 cells, (c): no words (nothing came of it)"),
     ],
 )
-def test_omitted_cells_state_their_reason_once(what: str, cells: int, why: str, said: str) -> None:
-    assert Excluded(what=what, cells=cells, why=why).words == said
+def test_omitted_cells_state_their_reason_once(what: str, cells: int, why: str, tried: str, said: str) -> None:
+    assert Excluded(what=what, cells=cells, why=why, tried=tried).words == said
 
 
 def test_a_claim_compares_at_least_two() -> None:
     with pytest.raises(ConfigError, match="two runs"):
         Claim(text="alone", more={"one": "accuracy"})
+
+
+def test_a_claim_asks_for_a_lead_or_allows_a_lag() -> None:
+    with pytest.raises(ConfigError, match="one of within and by"):
+        Claim(text="both", more={"one": "accuracy", "two": "accuracy"}, within=1, by=1)

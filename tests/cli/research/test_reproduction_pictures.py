@@ -27,12 +27,14 @@ _NARROW = 2.6  # pixels of a letter, at least
 
 
 def cell(ours: tuple[float, ...], paper: float = 90, measure: str = "accuracy", **more: object) -> CellStanding:
-    return CellStanding(Cell(row="ours", column="MNIST", paper=paper, run="one", measure=measure, **more), ours)  # type: ignore[arg-type]
+    return CellStanding(
+        Cell(row="ours", column="MNIST", paper=paper, run="one", measure=measure, **more), dict(enumerate(ours))
+    )  # type: ignore[arg-type]
 
 
 def claim(values: dict[str, float], measure: str = "accuracy", way: str = "more", text: str = "ahead") -> ClaimStanding:
-    """Records of one seed each; NaN stands for a run that did not happen."""
-    ours = {run: () if math.isnan(value) else (value,) for run, value in values.items()}
+    """Records of two equal seeds each; NaN stands for a run that did not happen."""
+    ours = {run: {} if math.isnan(value) else {0: value, 1: value} for run, value in values.items()}
     return ClaimStanding(Claim.model_validate({"text": text, way: dict.fromkeys(values, measure)}), ours)
 
 
@@ -123,15 +125,15 @@ class TestPictures:
         assert [tree.attrib["role"] for tree in trees] == ["img"] * 3
         assert all("A <title>" in tree.findtext(f"{_SVG}title", "") for tree in trees)
         assert [tree.findtext(f"{_SVG}desc") for tree in trees] == [
-            "ours, MNIST: the paper 90.00 ± 0.50, ours 90.00",
+            "ours, MNIST: the paper 90 ± 0.5, ours 90.00",
             "ours, MNIST: the paper 90, ours 5.00",
-            "ahead: a 91.00 %, b 90.00 %, reached",
+            "ahead: a 91.00 %, b 90.00 %, holds",
         ]
 
     def test_deviations_are_lines_as_wide_as_they(self, axes: Any) -> None:
         (with_it,) = axes(cells=(cell((89.0, 91.0), paper=95, spread=1.0),))
         lines = [line.get_segments()[0][:, 0].tolist() for line in with_it.collections]
-        assert lines == [pytest.approx([90 - math.sqrt(2), 90 + math.sqrt(2)]), pytest.approx([94, 96])]
+        assert lines == [pytest.approx([90 - 12.706205, 90 + 12.706205]), pytest.approx([94, 96])]
         (without,) = axes(cells=(cell((90.0,), paper=95),))
         assert not list(without.collections)
 
@@ -156,7 +158,7 @@ class TestBars:
     def test_are_the_papers_and_ours_in_powers_of_ten(self, axes: Any) -> None:
         (found,) = axes(cells=(cell((10.0,), paper=1000, measure="mb@95"), cell((100.0,), paper=10, measure="mb@95")))
         (_, paper), (blue, ours), (_, other), (red, short) = bars_of(found)
-        assert (blue, red) == (FILLS[True], FILLS[False])
+        assert (blue, red) == (FILLS["better"], FILLS["worse"])
         assert [paper, ours, other, short] == pytest.approx([1000, 10, 10, 100])
         assert (found.get_xscale(), found.get_xlim()) == ("log", (1, 1000))  # the shortest bar is seen
         assert found.xaxis.get_major_formatter()(10) == "10 MB"
@@ -164,7 +166,7 @@ class TestBars:
     def test_never_goes_to_the_right_edge(self, axes: Any) -> None:
         (found,) = axes(cells=(cell((math.inf,), paper=50, measure="mib@95"),))
         (_, paper), (colour, ours) = bars_of(found)
-        assert colour == FILLS[False]
+        assert colour == FILLS["worse"]
         assert paper < ours == found.get_xlim()[1]
         assert "never" in texts(found)
 
@@ -172,10 +174,10 @@ class TestBars:
 class TestOrders:
     def test_the_first_run_is_marked(self, axes: Any) -> None:
         first, second = axes(claims=(claim({"a": 91.0, "b": 90.0, "c": 80.0}), claim({"a": 70.0, "b": 90.0})))
-        assert [fill for fill, _ in dots_of(first)] == [FILLS[True], "none", "none"]
-        assert [fill for fill, _ in dots_of(second)] == [FILLS[False], "none"]
-        assert {"reached", "91.00 %", "a"} <= texts(first)
-        assert {"short", "70.00 %"} <= texts(second)
+        assert [fill for fill, _ in dots_of(first)] == [FILLS["holds"], "none", "none"]
+        assert [fill for fill, _ in dots_of(second)] == [FILLS["reversed"], "none"]
+        assert {"holds", "91.00 %", "a"} <= texts(first)
+        assert {"reversed", "70.00 %"} <= texts(second)
 
     def test_never_stands_at_the_right_edge(self, axes: Any) -> None:
         (found,) = axes(claims=(claim({"a": 5.0, "b": math.inf}, "seconds@80", "fewer"),))
@@ -189,14 +191,14 @@ class TestOrders:
         assert {"b", "not run yet"} <= texts(found)
 
     def test_runs_that_are_measured_in_two_units_have_no_axis(self) -> None:
-        two = ClaimStanding(Claim(text="", fewer={"a": "mb@80", "b": "seconds@80"}), {"a": (1.0,), "b": (2.0,)})
+        two = ClaimStanding(Claim(text="", fewer={"a": "mb@80", "b": "seconds@80"}), {"a": {0: 1.0}, "b": {0: 2.0}})
         assert drawn(claims=(two,)) == []
 
 
 @settings(max_examples=20)
 @given(st.text("abc de", min_size=1, max_size=70), st.text("abc de", min_size=1, max_size=300))
 def test_no_text_leaves_the_picture(label: str, said: str) -> None:
-    long = CellStanding(Cell(row=label, column="b", paper=1e4, spread=1.25, run="a", measure="mib"), (2e3, 9e3))
+    long = CellStanding(Cell(row=label, column="b", paper=1e4, spread=1.25, run="a", measure="mib"), {0: 2e3, 1: 9e3})
     for picture in drawn((cell((99.0, 98.0)), long), (claim({"a_run_that_waits": 9.0, "b": math.nan}, text=said),)):
         tree = ElementTree.fromstring(picture.text)
         _, _, width, height = map(float, tree.attrib["viewBox"].split())

@@ -1,0 +1,110 @@
+"""The committed pages: every number of their tables comes from results.json and the lists."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from colonnade.cli.research.reproduce import ReproductionOptions, reproduce
+from colonnade.reproduction.papers.code import code_digest, digest_of
+from colonnade.reproduction.papers.measures import RunRecord
+from colonnade.reproduction.papers.papers import PaperRun, chosen
+from colonnade.reproduction.papers.results import Results
+from colonnade.reproduction.papers.running import Job
+
+COMMITTED = Path(__file__).parents[3] / "docs" / "results"
+_ELSEWHERE = re.compile(r"; [^;]*, torch [^)]*\)")  # the machine that wrote a page
+_ROW = re.compile(r"\|.*\| [1-9] \| ")  # a row with a number of seeds
+RUN = PaperRun(file="demo.yaml", minutes=1)
+RECORD = RunRecord(metrics={}, points=(), rounds=1, parties=1, bytes_up=0, bytes_down=0, wall=1, version="0.2.0")
+
+
+@pytest.fixture(autouse=True)
+def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("dots", "bars", "orders"):
+        monkeypatch.setattr(f"colonnade.reproduction.pages.pictures.{name}", lambda *_: "")
+    monkeypatch.setattr("colonnade.reproduction.pages.pictures.as_file", str)
+
+
+def written(folder: Path, *, quick: bool = False) -> dict[str, str]:
+    """The pages that the command writes from a folder's results."""
+    reproduce(ReproductionOptions("", 3, folder, 1, quick=quick, only_list=True))
+    return {path.name: path.read_text() for path in folder.glob("*.md")}
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_committed_pages_are_those_of_the_committed_results(tmp_path: Path, quick: bool) -> None:
+    shutil.copy(COMMITTED / "results.json", tmp_path)
+    for name, text in written(tmp_path, quick=quick).items():
+        committed = (COMMITTED / name).read_text()
+        assert _ELSEWHERE.sub("", text) == _ELSEWHERE.sub("", committed), f"{name}: run reproduce --list"
+
+
+def test_no_measured_number_stays_where_all_results_change(tmp_path: Path) -> None:
+    kept = json.loads((COMMITTED / "results.json").read_text())
+    for result in kept.values():
+        record = result["record"]
+        for point in record["points"]:
+            point.update(accuracy=0.9 * point["accuracy"], bytes=2 * point["bytes"], seconds=2 * point["seconds"] + 1)
+        record["metrics"] = {key: 0.9 * number for key, number in record["metrics"].items()}
+        record["classes"] = [0.9 * share for share in record["classes"]]
+        record["bytes_up"], record["bytes_down"] = 2 * record["bytes_up"], 2 * record["bytes_down"]
+    (tmp_path / "results.json").write_text(json.dumps(kept))
+    for name, text in written(tmp_path).items():
+        before, after = (COMMITTED / name).read_text().splitlines(), text.splitlines()
+        rows = [line for line in before if _ROW.match(line) and "| never |" not in line]
+        assert [line for line in rows if line in after] == []
+        assert rows or name == "index.md"
+        findings = [line for line in before if re.match(r"- \[.*\(-?[0-9.]+ to ", line)]
+        assert [line for line in findings if line in after] == []
+        assert findings or name != "index.md"
+
+
+def test_a_result_names_the_code_that_made_it_and_counts_under_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job("paper", "run", RUN, 0)
+    monkeypatch.setattr("colonnade.reproduction.papers.results.code_digest", lambda: "abc")
+    Results(tmp_path).keep(job, RECORD)
+    monkeypatch.setattr("colonnade.reproduction.papers.results.code_digest", lambda: "def")
+    results = Results(tmp_path)
+    results.keep(Job("paper", "run", RUN, 4), RECORD)
+    assert results.get(job) == RECORD
+    made = [results.made_by(Job("paper", "run", RUN, seed)) for seed in (0, 4, 1)]
+    assert made == ["0.2.0, code abc", "0.2.0, code def", ""]
+    assert (results.seeds("paper"), results.seeds("paper", wire=True), results.seeds("pap")) == (5, 0, 0)
+
+
+def test_an_older_result_has_a_version_and_no_code(tmp_path: Path) -> None:
+    job = Job("paper", "run", RUN, 0)
+    record = RECORD.model_dump(mode="json", exclude_none=True) | {"version": "0.1.0"}
+    (tmp_path / "results.json").write_text(json.dumps({"paper/run/0": {"digest": job.digest, "record": record}}))
+    assert Results(tmp_path).made_by(job) == "0.1.0"
+
+
+def test_the_digest_of_code_is_of_what_it_does(tmp_path: Path) -> None:
+    source = tmp_path / "server" / "one.py"
+    source.parent.mkdir()
+
+    def digest(text: str) -> str:
+        source.write_text(text)
+        return digest_of(tmp_path)
+
+    first = digest("def rate():\n    return 1\n")
+    assert digest('"""A note."""\n\n\ndef rate():\n    """One."""\n    return 1  # as printed\n') == first
+    assert digest("def rate():\n    return 2\n") != first
+    (tmp_path / "cli").mkdir()
+    (tmp_path / "cli" / "screen.py").write_text("print()")
+    assert digest("def rate():\n    return 1\n") == first
+    assert re.fullmatch(r"[0-9a-f]{12}", code_digest())
+
+
+def test_the_counts_are_on_every_page() -> None:
+    for name in ("index", *(name for name, _paper in chosen(""))):
+        text = (COMMITTED / f"{name}.md").read_text()
+        assert re.search(r"[0-9]+ agree with the paper, [0-9]+ are better, [0-9]+ worse|Of [0-9]+ claims", text)
+        assert re.search(r"[0-9]+ cells of the papers are left out", text)
