@@ -5,6 +5,7 @@ accuracy@5       after the fifth epoch, or at the last evaluation before its end
 own@party3       of a party's own whole model
 norm@party3      Frobenius norm of the party's head at the server, at the end
 growth@party3    the same over its norm before the first round, in per cent
+training         of the training rows, each as it was trained on in the last epoch
 auc              of the test rows, in per cent
 deviation        between the classes' accuracies, in points (standard deviation)
 mb@95, mib@95    what training messages had brought both ways when the test accuracy first reached 95 %
@@ -30,9 +31,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from colonnade.common.errors import ConfigError
 
+TRAINING = "train_accuracy"  # in a record's metrics
 _MIB, _MB = 2**20, 10**6
 _FORM = re.compile(
-    r"^(accuracy|auc|deviation|mb|mib|up|down|epsilon)$|^(accuracy|own|norm|growth|mb|mib|seconds|rounds)@([a-z0-9_.]+)$"
+    r"^(accuracy|training|auc|deviation|mb|mib|up|down|epsilon)$"
+    r"|^(accuracy|own|norm|growth|mb|mib|seconds|rounds)@([a-z0-9_.]+)$"
     r"|^(mib|mb(_up|_down)?)@[0-9]+epochs$|^theorem@(zeta|variance|epsilon)$"
 )
 _LOWER = ("deviation", "mb", "mb_up", "mb_down", "mib", "seconds", "rounds", "up", "down", "epsilon")
@@ -71,7 +74,7 @@ class RunRecord(BaseModel):
     """Record of a run.
 
     Args:
-        metrics: the last of each.
+        metrics: the last of each; the share of training rows that were right in the last epoch among them.
         points: every evaluation of the test rows.
         classes: the share of each class' test rows that are right.
         rounds, parties: how many there were.
@@ -106,13 +109,18 @@ def value(record: RunRecord, measure: str) -> float:
         return _first(record, float(about) / 100, kind)
     if kind == "accuracy" and about:
         return _after(record, float(about))
+    if about:
+        return _about(record, kind, about)
+    return float(_PLAIN[kind](record))
+
+
+def _about(record: RunRecord, kind: str, about: str) -> float:
+    """A number of a party, or of the theorem."""
     if kind == "theorem":
         return record.theorem.get(about, math.nan)
     if kind == "own":
         return 100 * record.metrics.get(f"test_accuracy_{about}", math.nan)
-    if kind in {"norm", "growth"}:
-        return (1 if kind == "norm" else 100) * record.metrics.get(f"head_{kind}_{about}", math.nan)
-    return float(_PLAIN[kind](record))
+    return (1 if kind == "norm" else 100) * record.metrics.get(f"head_{kind}_{about}", math.nan)
 
 
 def lower_is_better(measure: str) -> bool:
@@ -210,6 +218,7 @@ def _of_metric(key: str) -> Callable[[RunRecord], float]:
 
 _PLAIN: Mapping[str, Callable[[RunRecord], float]] = {
     "accuracy": _of_metric("test_accuracy"),
+    "training": _of_metric(TRAINING),
     "auc": _of_metric("test_auc"),
     "deviation": _deviation,
     "mb": lambda record: (record.bytes_up + record.bytes_down) / _MB,

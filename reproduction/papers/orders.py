@@ -44,7 +44,8 @@ def pairs(table: PaperTable, ours: Sequence[Seeds]) -> tuple[Pair, ...]:
 
     Cells of one run and one measure are no pair, since they have one value here. Cells of several data sets (`group`)
     or of several measures are none either; all accuracies of test rows are one measure. A repeated cell is compared
-    with results, and not with other repeated ones, which are a pair where they are printed first.
+    with results, and not with other repeated ones, which are a pair where they are printed first; so is one that is
+    shown only.
 
     Args:
         table: the table.
@@ -56,7 +57,7 @@ def pairs(table: PaperTable, ours: Sequence[Seeds]) -> tuple[Pair, ...]:
 def _pairs(table: PaperTable, ours: Sequence[Seeds]) -> Iterator[Pair]:
     learned = [(cell, found) for cell, found in zip(table.cells, ours, strict=True) if cell.kind != "accounting"]
     for (one, first), (other, second) in combinations(learned, 2):
-        if one.kind == other.kind == "repeat" or not _beside(one, other, table.order) or not _separated(one, other):
+        if "result" not in {one.kind, other.kind} or not _beside(one, other, table.order) or not _separated(one, other):
             continue
         run = bool(first) and bool(second)
         if one.paper > other.paper:

@@ -64,7 +64,8 @@ class Cell(Section):
         run: our run.
         measure: of our run, to compare.
         kind: `accounting` follows from shapes and not from learning (bytes a round), `repeat` is printed again: neither
-            is counted among results.
+            is counted among results, nor is a cell that is only `shown`: a setting was fitted to it, or it is what the
+            larger class alone has.
         better: the better direction, by default that of the measure; with `neither` only agreement counts.
         group: cells of other groups are not compared in orders; by default the data set that the row begins with.
         digits: that the paper prints behind the point; a list's own digits by default.
@@ -76,7 +77,7 @@ class Cell(Section):
     spread: float | None = Field(default=None, ge=0)
     run: Name
     measure: Measure = "accuracy"
-    kind: Literal["result", "accounting", "repeat"] = "result"
+    kind: Literal["result", "accounting", "repeat", "shown"] = "result"
     better: Better | None = None
     group: str = ""
     digits: int = Field(default=-1, ge=-1, le=6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,7 +25,7 @@ from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.common.version import VERSION
 from colonnade.reproduction.papers import longtail
-from colonnade.reproduction.papers.measures import Point, RunRecord
+from colonnade.reproduction.papers.measures import TRAINING, Point, RunRecord
 from colonnade.reproduction.papers.papers import PaperRun
 from colonnade.server.fusion.heads import linear_heads
 from colonnade.simulation.federation import Simulation
@@ -94,6 +95,7 @@ class _Course:
     _epoch: float = 0.0
     _begun: float = 0.0
     _told: tuple[int, int] = (0, 0)
+    _right: list[tuple[float, float]] = field(default_factory=list)
 
     def watch(self, cohort: Cohort) -> None:
         """Counts these links from now on."""
@@ -106,12 +108,20 @@ class _Course:
         if event["kind"] == "round":
             self._epoch = float(event.get("epoch", self._epoch))
             self._told = event["bytes_up"], event["bytes_down"]
+            if (right := event.get("right")) is not None:
+                self._right.append((self._epoch, float(right)))
         if event["kind"] != "evaluation" or event.get("test_accuracy") is None:
             return
         sent, seconds = sum(self.bytes), round(float(event["time"]) - self._begun, 6)
         accuracy = round(float(event["test_accuracy"]), 6)
         point = Point(round=event["round"], epoch=self._epoch, seconds=seconds, bytes=sent, accuracy=accuracy)
         self.points.append(point)
+
+    @property
+    def training(self) -> float | None:
+        """Share of training rows that were right when they were trained on, over the last epoch; None if not told."""
+        last = [right for epoch, right in self._right if epoch > self._epoch - 1 + 1e-6]
+        return round(statistics.fmean(last), 6) if last else None
 
     @property
     def bytes(self) -> tuple[int, int]:
@@ -133,7 +143,7 @@ def _simulated(job: Job) -> RunRecord:
     course = _Course()
     telemetry = Telemetry(None, course)
     outcome = Simulation(config, job.run.path.parent, telemetry=telemetry, on_cohort=course.watch).run()
-    record = _record(summarise(outcome), tuple(course.points), course.bytes)
+    record = _record(summarise(outcome), course)
     return record.model_copy(update={"metrics": record.metrics | _head_norms(outcome)})
 
 
@@ -164,14 +174,16 @@ def _over_the_wire(job: Job) -> RunRecord:
     course = _Course()
     for event in events:
         course(event)
-    return _record(found, tuple(course.points), course.bytes)
+    return _record(found, course)
 
 
-def _record(found: dict[str, Any], points: tuple[Point, ...], sizes: tuple[int, int]) -> RunRecord:
+def _record(found: dict[str, Any], course: _Course) -> RunRecord:
+    sizes, points = course.bytes, tuple(course.points)
+    metrics = dict(found["metrics"]) | ({} if course.training is None else {TRAINING: course.training})
     confusion = ((found.get("details") or {}).get("test") or {}).get("confusion") or []
     classes = tuple(round(row[c] / max(1, sum(row)), 6) for c, row in enumerate(confusion))
     return RunRecord(
-        metrics={key: round(float(number), 6) for key, number in found["metrics"].items()},
+        metrics={key: round(float(number), 6) for key, number in metrics.items()},
         points=points,
         classes=classes,
         rounds=found["rounds"],

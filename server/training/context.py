@@ -99,6 +99,7 @@ class ServerContext:
     backed_off: int = field(default=0, init=False)
     _configured: ServerConfig = field(init=False)
     _evidence: Tensor | None = None
+    _right: float | None = None
     _begun: float = 0.0
 
     def __post_init__(self) -> None:
@@ -178,7 +179,12 @@ class ServerContext:
             Class numbers, int64 (rows,), or where they are protected distributions, (rows, classes); in
             regression the scaled numbers, (rows, targets).
         """
-        return self.labels[batch] if self._evidence is None else posterior(logits, self._evidence[batch])
+        if self._evidence is not None:
+            return posterior(logits, self._evidence[batch])
+        labels = self.labels[batch]
+        if self.scale is None:
+            self._right = (logits.detach().argmax(-1) == labels).float().mean().item()
+        return labels
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -281,8 +287,9 @@ class ServerContext:
         for party in sorted(set(responses.missing).intersection(self.schedule.participants(round))):
             self.missing[party] = self.missing.get(party, 0) + 1
             self.telemetry.event("missing", round=round, party=party)
-        self.telemetry.event("round", round=round, loss=loss, **self._progress(round, responses))
-        self.round = round
+        right = {} if self._right is None else {"right": round_off(self._right)}  # as the rows were trained on
+        self.telemetry.event("round", round=round, loss=loss, **right, **self._progress(round, responses))
+        self.round, self._right = round, None
         if self.schedule.evaluations(round):
             self.phases.turn(EVALUATION)
 

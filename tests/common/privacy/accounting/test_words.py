@@ -27,7 +27,7 @@ from tests.support.oracles import exact_epsilon
 from tests.support.rooms import CODE
 
 ROOT = Path(__file__).parents[4]
-ROWS = {"digits": (1797, 0), "adult": (48842, 16281), "mnist": (70000, 10000)}
+ROWS = {"digits": (1797, 0), "adult": (48842, 16281), "mnist": (70000, 10000), "cifar10": (60000, 10000)}
 """Rows of the data sets of the experiments, and how many of them are the official test rows."""
 
 
