@@ -18,7 +18,10 @@ INTERACTING: Mapping[str, Any] = {"name": "mlp", "hidden": 128, "dropout": 0}
 """A head for effects that columns of several parties have together; a linear one adds up the parties' own."""
 
 SMALL = AdamWConfig(lr=1e-3, weight_decay=0.1)
-"""Where an exchange is many steps."""
+"""Where an exchange is many steps, and of heads behind a sum of embeddings."""
+
+LARGE = AdamWConfig(lr=4e-3, weight_decay=0.1)
+"""Of bottom models whose embeddings are summed: they share one width, and learn it more slowly."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Defaults:
         own_head: of a party's head, in protocols where it has one.
         model: a party's bottom model, as in YAML.
         joint: the server's head, likewise.
+        of_numbers: factor of all rates where numbers are predicted: slopes of the squared loss are unbounded, and small
+            tables are soon learned.
     """
 
     optimiser: OptimiserConfig = PLAIN
@@ -38,11 +43,7 @@ class Defaults:
     own_head: OptimiserConfig = PLAIN
     model: Mapping[str, Any] = field(default_factory=lambda: {"name": "mlp"})
     joint: Mapping[str, Any] = field(default_factory=lambda: {"name": "linear"})
-
-
-_OF_NUMBERS = (
-    0.3  # of the rate for classes: slopes of the squared loss are unbounded, and small tables are soon learned
-)
+    of_numbers: float = 0.3
 
 
 def for_task(defaults: Defaults, task: str) -> Defaults:
@@ -51,7 +52,7 @@ def for_task(defaults: Defaults, task: str) -> Defaults:
         return defaults
 
     def slower(optimiser: OptimiserConfig) -> OptimiserConfig:
-        return optimiser.model_copy(update={"lr": float(f"{_OF_NUMBERS * optimiser.lr:.3g}")})
+        return optimiser.model_copy(update={"lr": float(f"{defaults.of_numbers * optimiser.lr:.3g}")})
 
     rates: dict[str, Any] = {name: slower(getattr(defaults, name)) for name in ("optimiser", "head", "own_head")}
     return replace(defaults, **rates)

@@ -44,7 +44,7 @@ from colonnade.common.numerics.directions import Draw
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    defaults: ClassVar[Defaults] = Defaults(SMALL, SMALL)
+    defaults: ClassVar[Defaults] = Defaults(SMALL, SMALL, of_numbers=1)
 
     name: Literal["czofo"] = Field(default="czofo", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")

@@ -36,7 +36,7 @@ from pydantic import Field
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import INTERACTING, Defaults, ProtocolConfig
+from colonnade.common.config.protocol import INTERACTING, LARGE, SMALL, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.errors import ConfigError
@@ -48,7 +48,7 @@ from colonnade.common.secure_aggregation.masked_sums import BLINDED, Summing, bl
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    defaults: ClassVar[Defaults] = Defaults(joint=INTERACTING)
+    defaults: ClassVar[Defaults] = Defaults(LARGE, SMALL, joint=INTERACTING)
 
     name: Literal["split_avg"] = Field(default="split_avg", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")

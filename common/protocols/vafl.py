@@ -32,7 +32,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import INTERACTING, Defaults, ProtocolConfig
+from colonnade.common.config.protocol import INTERACTING, LARGE, SMALL, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation, Gradient
 from colonnade.common.messaging.message import PartyMessage, TensorSpec, message
@@ -42,7 +42,7 @@ from colonnade.common.messaging.outgoing import Released
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    defaults: ClassVar[Defaults] = Defaults(joint=INTERACTING)
+    defaults: ClassVar[Defaults] = Defaults(LARGE, SMALL, joint=INTERACTING)
 
     name: Literal["vafl"] = Field(default="vafl", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")

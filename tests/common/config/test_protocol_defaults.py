@@ -45,7 +45,7 @@ def test_rates_for_numbers_are_lower(name: str) -> None:
     classes, numbers = made(name), made(name, task="regression", classes=0)
     for kind in ("optimiser", "head_optimiser"):
         one, other = (getattr(config.parties["party1"], kind).lr for config in (classes, numbers))
-        assert other == pytest.approx(0.3 * one)
+        assert other == pytest.approx((1 if name == "czofo" else 0.3) * one)
 
 
 def test_keys_without_a_name_change_the_protocols_own_optimiser() -> None:
