@@ -12,6 +12,7 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.labels import LabelColumn
 
 _FEWEST = 30  # rows, of which a column may say the label by chance
+_FIRST = 1000  # rows that show of nearly every column that it is no copy: sorting all of them takes far longer
 
 
 def copies(labels: LabelColumn, features: Features, keys: KeysConfig) -> Iterator[str]:
@@ -24,15 +25,21 @@ def copies(labels: LabelColumn, features: Features, keys: KeysConfig) -> Iterato
     if features.values.dim() != 2 or (matched := _matched(labels, features, keys)) is None:
         return
     label, values = labels.values[matched[0]], features.values[matched[1]].double()
-    if len(label) < _FEWEST:
-        return
+    if len(label) < _FEWEST or (labels.classes and len(torch.unique(label)) < 2):
+        return  # of one class a column with one value is no copy
     for name, column in zip(features.names, values.unbind(1), strict=True):
-        same = _one_to_one(column, label) if labels.classes else bool((label == column[:, None]).all(0).any())
-        if same:
+        if _same(column[:_FIRST], label[:_FIRST], labels) and _same(column, label, labels):
             yield (
                 f"the column {name!r} says the label of every row: it is a copy, or was made from it; leave it out "
                 f"with `drop: [{name}]`"
             )
+
+
+def _same(column: Tensor, label: Tensor, labels: LabelColumn) -> bool:
+    """True if a column says the label of all these rows; also of rows of one class that have one value."""
+    if not labels.classes:
+        return bool((label == column[:, None]).all(0).any())
+    return _one_to_one(column, label)
 
 
 def _one_to_one(column: Tensor, label: Tensor) -> bool:
@@ -41,7 +48,7 @@ def _one_to_one(column: Tensor, label: Tensor) -> bool:
         return False
     found, codes = torch.unique(column, return_inverse=True)
     classes = torch.unique(label)
-    if len(found) != len(classes) or len(found) < 2:
+    if len(found) != len(classes):
         return False
     return len(torch.unique(torch.stack([codes, label], dim=1), dim=0)) == len(found)
 

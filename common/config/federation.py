@@ -41,7 +41,7 @@ STEPS = ("protocol.tau", "protocol.local_steps")
 
 _NEWER = [
     ("privacy.accounting", BEFORE["accounting"]), ("loss", ""), ("stop.metric", None), ("protocol.damping", "none"),
-    ("back_off", 0), ("privacy.predictions", 0),
+    ("back_off", 0), ("privacy.predictions", 0), ("protocol.combine", "sum"), ("protocol.own", "exact"),
 ]  # fmt: skip
 
 

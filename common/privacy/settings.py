@@ -61,6 +61,12 @@ class NoiseConfig(BaseModel):
                 "of",
                 hint="give federation.privacy.epsilon, or leave predictions out: nothing limits them then",
             )
+        if self.predictions and self.evaluate != "released":
+            raise ConfigError(
+                f"federation.privacy.predictions = {self.predictions}: with evaluate = {self.evaluate} predictions are "
+                "no releases, and take nothing of the budget",
+                hint="leave predictions or evaluate out",
+            )
         return self
 
     @field_validator("noise_multiplier")

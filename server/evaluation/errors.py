@@ -48,8 +48,13 @@ def of_numbers(predicted: Floats, true: Floats) -> dict[str, float]:
     """
     if true.shape[1] != 1 or len(true) < 2 or not np.isfinite(predicted).all():
         return {}
-    wrong = (predicted - true)[:, 0]
-    squares, spread = np.square(wrong), np.square(true[:, 0] - true.mean())
+    with np.errstate(over="ignore", invalid="ignore"):  # squares of a model that diverges
+        found = _of_errors((predicted - true)[:, 0], true[:, 0])
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _of_errors(wrong: Floats, true: Floats) -> dict[str, float]:
+    squares, spread = np.square(wrong), np.square(true - true.mean())
     found = {"mae": _of_mean(np.abs(wrong))}
     if squares.mean() > 0:
         found["rmse"] = _of_mean(squares) / (2 * math.sqrt(squares.mean()))

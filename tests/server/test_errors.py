@@ -54,3 +54,8 @@ def test_rows_that_define_no_error_have_none() -> None:
     assert not errors.of_classes(np.array([[np.nan, 0.8], [0.5, 0.5]]), np.array([1, 0]))
     assert "auc" not in errors.of_classes(np.full((3, 2), 0.5), np.array([1, 1, 1]))
     assert not errors.of_numbers(np.zeros((4, 2)), np.ones((4, 2)))
+
+
+def test_numbers_whose_squares_are_not_finite_have_no_error_of_them() -> None:
+    found = errors.of_numbers(np.full((4, 1), 1e200), np.arange(4.0)[:, None])
+    assert set(found) == {"mae"} and found["mae"] < 1e200

@@ -12,6 +12,7 @@ from colonnade.cli.read.card import card
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
 from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.accounting.accountant import epsilon
@@ -98,6 +99,26 @@ def test_a_run_of_0_2_0_keeps_the_constants_of_its_protocol(name: str, task: str
     found = as_begun(silent, saved(tmp_path, before, steps=steps)).federation  # that version kept a hash of tau
     assert found.hashes() == before.federation.hashes()
     assert as_begun(silent, saved(tmp_path / "new", silent)).federation.hashes() == silent.federation.hashes()
+
+
+_KEYS = {
+    "agg_vfl": "missing", "c_vfl": "local_steps head missing", "centralized": "columns",
+    "czofo": "directions mu delta draw antithetic combine arrivals ahead theorem", "fdml": "aggregate missing",
+    "fedbcd": "tau missing", "local": "", "split": "missing", "split_avg": "combine arrivals aggregate missing",
+    "syn_zoo_vfl": "combine mu draw missing", "vafl": "weights_lr arrivals missing", "vfedmh": "aggregate",
+    "fedvs": "segments stragglers masks prime data_bits weight_bits masked_answers columns chunk",
+    "linear_admm": "rho beta missing", "vfl_afe": "missing", "vimadmm": "rho tau dual_step residual head missing",
+    "vimadmm_j": "rho tau dual_step update aggregate missing", "zoo_vfl": "combine mu draw",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(_KEYS))
+def test_a_key_that_0_2_0_did_not_have_has_no_hash_at_its_former_value(name: str) -> None:
+    """A run of that version would be refused by members that resume it: it has no hash of the key."""
+    protocol = CONTRACTS[name].config(**_BEFORE.get(name, {}))
+    agreed = config(SPLIT).federation.model_copy(update={"protocol": protocol})
+    ours = {key.split(".")[1] for key in agreed.hashes() if key.startswith("protocol.")}
+    assert ours <= {"name", "embedding", *_KEYS[name].split()}
 
 
 @pytest.mark.parametrize("name", ["vimadmm_j", "linear_admm"])

@@ -38,6 +38,15 @@ def test_rows_are_matched_by_their_keys() -> None:
     assert warned(LABEL[order][:, None], labels, shuffled) and not warned(LABEL[order][:, None], labels, ids)
 
 
+def test_a_copy_is_found_behind_many_rows_of_one_class_and_a_late_difference_is_seen() -> None:
+    label = torch.arange(3000) // 1500
+    late = label.clone()
+    late[-1] = 0
+    (said,) = warned(torch.stack([1 - label, late, torch.zeros(3000)], 1), LabelColumn(label, ("no", "yes")))
+    assert "'c0'" in said
+    assert not warned(torch.zeros(3000, 1), LabelColumn(torch.zeros(3000, dtype=torch.int64), ("no", "yes")))
+
+
 def test_numbers_to_be_predicted_are_compared_as_they_are() -> None:
     target = torch.arange(ROWS).double()[:, None]
     assert warned(target, LabelColumn(target, ())) and not warned(target + 1, LabelColumn(target, ()))

@@ -123,3 +123,19 @@ def test_auto_fits_training_rows_only_and_bends_what_comes_later() -> None:
     first, second = Scaler.fit("auto", values, train), Scaler.fit("auto", changed, train)
     assert torch.equal(first.apply(values)[:1500], second.apply(changed)[:1500])
     assert second.apply(changed).isfinite().all() and second.apply(changed)[1500:, 1:].max() < 50
+
+
+@pytest.mark.parametrize(("different", "bent"), [(49, False), (50, True)])
+def test_a_column_of_few_different_values_is_not_bent_however_they_are_placed(different: int, bent: bool) -> None:
+    """Its first rows have one value alone."""
+    codes = torch.zeros(20_000, 1, dtype=torch.float64)
+    codes[-different + 1 :, 0] = torch.arange(1.0, different)
+    codes[-1] = 1e6
+    assert (Scaler.of_all("auto", codes).bends is not None) is bent
+
+
+def test_columns_that_are_bent_together_are_as_those_bent_alone() -> None:
+    values = amounts()[:, 1:2] * torch.arange(1.0, 41)
+    together, alone = Scaler.of_all("auto", values), Scaler.of_all("auto", values[:, 20:21])
+    assert together.bends is not None and together.bends.columns.tolist() == list(range(40))
+    assert torch.equal(together.apply(values)[:, 20:21], alone.apply(values[:, 20:21]))

@@ -94,6 +94,9 @@ def test_releases_for_predictions_are_kept_back_from_training(more: dict[str, An
 def test_nothing_is_kept_of_no_budget() -> None:
     with pytest.raises(ConfigError, match="predictions = 3: without epsilon"):
         PrivacyConfig(clip=1.0, noise_multiplier=2.0, predictions=3)
+    for evaluate in ("clean", "none"):  # predictions are then unpaid
+        with pytest.raises(ConfigError, match=f"with evaluate = {evaluate} predictions are no releases"):
+            PrivacyConfig(clip=1.0, epsilon=4.0, predictions=3, evaluate=evaluate)
 
 
 def test_a_run_that_is_older_than_the_key_has_the_same_hashes() -> None:
