@@ -64,17 +64,18 @@ class Bench:
             self._since = now
         self._pending += operations
 
-    def free(self) -> float:
-        """When all work is done, in seconds of the clock; now if there is none."""
+    def free(self, loop: asyncio.AbstractEventLoop) -> float:
+        """When all work is done, in seconds of the loop's clock; now if there is none."""
         self._settle()
-        return max(self._free, asyncio.get_running_loop().time())
+        return max(self._free, loop.time())
 
     def outward(self, carry: Carrier) -> Carrier:
         """Wraps `carry` for what the member sends: an item leaves when the work before it is done."""
         line = NarrowLine()
 
         def send(item: Item) -> None:
-            loop, ready = asyncio.get_running_loop(), self.free()
+            loop = asyncio.get_running_loop()
+            ready = self.free(loop)
             if ready <= loop.time() and not line.waiting:
                 carry(item)
                 return
@@ -115,9 +116,10 @@ class Benches:
         """Wraps `carry` for what a member sends."""
         return self._of[name].outward(carry) if name in self._of else carry
 
-    def clock(self) -> float:
-        """The server's time: when it has done what it began."""
-        return self._of[SERVER].free() if SERVER in self._of else asyncio.get_running_loop().time()
+    def clock(self, loop: asyncio.AbstractEventLoop | None = None) -> float:
+        """The server's time: when it has done what it began. `loop` is the one that runs, or that has ended."""
+        loop = loop or asyncio.get_running_loop()
+        return self._of[SERVER].free(loop) if SERVER in self._of else loop.time()
 
     async def rest(self) -> None:
         """Waits until the server has done what it began, so that time limits of a round begin then."""

@@ -266,7 +266,7 @@ class Simulation:
         server = server_context(self.config, self.base, telemetry, rows, files=self.files, timetable=self.timetable)
         server.thorough = self.thorough
         self._protect(server)
-        server.clock = self._benches.clock
+        server.clock = partial(self._benches.clock, asyncio.get_running_loop())
         round, states = self.start
         server.restore(round, states.get(SERVER), 0 if self.files is None else self.files.backed_off)
         keep_generators(server.state, server.device, self.config.federation.seed, SERVER)  # one process, one generator

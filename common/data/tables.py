@@ -41,6 +41,13 @@ if TYPE_CHECKING:
 # Table readers are imported on use: pyarrow takes 0.2 s, and SQLAlchemy as much, in every process.
 
 
+def _as_written(value: Any) -> Any:
+    """A class as labels write it: YAML reads 1 as a number, and yes as a truth value."""
+    if isinstance(value, bool):
+        raise ValueError("YAML reads this word as a truth value: put it in quotes")
+    return str(value) if isinstance(value, int) else value
+
+
 class _Table(BaseModel):
     """`key` names the key column."""
 
@@ -231,13 +238,6 @@ def _refuse_none(table: Table, labelled: int) -> None:
 def _those(keys: Sequence[str] | None, known: Tensor) -> Sequence[str] | None:
     """The keys of the rows that have a label."""
     return keys if bool(known.all()) else keys_of_rows(keys, known.nonzero().squeeze(1))
-
-
-def _as_written(value: Any) -> Any:
-    """A class as labels write it: YAML reads 1 as a number, and yes as a truth value."""
-    if isinstance(value, bool):
-        raise ValueError("YAML reads this word as a truth value: put it in quotes")
-    return str(value) if isinstance(value, int) else value
 
 
 def _tab(value: Any) -> Any:

@@ -69,6 +69,7 @@ class GrowthWatch:
         self._kept_norms = state.keep("norms", dict[str, dict[str, Any]])
         self._norms = {_key(text): NormGrowth(kept) for text, kept in self._kept_norms.items()}
         self._warning = state.keep("growth warned", dict[str, bool])
+        self._ahead: list[tuple[int, _Key, float]] = []  # norms of rounds that are not over: in no checkpoint
 
     @property
     def _warned(self) -> bool:
@@ -101,6 +102,7 @@ class GrowthWatch:
         if not math.isfinite(loss):
             raise self.blame(SERVER, f"the loss is {loss}", round, _LOSS)
         self._loss.add(round, loss)
+        self._enter_ahead(round)
         self._enter_heads(round)
         self._done = round
         self._warn(round)
@@ -117,6 +119,7 @@ class GrowthWatch:
         return self._blame(Onset(round, stage, -math.inf, member, said), round)
 
     def _blame(self, here: Onset, round: int) -> TrainingDiverged:
+        self._enter_ahead()
         causes = sorted([*self._onsets(), here])
         first = causes[0]
         together = [one.member for one in causes if (one.since, one.stage) == (first.since, first.stage)]
@@ -150,7 +153,18 @@ class GrowthWatch:
                 raise self.blame(member, self._not_finite(message, name, member), message.round, stage)
             if kind != _UNWATCHED:
                 key = (member, stage, f"{kind}.{name}", party)
-                self._norm_of(key).add(message.round, norm)
+                if message.round > self._done:
+                    self._ahead.append((message.round, key, norm))
+                else:  # it comes after its round is over, as the predictions of VFedMH
+                    self._norm_of(key).add(message.round, norm)
+
+    def _enter_ahead(self, round: int | None = None) -> None:
+        """Enters norms of messages up to this round, or all: delays decide which of the next round are there."""
+        waiting = [] if round is None else [entry for entry in self._ahead if entry[0] > round]
+        for of, key, norm in self._ahead:
+            if round is None or of <= round:
+                self._norm_of(key).add(of, norm)
+        self._ahead = waiting
 
     def _measured(self, message: Message) -> dict[str, float]:
         """Norms by field; a message to all is measured once."""
@@ -179,7 +193,10 @@ class GrowthWatch:
 
     def _norm_of(self, key: _Key) -> NormGrowth:
         if key not in self._norms:
-            self._norms[key] = NormGrowth(self._kept_norms.setdefault(_text(key), {}))
+            kept = self._kept_norms | {_text(key): {}}
+            self._kept_norms.clear()  # in an order that does not depend on who was first
+            self._kept_norms.update(sorted(kept.items()))
+            self._norms[key] = NormGrowth(self._kept_norms[_text(key)])
         return self._norms[key]
 
     def _party_norms(self) -> Iterator[NormGrowth]:

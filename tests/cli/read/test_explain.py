@@ -227,7 +227,7 @@ def test_a_kept_configuration_finds_its_files_from_another_folder(tmp_path: Path
     (tmp_path / "tower.py").write_text("")
     tree = reduced(cfg, tmp_path, ["party1", "party3"])
     assert tree["parties"]["party1"]["data"]["path"] == str(tmp_path / "bank.csv")
-    assert tree["parties"]["party1"]["data"]["noise"] == {"std": 1.0}
+    assert tree["parties"]["party1"]["data"]["noise"] == {"std": 1.0, "rows": "all"}
     assert tree["parties"]["party1"]["model"]["file"] == f"{tmp_path / 'tower.py'}:Tower"
     assert tree["federation"]["quorum"]["need"] == 2 and set(tree["parties"]) == {"party1", "party3"}
 
