@@ -79,7 +79,8 @@ class Pin:
             raise ContractError(SERVER, "Begin", "round", expected, "0")
         if begin.backed_off < pinned.backed_off and not self._predicts:
             raise ContractError(SERVER, "Begin", "backed_off", f"at least {pinned.backed_off}", str(begin.backed_off))
-        committed, backed_off = pinned.committed or begin.round > 0, max(pinned.backed_off, begin.backed_off)
+        committed = pinned.committed or begin.round > 0
+        backed_off = pinned.backed_off if self._predicts else begin.backed_off
         self._keep(Pinned(begin.run, begin.session, committed, backed_off))
 
     def note(self, save: Save) -> None:

@@ -160,6 +160,9 @@ def test_a_prediction_has_no_rates_and_does_not_reset_them(tmp_path: Path) -> No
     Pin("ada", tmp_path, Checkpoints(tmp_path / "checkpoints"), predicts=True).admit(begin(2))
     with pytest.raises(ContractError, match="at least 2"):
         opened(tmp_path).admit(replace(begin(3), backed_off=1))
+    lying = replace(begin(3), backed_off=9)
+    Pin("ada", tmp_path, Checkpoints(tmp_path / "checkpoints"), predicts=True).admit(lying)
+    opened(tmp_path).admit(replace(begin(4), backed_off=2))
 
 
 def test_a_pin_of_a_version_that_had_no_such_number_is_read(tmp_path: Path) -> None:

@@ -217,10 +217,9 @@ def _middle(column: Tensor) -> tuple[float, float]:
     """
     found = column.cpu().numpy()
     low, centre, high = np.quantile(found, (0.25, 0.5, 0.75))
-    width = (high - low) / _DEVIATION
-    if not width:
-        apart = np.abs(found - centre)
-        width = np.median(apart[apart > 0])
+    apart = np.abs(found - centre)
+    others = apart[apart > 0]
+    width = np.median(others) if 2 * len(others) < len(found) else (high - low) / _DEVIATION
     return float(centre), float(width)
 
 

@@ -139,3 +139,11 @@ def test_columns_that_are_bent_together_are_as_those_bent_alone() -> None:
     together, alone = Scaler.of_all("auto", values), Scaler.of_all("auto", values[:, 20:21])
     assert together.bends is not None and together.bends.columns.tolist() == list(range(40))
     assert torch.equal(together.apply(values)[:, 20:21], alone.apply(values[:, 20:21]))
+
+
+@pytest.mark.parametrize("zeros", [0.52, 0.7, 0.7499, 0.752, 0.9])
+def test_the_width_of_mostly_equal_amounts_is_that_of_the_others(zeros: float) -> None:
+    paid = torch.randn(10_000, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64).mul(2).exp() * 1000
+    paid[: int(10_000 * zeros)] = 0
+    bends = Scaler.fit("auto", paid, torch.arange(10_000)).bends
+    assert bends is not None and 700 < bends.width.item() < 1500
