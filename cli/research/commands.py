@@ -74,8 +74,13 @@ def compare(
 
 
 def reproduce(
-    which: Annotated[str, typer.Argument(metavar="[PAPER[/TABLE]]", help="default: all", show_default=False)] = "",
+    which: Annotated[
+        str, typer.Argument(metavar="[PAPER[/TABLE]]", help="with --frontier a set; default: all", show_default=False)
+    ] = "",
     quick: Annotated[bool, typer.Option("--quick", help="the papers' main claims on small data, in minutes")] = False,
+    frontier: Annotated[
+        bool, typer.Option("--frontier", help="all protocols: accuracy against bytes, rounds and simulated time")
+    ] = False,
     seeds: Annotated[int, typer.Option(help="seeds of every run", min=1)] = 3,
     only_list: Annotated[
         bool, typer.Option("--list", help="run nothing; print the stored results and write the pages")
@@ -88,6 +93,12 @@ def reproduce(
     from colonnade.cli.research.reproduce import ReproductionOptions, processors  # noqa: PLC0415
     from colonnade.cli.research.reproduce import reproduce as run  # noqa: PLC0415
 
+    if frontier:
+        from colonnade.cli.research.frontier import FrontierOptions, refuse_mixed, show_frontier  # noqa: PLC0415
+
+        refuse_mixed(quick=quick, wire=wire)
+        show_frontier(FrontierOptions(which, seeds, out, processes or processors(), only_list))
+        return
     run(ReproductionOptions(which, seeds, out, processes or processors(), quick=quick, only_list=only_list, wire=wire))
 
 

@@ -59,7 +59,10 @@ Measure = Annotated[str, AfterValidator(known_measure)]
 
 
 class Point(BaseModel):
-    """The state of a run at an evaluation of the test rows; bytes are those of training so far, both ways."""
+    """The state of a run at an evaluation of the test rows; bytes are those of training so far, both ways.
+
+    `validation` is the accuracy on validation rows, where it is kept.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -68,6 +71,7 @@ class Point(BaseModel):
     seconds: float
     bytes: int
     accuracy: float
+    validation: float | None = None
 
 
 class RunRecord(BaseModel):
@@ -80,6 +84,8 @@ class RunRecord(BaseModel):
         rounds, parties: how many there were.
         bytes_up, bytes_down: of training messages.
         epsilon: of the party that spent most; None where nothing is protected.
+        clock: by delay in milliseconds the seconds before the first round and those of a round, of a synchronous
+            protocol; None where they are not measured.
         theorem: quantities of VFL-CZOFO's Theorem 4.1, by name; empty where they are not measured.
         wall: seconds that the run took on this machine.
         version: of Colonnade.
@@ -95,6 +101,7 @@ class RunRecord(BaseModel):
     bytes_up: int
     bytes_down: int
     epsilon: float | None = None
+    clock: dict[str, tuple[float, float]] | None = None
     theorem: dict[str, float] = {}
     wall: float
     version: str = ""

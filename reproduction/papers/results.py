@@ -1,4 +1,4 @@
-"""Results that are kept: results.json, one record a run and seed. What is there is not run again."""
+"""Results that are kept, in results.json by default: one record a run and seed. What is there is not run again."""
 
 from __future__ import annotations
 
@@ -43,14 +43,15 @@ class Results:
     """All records of a folder.
 
     Args:
-        folder: holds results.json, or will.
+        folder: holds the file, or will.
+        name: of the file.
 
     Raises:
         InputError: the file is there and cannot be read.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / NAME
+    def __init__(self, folder: Path, name: str = NAME) -> None:
+        self.path = folder / name
         self._kept = self._read()
 
     def get(self, job: Job) -> RunRecord | None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ def perform(job: Job) -> RunRecord:
     """
     _prepare(job)
     begun = time.perf_counter()
-    record = _over_the_wire(job) if job.wire else _simulated(job)
+    record = _over_the_wire(job) if job.wire else simulate(job)
     return record.model_copy(update={"wall": round(time.perf_counter() - begun, 1)})
 
 
@@ -137,11 +138,20 @@ def _training(books: list[Any]) -> int:
     return sum(size for book in books for kind, (_, size) in book.items() if kind != "Evaluation")
 
 
-def _simulated(job: Job) -> RunRecord:
+def simulate(job: Job, *listeners: Callable[[Event], None]) -> RunRecord:
+    """Runs it on the virtual clock in this process. Its wall time is left at 0.
+
+    Args:
+        job: the run.
+        listeners: are told of its events, too.
+
+    Raises:
+        ColonnadeError: as the run itself.
+    """
     torch.set_num_threads(1)
     config = load(job.run.path, job.sets)
     course = _Course()
-    telemetry = Telemetry(None, course)
+    telemetry = Telemetry(None, course, *listeners)
     outcome = Simulation(config, job.run.path.parent, telemetry=telemetry, on_cohort=course.watch).run()
     record = _record(summarise(outcome), course)
     return record.model_copy(update={"metrics": record.metrics | _head_norms(outcome)})

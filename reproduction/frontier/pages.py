@@ -1,0 +1,143 @@
+"""Page of the frontier and its pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from colonnade.reports.console.outputs import write_text
+from colonnade.reproduction.frontier.drawing import drawing
+from colonnade.reproduction.frontier.looks import AXES, FrontierPoint
+from colonnade.reproduction.frontier.plan import PAPER, UNCOMPRESSED, FrontierPlan
+from colonnade.reproduction.frontier.standing import SetFrontier
+from colonnade.reproduction.frontier.words import (
+    TITLE,
+    axis_words,
+    budget_words,
+    budgets_of,
+    compression,
+    gap,
+    how,
+    percent,
+    summary,
+)
+
+_PLACES = 3
+
+
+@dataclass(frozen=True)
+class FrontierPages:
+    """Content of the page.
+
+    Args:
+        plan: of the frontier.
+        found: the sets of which something is kept.
+        seeds: requested number.
+    """
+
+    plan: FrontierPlan
+    found: Sequence[SetFrontier]
+    seeds: int
+
+    def write(self, folder: Path) -> Path:
+        """Writes it, with a picture for each set. Raises EnvironmentFault if the disk refuses.
+
+        Returns:
+            The page.
+        """
+        for one in self.found:
+            picture = drawing(self.plan.sets[one.name].title, one, list(self.plan.protocols))
+            write_text(folder / _file(one), picture)
+        page = folder / f"{PAPER}.md"
+        write_text(page, self._text())
+        return page
+
+    def _text(self) -> str:
+        lines = [f"# {TITLE}", ""]
+        for said in how(self.plan, self.seeds):
+            lines += [said, ""]
+        lines += [*summary(self.found, self.plan), ""]
+        waiting = [each.title for name, each in self.plan.sets.items() if name not in {one.name for one in self.found}]
+        lines += [f"Not run yet: {', '.join(waiting)}.", ""] if waiting else []
+        for one in self.found:
+            lines += self._set(one)
+        lines += ["## Differences between protocols", ""]
+        lines += [f"- `{name}`: {entry.note}" for name, entry in self.plan.protocols.items() if entry.note]
+        lines += [f"- `{name}` takes no part: {why}." for name, why in self.plan.left_out.items()]
+        return "\n".join([*lines, ""])
+
+    def _set(self, one: SetFrontier) -> list[str]:
+        data = self.plan.sets[one.name]
+        lines = [f"## {data.title}", "", f"{data.note} {self._seeds(one)}", ""]
+        lines += [f"![Frontiers on {data.title}]({_file(one)})", ""]
+        for said in (gap(one, self.plan), compression(one, self.plan)):
+            lines += [said, ""] if said else []
+        lines += self._firsts(one) + self._protocols(one)
+        return lines
+
+    def _seeds(self, one: SetFrontier) -> str:
+        numbers = sorted(set(one.seeds.values()))
+        missing = [name for name in self.plan.protocols if name not in one.seeds]
+        said = f"{' to '.join(str(each) for each in dict.fromkeys((numbers[0], numbers[-1])))} seed"
+        said += "" if numbers[-1] == 1 else "s"
+        return f"{said[0].upper()}{said[1:]}." + (f" Not run yet: {', '.join(missing)}." if missing else "")
+
+    def _firsts(self, one: SetFrontier) -> list[str]:
+        """The best protocols within each budget."""
+        places = ("first on validation rows", "second", "third")
+        lines = [*_head(["within", *places])]
+        for axis in AXES:
+            for budget in budgets_of(self.plan.budgets, axis):
+                said = [_named(look) for look in one.ranked(axis, budget)[:_PLACES]]
+                said += ["-"] * (_PLACES - len(said))
+                lines.append(_row([budget_words(axis, budget), *said]))
+        return [*lines, ""]
+
+    def _protocols(self, one: SetFrontier) -> list[str]:
+        """Test accuracy of every protocol within each budget."""
+        places = [(axis, budget) for axis in AXES for budget in budgets_of(self.plan.budgets, axis)]
+        lines = _head(["protocol", *(budget_words(*place) for place in places)])
+        for name in one.seeds:
+            chosen = [one.of(axis, name, budget) for axis, budget in places]
+            shown = f"{name} (reference)" if name in one.references else name
+            lines.append(_row([shown, *("-" if look is None else f"{100 * look.test:.1f}" for look in chosen)]))
+        lines += ["", f"Test accuracy in per cent; a dash: no look within the budget. {self._pareto(one)}"]
+        return [*lines, ""]
+
+    @staticmethod
+    def _pareto(one: SetFrontier) -> str:
+        """Which protocols are on the frontier of all, for each axis."""
+        said = []
+        for axis in AXES:
+            names = dict.fromkeys(look.protocol for look in one.pareto(axis))
+            said.append(f"against {axis_words(axis)} {', '.join(names)}")
+        return f"On the frontier of all protocols, by rising cost: {'; '.join(said)}."
+
+
+def console_rows(found: Sequence[SetFrontier], plan: FrontierPlan) -> list[list[str]]:
+    """For the screen: the set, the budget, and the best protocols within it."""
+    lines = []
+    for one in found:
+        for axis in AXES:
+            for budget in budgets_of(plan.budgets, axis):
+                said = [_named(look) for look in one.ranked(axis, budget)[:2]]
+                lines.append([plan.sets[one.name].title, budget_words(axis, budget), *said, *["-"] * (2 - len(said))])
+    return lines
+
+
+def _named(look: FrontierPoint) -> str:
+    form = "" if look.variant == UNCOMPRESSED else f", {look.variant}"
+    return f"{look.protocol} {percent(look)}{form}"
+
+
+def _file(one: SetFrontier) -> str:
+    return f"{PAPER}-{one.name}.svg"
+
+
+def _head(names: Sequence[str]) -> list[str]:
+    return [_row(names), _row(["---"] * len(names))]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,102 @@
+"""Sentences of the frontier's page; all are made from results by a rule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from colonnade.common.runtime.environment import describe_environment
+from colonnade.reproduction.frontier.looks import AXES, MIB, ROUNDS, SECONDS, FrontierPoint
+from colonnade.reproduction.frontier.plan import COMPUTING, UNCOMPRESSED, FrontierBudgets, FrontierPlan
+from colonnade.reproduction.frontier.standing import SetFrontier
+
+TITLE = "The frontier of all protocols"
+
+
+def axis_words(axis: str) -> str:
+    """A cost in words."""
+    if axis == MIB:
+        return "MiB of training, both ways"
+    return "rounds" if axis == ROUNDS else f"seconds at a delay of {SECONDS[axis]} ms"
+
+
+def budget_words(axis: str, budget: float) -> str:
+    """A budget in words."""
+    if axis == MIB:
+        return f"{budget:g} MiB"
+    return f"{budget:g} rounds" if axis == ROUNDS else f"{budget:g} s at {SECONDS[axis]} ms"
+
+
+def budgets_of(plan: FrontierBudgets, axis: str) -> tuple[float, ...]:
+    """The budgets of an axis."""
+    return {MIB: plan.mib, ROUNDS: plan.rounds}.get(axis, plan.seconds)
+
+
+def how(plan: FrontierPlan, seeds: int) -> list[str]:
+    """How everything was measured, as paragraphs."""
+    system = describe_environment()
+    bits = " or ".join(f"{each}" for each in plan.bits)
+    delays = ", ".join(f"{delay}" for delay in SECONDS.values())
+    return [
+        f"Written by `colonnade reproduce --frontier --seeds {seeds}` (the virtual clock: the same code, without a "
+        f"network; {system['system']}, torch {system['torch']}). Every protocol had the same rows, the same 400 rounds "
+        "and the same looks, an evaluation after every tenth round. Models and rates are the "
+        "[defaults](../defaults.md); nothing was tuned.",
+        f"Messages travel uncompressed ({UNCOMPRESSED} an entry) or with {bits} bits, in each direction that a "
+        "protocol can compress. Within a budget the compression and the look of a protocol are those with the highest "
+        "accuracy on **validation** rows, mean of the seeds; the numbers are the accuracy on **test** rows of what was "
+        "chosen. No choice depends on test rows.",
+        f"Seconds are those of the virtual clock at a delay of {delays} ms one way, with {COMPUTING} of computing at "
+        "every member; bandwidth is unlimited, since bytes have an axis of their own, and evaluations, encryption and "
+        "field arithmetic take no time. A synchronous protocol has the same course at every delay, and its seconds "
+        "follow exactly from a few rounds at each. `vafl`, `czofo` and `zoo_vfl` run as parties come: every delay is a "
+        "run of its own, and on the other axes they stand with that at 25 ms. MiB are those of training's messages, "
+        "what comes before the rounds included.",
+    ]
+
+
+def summary(found: Sequence[SetFrontier], plan: FrontierPlan) -> list[str]:
+    """How often a protocol is the first within a budget, over all sets and budgets; a line for each axis."""
+    lines = []
+    for axis in AXES:
+        firsts = Counter(look.protocol for look in _firsts(found, plan, axis))
+        if total := sum(firsts.values()):
+            said = ", ".join(f"{name} {count}" for name, count in sorted(firsts.items(), key=lambda one: -one[1]))
+            lines.append(f"- Against {axis_words(axis)}, first within {total} budgets of the sets: {said}.")
+    return lines
+
+
+def compression(found: SetFrontier, plan: FrontierPlan) -> str:
+    """Which compression the budgets of bytes choose; "" if there is nothing to choose."""
+    said = []
+    for budget in plan.budgets.mib:
+        chosen = Counter(look.variant.split()[0] for look in found.ranked(MIB, budget))
+        if chosen:
+            counts = ", ".join(f"{bits} bits {chosen[bits]}" for bits in sorted(chosen, key=int))
+            said.append(f"within {budget:g} MiB {counts}")
+    return f"Chosen by so many protocols: {'; '.join(said)}." if said else ""
+
+
+def gap(found: SetFrontier, plan: FrontierPlan) -> str:
+    """How far the best within all rounds is from a reference; "" where one of them is missing."""
+    most = max(plan.budgets.rounds)
+    ranked = found.ranked(ROUNDS, most)
+    others = [look for name in sorted(found.references) if (look := found.of(ROUNDS, name, most)) is not None]
+    if not ranked or not others:
+        return ""
+    best, other = ranked[0], others[0]
+    return (
+        f"Within {most:g} rounds {best.protocol} is the best on validation rows and has {percent(best)} of the test "
+        f"rows; {other.protocol}, where every column is shared, has {percent(other)}."
+    )
+
+
+def percent(look: FrontierPoint) -> str:
+    """Its test accuracy, in per cent."""
+    return f"{100 * look.test:.1f} %"
+
+
+def _firsts(found: Sequence[SetFrontier], plan: FrontierPlan, axis: str) -> Iterator[FrontierPoint]:
+    for one in found:
+        for budget in budgets_of(plan.budgets, axis):
+            yield from one.ranked(axis, budget)[:1]
