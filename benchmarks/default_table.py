@@ -3,7 +3,7 @@
     python -m benchmarks.default_table FOLDER [--trials 10] [--jobs 2] [--write]
 
 compares on the sets of benchmarks/learning_sets.py, one folder a set, and prints the tables; `--write` puts them into
-docs/defaults.md. The same command goes on where it was ended. Sets of which a part is taken have no search, unless
+docs/defaults.md. The same command goes on where it was ended. The five largest sets have no search, unless
 `--search-all` is given.
 """
 
@@ -50,7 +50,7 @@ class SetResult:
         return found
 
 
-def compare_all(folder: Path, trials: int, jobs: int, unsearched: Iterable[str] = _LARGER) -> list[SetResult]:
+def compare_all(folder: Path, trials: int, jobs: int, unsearched: Iterable[str]) -> list[SetResult]:
     """Compares on every set, as far as that has not been done; these have no search."""
     found = []
     for path in write(folder / "sets"):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.schedule import Schedule
-from colonnade.common.data.columns.scale import Columns
+from colonnade.common.data.columns.scale import Columns, varied
 from colonnade.common.models.build import ModelConfig
 from colonnade.common.models.towers.mlp import MlpConfig
 
 _DEVIATIONS = 20  # beyond which the rest of a standardised column is squeezed together
 _LOOKED_AT = 100_000  # rows
-_DISTINCT = 50  # values, at least, of a column that is neither a word nor mostly one value
 _STEPS = 100
 _TABLE, _COLOUR = 2, 4  # axes of columns, and of images with channels
 _BY_ONE_NUMBER = ("zoo_vfl", "syn_zoo_vfl")
@@ -54,4 +52,4 @@ def of_federation(federation: FederationConfig, schedule: Schedule) -> Iterator[
 
 
 def _long_tailed(column: Tensor) -> bool:
-    return bool(column.abs().amax() > _DEVIATIONS) and len(torch.unique(column)) >= _DISTINCT
+    return bool(column.abs().amax() > _DEVIATIONS) and varied(column)

@@ -27,7 +27,7 @@ from colonnade.common.privacy.adaptive import PROPOSED
 from colonnade.common.protocols.fedvs import Config as CodedConfig
 from colonnade.launcher.readiness import check_trackers
 from colonnade.reports.console.screen import out
-from colonnade.server.fusion.active import load_columns
+from colonnade.server.fusion.active import active_features
 from colonnade.server.reporting.planned import planned
 from colonnade.server.training.context import check_labels
 from colonnade.simulation.contexts import refuse_other_rows
@@ -122,13 +122,13 @@ def _check_labels(config: Config, base: Path, overlap: Overlap, schedules: dict[
     out.print(f"server: {overlap.most}{len(labels.values)} labels {kinds}{parts}", markup=False)
     if labels.without:
         out.print(f"server: {labels.without}", markup=False)
-    columns = load_columns(config.federation, config.server, schedule, base, len(labels.values), ids=labels.ids)
-    if columns is not None and config.server.active is not None:
+    if (active := config.server.active) is not None:
+        features = active_features(config.federation, config.server, active, base, len(labels.values), ids=labels.ids)
+        columns = prepare(active.data, features, schedule.partition.train, config.federation.seed, SERVER)
         shape = columns.shape[1:]
         if (width := CONTRACTS[config.federation.protocol.name].limits_of(config.federation).get("width")) is not None:
-            bottom_model("server.active", config.server.active.model, tuple(shape), width, 0, base)
+            bottom_model("server.active", active.model, tuple(shape), width, 0, base)
         out.print(f"server: {len(labels.values)} rows of {tuple(shape)}", markup=False)
-        features = load_features(config.server.active.data, config.federation.party_index(SERVER), base)
         for doubt in copies(labels, features, config.federation.keys):
             out.print(f"server: {doubt}", style="yellow", markup=False, soft_wrap=True)
     return labels

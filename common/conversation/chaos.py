@@ -143,21 +143,20 @@ def _patterns(value: Any) -> Any:
 
 def bits_per_second(text: str) -> float:
     """'300Mbit/s' as a number; '' is no limit. Raises ConfigError."""
-    if not text:
-        return math.inf
-    found = _BANDWIDTH.fullmatch(text.strip())
-    if found is None or not float(found[1]):
-        raise ConfigError(f"{text!r} is no bandwidth", hint="write 300Mbit/s, 10kbit/s or 1Gbit/s")
-    return float(found[1]) * _PREFIX[found[2]]
+    return _a_second(text, _BANDWIDTH, "bandwidth", "write 300Mbit/s, 10kbit/s or 1Gbit/s")
 
 
 def operations_per_second(text: str) -> float:
     """'1Gop/s' as a number; '' is no limit. Raises ConfigError."""
+    return _a_second(text, _RATE, "rate of computing", "write 1Gop/s, 500Mop/s or 2.5Top/s")
+
+
+def _a_second(text: str, form: re.Pattern[str], what: str, hint: str) -> float:
     if not text:
         return math.inf
-    found = _RATE.fullmatch(text.strip())
+    found = form.fullmatch(text.strip())
     if found is None or not float(found[1]):
-        raise ConfigError(f"{text!r} is no rate of computing", hint="write 1Gop/s, 500Mop/s or 2.5Top/s")
+        raise ConfigError(f"{text!r} is no {what}", hint=hint)
     return float(found[1]) * _PREFIX[found[2]]
 
 

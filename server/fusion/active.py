@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.members import ServerConfig
+from colonnade.common.config.members import ActiveConfig, ServerConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.rows import sampled
@@ -57,7 +58,23 @@ def load_columns(
     """
     if config.active is None:
         return None
-    features = load_features(config.active.data, federation.party_index(SERVER), base, cache)
+    features = active_features(federation, config, config.active, base, rows, ids=ids, cache=cache)
+    train = schedule.partition.train
+    return prepare(config.active.data, sampled(features, sample), train, federation.seed, SERVER, kept)
+
+
+def active_features(
+    federation: FederationConfig,
+    config: ServerConfig,
+    active: ActiveConfig,
+    base: Path,
+    rows: int,
+    *,
+    ids: Sequence[str] | None = None,
+    cache: TableCache | None = None,
+) -> Features:
+    """Reads `server.active.data`, the rows of the labels alone. Arguments and errors are those of `load_columns`."""
+    features = load_features(active.data, federation.party_index(SERVER), base, cache)
     same = federation.keys.normal
     if getattr(config.labels, "missing", "") == "drop" and ids is not None and features.ids is not None:
         labelled = set(map(same, ids))
@@ -69,8 +86,7 @@ def load_columns(
             "server.active.data and server.labels have other keys, or the same in another order",
             hint=_ONE_TABLE,
         )
-    train = schedule.partition.train
-    return prepare(config.active.data, sampled(features, sample), train, federation.seed, SERVER, kept)
+    return features
 
 
 def columns_of(

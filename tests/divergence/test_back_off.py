@@ -23,7 +23,7 @@ from colonnade.simulation.folder import simulate_in
 from tests.divergence.test_checkpoints import held, rounds, write
 from tests.support.federation import config, parameters
 from tests.support.household import colonnade
-from tests.support.lying_server import lying
+from tests.support.lying_server import Liar, lying
 
 SPLIT = {"name": "split", "embedding": 60}
 WILD = ("every_party.optimiser.lr=30", "federation.back_off=4", "federation.checkpoint.rounds=2", "federation.epochs=5")
@@ -169,18 +169,23 @@ def test_over_grpc_it_is_as_on_the_virtual_clock(
     assert rounds(tmp_path / "up")[-1] == more["rounds"] and not of_kind(ours, "leave") and not of_kind(ours, "failed")
 
 
+async def refused(there: Liar, said: str) -> None:
+    """All parties refuse the number that the server says when it begins the run."""
+    with pytest.raises(PeerError):
+        cohort = await there.begin("run1")
+        async for _ in cohort.rounds(1):
+            await cohort.collect(Embedding, 1, there.config.federation.round_quorum)
+    for error in (await there.errors()).values():
+        assert isinstance(error, ContractError)
+        assert f"server sent Begin.backed_off: {said}" in str(error)
+
+
 def test_a_server_that_lowers_rates_beyond_the_largest_number_is_refused(tmp_path: Path) -> None:
     async def scene() -> None:
         async with lying(config({"name": "split"}), tmp_path) as there:
             there.start()
             there.hub.backed_off = 11
-            with pytest.raises(PeerError):
-                cohort = await there.begin("run1")
-                async for _ in cohort.rounds(1):
-                    await cohort.collect(Embedding, 1, there.config.federation.round_quorum)
-            for error in (await there.errors()).values():
-                assert isinstance(error, ContractError)
-                assert "server sent Begin.backed_off: expected at most 10, got 11" in str(error)
+            await refused(there, "expected at most 10, got 11")
 
     asyncio.run(asyncio.wait_for(scene(), 60))
 
@@ -200,12 +205,6 @@ def test_a_server_that_raises_lowered_rates_again_is_refused(tmp_path: Path, res
             else:
                 there.hub.rewind("again")
             there.hub.backed_off = 1
-            with pytest.raises(PeerError):
-                cohort = await there.begin("run1")
-                async for _ in cohort.rounds(1):
-                    await cohort.collect(Embedding, 1, there.config.federation.round_quorum)
-            for error in (await there.errors()).values():
-                assert isinstance(error, ContractError)
-                assert "server sent Begin.backed_off: expected at least 2, got 1" in str(error)
+            await refused(there, "expected at least 2, got 1")
 
     asyncio.run(asyncio.wait_for(scene(), 60))

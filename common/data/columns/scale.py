@@ -64,7 +64,7 @@ class Bends:
         """Of training rows, floats (m, columns); None if no column has a long tail."""
         std, mean = torch.std_mean(values, dim=0, correction=0)
         far = (values.amax(0) - mean).maximum(mean - values.amin(0)) > _TAIL * std
-        tailed = [place for place in far.nonzero().flatten().tolist() if _varied(values[:, place].contiguous())]
+        tailed = [place for place in far.nonzero().flatten().tolist() if varied(values[:, place].contiguous())]
         if not tailed:
             return None
         found = [_middle(values[:, place]) for place in tailed]
@@ -199,8 +199,9 @@ def _standard(values: Tensor, bends: Bends | None = None) -> Scaler:
     return Scaler(mean, _no_zeros(std), bends)
 
 
-def _varied(column: Tensor) -> bool:
-    """True if a column has `_DISTINCT` different values; sorting all of it to count them would take far longer."""
+def varied(column: Tensor) -> bool:
+    """True if a column (m,) has 50 different values: its largest may be a tail, and is not a rare word or code."""
+    # Sorting all of it to count them would take far longer.
     if len(torch.unique(column[:_FIRST])) >= _DISTINCT:
         return True
     for _ in range(_DISTINCT - 1):
