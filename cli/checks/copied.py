@@ -58,9 +58,7 @@ def _matched(labels: LabelColumn, features: Features, keys: KeysConfig) -> tuple
     if labels.ids is None or features.ids is None:
         count = len(labels.values)
         return (torch.arange(count), torch.arange(count)) if len(features.values) == count else None
-    place = {keys.normal(id): row for row, id in enumerate(labels.ids)}
-    pairs = [(place[name], row) for row, id in enumerate(features.ids) if (name := keys.normal(id)) in place]
-    if not pairs:
-        return None
-    mine, theirs = torch.tensor(pairs).unbind(1)
-    return mine, theirs
+    place = {key: row for row, key in enumerate(keys.normals(labels.ids))}
+    mine = torch.tensor([place.get(key, -1) for key in keys.normals(features.ids)])
+    theirs = (mine >= 0).nonzero().squeeze(1)
+    return (mine[theirs], theirs) if len(theirs) else None
