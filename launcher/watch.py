@@ -288,9 +288,9 @@ class Launch:
         self._progress(event)
 
     def _show_left(self, failed: str) -> None:
-        """Shows who has left and has not been shown yet, but for a party whose own error follows."""
+        """Shows who has left and has not been shown yet, but for a party whose own error follows, or that we ended."""
         for party, (_, event) in self._left.items():
-            if party != failed:
+            if party != failed and party not in self._sent_away:
                 self._progress(event)
         self._left.clear()
 

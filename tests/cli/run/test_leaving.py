@@ -33,6 +33,15 @@ def test_who_has_failed_is_not_said_to_be_lost_before_its_error(tmp_path: Path) 
     assert text.getvalue() == "party2: was lost: the connection was closed\n"
 
 
+def test_who_was_ended_because_another_has_failed_is_not_said_to_be_lost(tmp_path: Path) -> None:
+    made, text = launch(tmp_path)
+    made._sent_away.add("party2")
+    for party in ("party1", "party2", "party3"):
+        made._show(left(party))
+    made._show_left("party1")
+    assert text.getvalue() == "party3: was lost: the connection was closed\n"
+
+
 def test_who_comes_back_is_said_to_have_been_away_first(tmp_path: Path) -> None:
     made, text = launch(tmp_path)
     made._show(left("party1"))
