@@ -322,18 +322,23 @@ class PartySessions:
             membership.post(Spent(self._privacy.releases))
 
     def _save(self, membership: Membership, owner: Owner, save: Save, state: State) -> None:
-        """Takes a snapshot at once, and writes it while the rounds go on."""
+        """Takes a snapshot at once, and writes it while the rounds go on, after the one before."""
         self._tell_spent(membership)
         with self.progress.phases.aside(CHECKPOINT):
             writing = asyncio.to_thread(self._write, save, state.capture(), owner)
-        self._saving = asyncio.get_running_loop().create_task(self._report(membership, save, writing))
+        report = self._report(membership, save, writing, self._saving)
+        self._saving = asyncio.get_running_loop().create_task(report)
 
     def _write(self, save: Save, snapshot: Snapshot, owner: Owner) -> None:
         self._pin.note(save)
         self.store.save(save.round, snapshot, owner)
         self.store.prune({save.round, save.keep, save.best})
 
-    async def _report(self, membership: Membership, save: Save, writing: Awaitable[None]) -> None:
+    async def _report(
+        self, membership: Membership, save: Save, writing: Awaitable[None], before: asyncio.Task[None] | None
+    ) -> None:
+        if before is not None:  # else it might remove this checkpoint, which it does not know, once this is reported
+            await asyncio.wait({before})
         try:
             await writing
         except (EnvironmentFault, CheckpointError) as failed:

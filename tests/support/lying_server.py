@@ -59,7 +59,7 @@ class Liar:
         folder: with the parties' folders.
         hub, address: of the server.
         numbers: of its sessions.
-        saved: the round of every checkpoint that a party reports.
+        saved: party and round of every checkpoint that is reported.
     """
 
     config: Config
@@ -67,7 +67,7 @@ class Liar:
     hub: Hub
     address: str
     numbers: Repeated
-    saved: asyncio.Queue[int]
+    saved: asyncio.Queue[tuple[str, int]]
     parties: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     events: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
 
@@ -130,9 +130,11 @@ class Liar:
     async def save(self, save: Save) -> None:
         """Asks for a checkpoint, and waits until all have it on the disk."""
         self.hub.request_save(save)
-        for _ in self.parties:
-            while await self.saved.get() != save.round:
-                pass
+        waiting = set(self.parties)
+        while waiting:  # one that was asked twice reports twice
+            party, round = await self.saved.get()
+            if round == save.round:
+                waiting.discard(party)
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -154,11 +156,11 @@ async def lying(config: Config, folder: Path) -> AsyncIterator[Liar]:
     kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
     ctx = server_context(config, folder, Telemetry(None)) if federation.align == "none" else None
     facts = DataShape(len(ctx.labels), 0) if ctx else DataShape(0, 0)
-    numbers, saved = Repeated(), asyncio.Queue[int]()
+    numbers, saved = Repeated(), asyncio.Queue[tuple[str, int]]()
     admission = AnyRun(federation, facts, "", RevocationList(None), secure=False)
 
-    def on_saved(_party: str, round: int, _error: str) -> None:
-        saved.put_nowait(round)
+    def on_saved(party: str, round: int, _error: str) -> None:
+        saved.put_nowait((party, round))
 
     hub = Hub(federation, contract, admission, "", Telemetry(None), saved=on_saved, numbers=numbers)  # type: ignore[arg-type]
     largest = max(largest_bytes(kind, limits) for kind in kinds.values()) + FRAME_ALLOWANCE
