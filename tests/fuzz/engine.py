@@ -170,7 +170,8 @@ def attempt(target: Target, case: Case) -> Failure | None:
 
 def smaller(target: Target, failure: Failure, tries: int = 400) -> Failure:
     """The same failure with less data, if parts of it can be left out."""
-    size = len(failure.case.data) // 2
+    size = len(failure.case.data)
+    size = size // 2 if size > 64 else size
     while size and tries > 0:
         at = 0
         while at < len(failure.case.data) and tries > 0:
@@ -181,7 +182,7 @@ def smaller(target: Target, failure: Failure, tries: int = 400) -> Failure:
                 failure = found
             else:
                 at += size
-        size //= 2
+        size = size // 2 if size > 32 else size - 1
     return failure
 
 

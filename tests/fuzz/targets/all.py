@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.fuzz.targets import wire
+from tests.fuzz.targets import records, wire
 
-TARGETS = (*wire.TARGETS,)
+TARGETS = (*wire.TARGETS, *records.TARGETS)
