@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast coverage containers docs reference dist release lint format bench drill proto clean
+.PHONY: help demo test test-fast coverage containers docs reference dist release lint format bench drill fuzz proto clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ bench: $(VENV)/.developed ## every benchmark, each against a floor in the same r
 
 drill: $(VENV)/.developed ## kills members of 50 federations at random moments, and looks at what is left
 	$(BIN)/python -m benchmarks.drill
+
+fuzz: $(VENV)/.developed ## mutated bytes for every reader: MINUTES=5, or COUNT= of each, TARGETS="frames config", SEED=
+	$(BIN)/python -m tests.fuzz $(TARGETS) $(if $(COUNT),--count $(COUNT),--minutes $(or $(MINUTES),5)) $(if $(SEED),--seed $(SEED))
 
 proto: $(VENV)/.developed ## generates proto/ from messages, and common/wire/_generated from proto/
 	$(BIN)/python proto/generate.py

@@ -22,6 +22,7 @@ from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.console.summary import OF_TRAINING, back_off_words, metric_rows, own_models, what_else
 from colonnade.reports.guarantee import by_party, describe_privacy, details
+from colonnade.reports.records.ledgers import is_file_name
 from colonnade.reports.records.run import RecordedRun, read_run
 from colonnade.reports.run_page.about import headline
 from colonnade.reports.words import amount
@@ -110,7 +111,7 @@ def _columns(run: RecordedRun, config: Config, name: str, own: PartyConfig) -> s
     if (base := folder.base()) is None:
         return "not known here"
     try:
-        if Path(name).name == name and (fitted := EncoderFile(folder.party(name).path, begun=True).columns()):
+        if is_file_name(name) and (fitted := EncoderFile(folder.party(name).path, begun=True).columns()):
             return str(fitted)
         return str(len(column_names(own.data, config.federation.party_index(name), base)))
     except (ColonnadeError, OSError):
@@ -161,7 +162,7 @@ def _provenance(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, 
         )
     for name in run.parties:
         ledger = RunFolder(run.folder).party(name).ledger
-        if Path(name).name == name and (head := newest(ledger)) != BEGINNING:
+        if is_file_name(name) and (head := newest(ledger)) != BEGINNING:
             yield f"newest hash of {name}'s ledger", head
 
 

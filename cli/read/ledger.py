@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.table import Table
 
 from colonnade.common.errors import InputError
+from colonnade.common.privacy.accounting.budget import reservations
 from colonnade.common.privacy.accounting.chain import Verdict, newest, verify
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.run_folder import PartyFolder
@@ -77,14 +78,18 @@ def _ways(book: Book) -> str:
 
 
 def _spent(path: Path) -> str:
-    """Epsilon of the newest message, and the number of releases reserved and not given back."""
-    epsilon, reserved, delta = None, 0, ""
+    """Epsilon of the newest message, and the number of releases reserved and not given back.
+
+    Raises:
+        CheckpointError: a line that reserves releases was altered.
+    """
+    epsilon, delta = None, ""
     for entry in read_lines(path):
         if entry.get("epsilon") is not None:  # only releases of a model cost epsilon
             epsilon, found = entry["epsilon"], _DELTA.search(str(entry.get("mechanism")))
             delta = f"delta {found[1]}" if found else "the agreed delta"  # of version 0.1.0 a line did not say
-        reserved += entry.get("reserved", 0) - entry.get("returned", 0)
     if not isinstance(epsilon, int | float):
         return "no privacy guarantee was counted"
+    reserved = sum(releases for releases, _ in reservations(path))
     spent = f"epsilon {epsilon:.4g} at {delta} after the last message; {count(reserved, 'release')} paid for"
     return f"{spent}. It is this party's own: a person whose row lies at others too is in their releases as well"

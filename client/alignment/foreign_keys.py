@@ -9,6 +9,7 @@ from typing import Any
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.errors import CheckpointError
 from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.json_values import parse_json, whole
 
 NAME = "foreign-keys.json"
 
@@ -82,9 +83,9 @@ class ForeignKeys:
         if self._path is None or not self._path.exists():
             return 0, False, {}
         try:
-            kept: dict[str, Any] = json.loads(self._path.read_text())
-            lists = {str(owner): {str(d): int(n) for d, n in own.items()} for owner, own in kept["lists"].items()}
-            return int(kept["begun"]), bool(kept["settled"]), lists
+            kept: dict[str, Any] = parse_json(self._path.read_bytes())
+            lists = {str(owner): {str(d): whole(n) for d, n in own.items()} for owner, own in kept["lists"].items()}
+            return whole(kept["begun"]), bool(kept["settled"]), lists
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise CheckpointError(
                 f"{self._path} is torn or was altered", hint="restore it, or choose another --out for another run"

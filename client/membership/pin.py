@@ -13,6 +13,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.errors import CheckpointError, ContractError
 from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.json_values import parse_json, whole
 from colonnade.common.runtime.run_folder import STAMP, PartyFolder
 
 _RUN = re.compile(r"[0-9A-Za-z_-]{1,64}")
@@ -111,9 +112,9 @@ class Pin:
             run = self._store.run()  # of a version without pins
             return Pinned(run, committed=bool(run))
         try:
-            kept = json.loads(path.read_text())
-            backed_off = int(kept.get("backed_off", 0))  # a run of an older version has none
-            return Pinned(str(kept["run"]), int(kept["session"]), bool(kept["committed"]), backed_off)
+            kept = parse_json(path.read_bytes())
+            backed_off = whole(kept.get("backed_off", 0))  # a run of an older version has none
+            return Pinned(str(kept["run"]), whole(kept["session"]), bool(kept["committed"]), backed_off)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise CheckpointError(f"{path} is torn or was altered", hint=_ANOTHER) from None
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
+
+from colonnade.common.runtime.json_values import parse_json
 
 
 def open_to_append(path: Path) -> TextIO:
@@ -24,7 +25,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
         return
     for line in path.read_bytes().splitlines():
         try:
-            entry = json.loads(line)
+            entry = parse_json(line)
         except ValueError:
             continue  # its writer was killed
         if isinstance(entry, dict):

@@ -16,6 +16,7 @@ from typing import Any
 
 from colonnade.common.errors import InputError
 from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.json_values import parse_json
 from colonnade.common.version import VERSION
 
 FORMAT = 1
@@ -199,7 +200,7 @@ class RunFolder(MemberFolder):
 def read_record(path: Path) -> dict[str, Any] | None:
     """The keys and values of a JSON file; None if it is missing or holds anything else."""
     try:
-        found = json.loads(path.read_bytes())
+        found = parse_json(path.read_bytes())
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

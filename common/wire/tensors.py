@@ -171,7 +171,8 @@ def _number(name: str, value: int) -> bytes:
 
 
 def _double(name: str, value: float) -> bytes:
-    return tag(_NUMBER_OF[name], EIGHT_BYTES) + struct.pack("<d", value) if value else b""
+    eight = struct.pack("<d", value)  # minus zero is sent explicitly, so that both ends decode the same bits
+    return tag(_NUMBER_OF[name], EIGHT_BYTES) + eight if any(eight) else b""
 
 
 def _bytes(name: str, array: np.ndarray) -> list[Buffer]:

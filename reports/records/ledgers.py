@@ -9,6 +9,8 @@ from pathlib import Path
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.run_folder import RunFolder
 
+_LONGEST = 255  # bytes of a file's name
+
 
 @dataclass
 class Book:
@@ -39,10 +41,15 @@ def read_books(folder: Path, parties: Iterable[str]) -> dict[str, Book]:
     """
     books: dict[str, Book] = {}
     for party in parties:
-        if Path(party).name != party:
+        if not is_file_name(party):
             continue
         _read(RunFolder(folder).party(party).ledger, party, books)
     return books
+
+
+def is_file_name(name: str) -> bool:
+    """True if a name from a file can be that of a folder, and is no path."""
+    return Path(name).name == name and len(name.encode(errors="replace")) <= _LONGEST
 
 
 def read_books_of(ledger: Path) -> dict[str, Book]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,10 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import InputError
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.runtime.json_values import is_number
 from colonnade.common.runtime.run_folder import PartyFolder, RunFolder, read_record
 from colonnade.reports.records.clock import Clock
-from colonnade.reports.records.ledgers import Book, read_books
+from colonnade.reports.records.ledgers import Book, is_file_name, read_books
 from colonnade.reports.records.trace import Trace
 from colonnade.server.reporting.summary import describe_source
 from colonnade.server.reporting.timeline import follow
@@ -134,8 +134,12 @@ def _summary(run: RunFolder) -> dict[str, Any] | None:
 def _is_whole(event: Event) -> bool:
     """True if an event has a kind and a time, as those written by this package do."""
     kind, time, round = event.get("kind"), event.get("time"), event.get("round", 0)
-    timed = isinstance(time, int | float) and math.isfinite(time)
-    return isinstance(kind, str) and timed and isinstance(round, int) and (kind not in _ROUNDS or "round" in event)
+    return (
+        isinstance(kind, str)
+        and is_number(time)
+        and isinstance(round, int)
+        and (kind not in _ROUNDS or "round" in event)
+    )
 
 
 def _is_newest(events: Sequence[Event]) -> bool:
@@ -148,7 +152,8 @@ def _so_far(events: Sequence[Event], config: str) -> dict[str, Any]:
     """Summary from events and configuration, of a run without one."""
     begun = next((event for event in reversed(events) if event["kind"] == "begin"), {})
     listening = next((event for event in events if event["kind"] == "listening"), {})
-    names = [str(name) for name in begun.get("parties") or listening.get("waiting_for") or ()]
+    found = begun.get("parties") or listening.get("waiting_for")
+    names = [str(name) for name in found] if isinstance(found, list) else []
     rounds = [event for event in events if event["kind"] == "round"]
     metrics = {"train_loss": rounds[-1].get("loss")} if rounds else {}
     for event in events:
@@ -185,7 +190,7 @@ def _by_party(events: Sequence[Event], kind: str, names: Sequence[str]) -> dict[
 def _incidents(run: RunFolder, parties: Sequence[str]) -> list[Event]:
     found = []
     for name in parties:
-        if Path(name).name == name:
+        if is_file_name(name):
             of_party = read_lines(run.party(name).events)
             found += [{**event, "party": name} for event in of_party if _is_whole(event)]
     return sorted(found, key=lambda event: float(event["time"]))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from colonnade.common.observability.telemetry import Event
+from colonnade.common.runtime.json_values import is_number
 from colonnade.reports.records.clock import Clock
 
 EVALUATED = tuple(
@@ -77,7 +77,7 @@ class Trace:
         if key not in event:
             return
         value = event[key]
-        if isinstance(value, int | float) and math.isfinite(value):
+        if is_number(value):
             self.series[name].append(Measured(event.get("round", 0), now, self._bytes, float(value)))
         else:
             self.lost += 1
@@ -95,4 +95,4 @@ def _whole(value: object) -> int:
 
 
 def _seconds(value: object) -> float:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+    return float(value) if is_number(value) else 0.0

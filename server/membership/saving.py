@@ -17,6 +17,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import CheckpointError, EnvironmentFault, PartyLost
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.runtime.durable import write_durably
+from colonnade.common.runtime.json_values import parse_json, whole
 
 
 @dataclass
@@ -237,8 +238,9 @@ def common_round(held: Mapping[str, Collection[int]], committed: int) -> int:
 def read_committed(record: Path) -> tuple[int, int, int, int]:
     """Round, best, sound (in a record without it the round) and number of times that the run went back."""
     try:
-        content = json.loads(record.read_text())
-        round = int(content["round"])
-        return round, int(content.get("best", 0)), int(content.get("sound", round)), int(content.get("backed_off", 0))
+        content = parse_json(record.read_bytes())
+        round = whole(content["round"])
+        best, sound, backed_off = content.get("best", 0), content.get("sound", round), content.get("backed_off", 0)
+        return round, whole(best), whole(sound), whole(backed_off)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return 0, 0, 0, 0  # missing or altered: the members' checkpoints decide

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.json_values import whole
 from colonnade.common.runtime.run_folder import RunFolder
+
+_MOST = (1 << 32) - 2  # a message holds the next one
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,6 @@ class SessionNumbers:
 
 def _kept(path: Path) -> int:
     try:
-        return int(path.read_text())
+        return whole(int(path.read_text()), _MOST)
     except (OSError, ValueError):
         return 0  # the clock has to suffice

@@ -17,9 +17,11 @@ from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.response_noise import ResponseNoiseConfig
 from colonnade.common.privacy.settings import BEFORE, Accounting
 from colonnade.common.runtime.durable import write_durably
+from colonnade.common.runtime.json_values import parse_json, whole
 from colonnade.common.runtime.run_folder import RunFolder
 
 _ANEW = "begin a new run, which spends epsilon anew"
+_CEILING = 1 << 53  # no run makes as many releases
 _BLOCKS = 32  # in which a run's releases are reserved: a crash forfeits at most one
 
 
@@ -157,12 +159,10 @@ def refuse_large_delta(config: ResponseNoiseConfig, rows: int) -> None:
 def _read(path: Path, config: ResponseNoiseConfig) -> tuple[int, str]:
     """The ceiling, and the accounting method."""
     try:
-        record = json.loads(path.read_text())
-        ceiling, accounting = int(record.pop("ceiling")), record.pop("accounting", BEFORE["accounting"])
+        record = parse_json(path.read_bytes())
+        ceiling, accounting = whole(record.pop("ceiling"), _CEILING), record.pop("accounting", BEFORE["accounting"])
         if accounting not in get_args(Accounting):
             raise ValueError("no such accounting")
-        if ceiling < 0:
-            raise ValueError("below 0")
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise CheckpointError(f"{path} is torn or was altered", hint=_ANEW) from None
     for key, ours in _settings(config).items():

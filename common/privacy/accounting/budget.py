@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from colonnade.common.errors import BudgetSpent, EnvironmentFault
+from colonnade.common.errors import BudgetSpent, CheckpointError, EnvironmentFault
 from colonnade.common.privacy.accounting.chain import Chain
 from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.runtime.json_values import whole
 
 _BLOCKS = 32  # blocks of a budget: a crash forfeits at most one
+_LEAST = 1e-100  # of a noise multiplier: its square is above 0 and finite
 
 
 class Budget:
@@ -90,11 +93,32 @@ class Budget:
             ) from failed
 
 
+def reservations(path: Path) -> Iterator[tuple[int, float]]:
+    """Releases that a ledger's lines reserve, negative where they were returned, and sigma of each line.
+
+    Raises:
+        CheckpointError: a line was altered, so that nobody knows what was spent.
+    """
+    for entry in read_lines(path):
+        if "noise_multiplier" not in entry:
+            continue
+        sigma = entry["noise_multiplier"]
+        try:
+            releases = whole(entry.get("reserved", 0)) - whole(entry.get("returned", 0))
+            if isinstance(sigma, bool) or not isinstance(sigma, int | float) or not _LEAST < sigma < 1 / _LEAST:
+                raise ValueError("no noise multiplier")
+        except ValueError:
+            raise CheckpointError(
+                f"{path}: a line that reserves releases was altered",
+                hint="restore the ledger from a copy, or begin a new run, which spends epsilon anew",
+            ) from None
+        yield releases, float(sigma)
+
+
 def _reserved(path: Path, sigma: float) -> float:
     """Reservations of earlier starts that were not returned, in releases with this sigma (exact in Renyi's terms)."""
     cost = 0.0  # in units of 1 / sigma^2, to which Theorem 2 is proportional
-    for entry in read_lines(path):
-        if "noise_multiplier" in entry:
-            cost += (entry.get("reserved", 0) - entry.get("returned", 0)) / entry["noise_multiplier"] ** 2
+    for count, of in reservations(path):
+        cost += count / of**2
     releases = cost * sigma**2
     return round(releases) if math.isclose(releases, round(releases), rel_tol=1e-9) else releases

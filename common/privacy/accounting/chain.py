@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.common.runtime.json_lines import is_torn
+from colonnade.common.runtime.json_values import parse_json
 
 BEGINNING = "0" * 64
 """Placeholder for the hash before the first line."""
@@ -149,6 +150,6 @@ def _parted(raw: bytes) -> tuple[str, str]:
 
 def _is_entry(raw: bytes) -> bool:
     try:
-        return isinstance(json.loads(raw), dict)
+        return isinstance(parse_json(raw), dict)
     except ValueError:
         return False

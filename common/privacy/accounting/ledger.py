@@ -91,4 +91,5 @@ def _key(entry: dict[str, Any]) -> str:
 
 def _left_after(path: Path, round: int) -> set[str]:
     """Keys of the entries after a round."""
-    return {_key(entry) for entry in read_lines(path) if entry.get("round", 0) > round}
+    rounds = ((entry, entry.get("round", 0)) for entry in read_lines(path))
+    return {_key(entry) for entry, of in rounds if isinstance(of, int) and of > round}  # else it was altered
