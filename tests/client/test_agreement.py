@@ -155,7 +155,7 @@ def test_a_server_that_opens_a_round_without_keys_is_at_fault() -> None:
 
 
 def offer(round: int = 0, size: int = 32) -> KeyOffer:
-    return KeyOffer(round, *(torch.zeros(n, dtype=torch.uint8) for n in (size, 0, 0)))
+    return KeyOffer(round, *(torch.zeros(n, dtype=torch.uint8) for n in (size, 0, 0, 0)))
 
 
 def proof(round: int = 0) -> KeyProof:
