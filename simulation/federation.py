@@ -325,9 +325,8 @@ class Simulation:
     def _capture(self, outcome: Outcome, name: str) -> Capture | None:
         if (wanted := self.config.parties[name].capture) is None or self.files is None:
             return None
-        agreed = self.config.federation
-        outcome.captures[name] = Capture(self.files.home(name), wanted, agreed, outcome.server.schedule)
-        return outcome.captures[name]
+        found = Capture(self.files.home(name), wanted, self.config.federation, outcome.server.schedule)
+        return outcome.captures.setdefault(name, found)
 
     def _context(self, server: ServerContext, name: str, egress: Egress, state: State, round: int) -> ClientContext:
         sample = self._rows.get(name, self.sample)

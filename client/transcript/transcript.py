@@ -23,7 +23,7 @@ from colonnade.common.crypto.signatures import ForgedError, Signer, Verifier
 from colonnade.common.crypto.told import TranscriptError, refuse_other_parts
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
-from colonnade.common.transcript.entries import Entry, entry_of, salt_key, salted
+from colonnade.common.transcript.entries import ToldEntry, entry_of, salt_key, salted
 from colonnade.common.transcript.receipts import Receipts
 from colonnade.common.transcript.statement import WindowStatement, rows, signed
 
@@ -79,7 +79,7 @@ class PartyTranscript:
         self._others = {other: OtherParty(other, session.round) for other in names if self._every}
         self._told: dict[str, Any] = {**session.told(), "offers": ""}
         self._verifiers: dict[tuple[str, bytes], Verifier] = {}
-        self._own, self._noted = OwnRecord(last=session.round), list[Entry]()
+        self._own, self._noted = OwnRecord(last=session.round), list[ToldEntry]()
         self._newest, self._number, self._due, self._warned = session.round, 0, False, set[str]()
         self._keys: PairKeys | None = None
         self._salt: bytes | None = b""  # None where keys are agreed on and it has not come yet

@@ -148,6 +148,7 @@ class Agreement:
         if self._signer.certificate:
             verifier = Verifier(other, offer.certificate, pins.get(other, ""))
             verifier.check(f"the key of {other!r}", _content(other, offer.key, offer.told), offer.signature)
+        secret = self._secret(other, offer.key)
         try:
             told = json.loads(offer.told)
         except (ValueError, RecursionError):
@@ -155,7 +156,7 @@ class Agreement:
         if not isinstance(told, dict):
             raise TranscriptError(f"{other} does not say what it was told", other=other, part="section")
         refuse_other_parts(other, told, self._session.told())
-        return self._secret(other, offer.key)
+        return secret
 
     def _secret(self, other: str, key: bytes) -> bytes:
         try:

@@ -16,7 +16,7 @@ from colonnade.common.messaging.message import ServerMessage, TensorSpec, schema
 _LENGTH = 16  # bytes of a hash in a statement
 
 
-class Entry(NamedTuple):
+class ToldEntry(NamedTuple):
     """One item.
 
     Args:
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     digest: bytes
 
 
-def entry_of(item: Item, round: int, *, exact: bool) -> Entry | None:
+def entry_of(item: Item, round: int, *, exact: bool) -> ToldEntry | None:
     """The entry of an item, None if parties are not told it alike.
 
     Args:
@@ -39,17 +39,17 @@ def entry_of(item: Item, round: int, *, exact: bool) -> Entry | None:
     """
     match item:
         case Save():
-            return Entry("Save", item.round, _hash([item.keep, item.best]))
+            return ToldEntry("Save", item.round, _hash([item.keep, item.best]))
         case Close():
-            return Entry("Close", round, _hash([]))
+            return ToldEntry("Close", round, _hash([]))
         case ServerMessage() if (alike := item.alike) is not None:
             parts = [type(item).__name__, *(f"{name}={getattr(item, name)}" for name in alike.key)]
-            return Entry(" ".join(parts), item.round, _digest(item, alike.fields, exact=exact))
+            return ToldEntry(" ".join(parts), item.round, _digest(item, alike.fields, exact=exact))
         case _:
             return None
 
 
-def salted(key: bytes, entry: Entry) -> str:
+def salted(key: bytes, entry: ToldEntry) -> str:
     """An entry's hash as it is stated, hex: an HMAC over name, round and digest."""
     content = json.dumps([entry.name, entry.round]).encode() + entry.digest
     return hmac.digest(key, content, sha256)[:_LENGTH].hex()

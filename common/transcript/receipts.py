@@ -28,7 +28,7 @@ _BEGIN: _Chain = (0, bytes(32))
 _ENDS = 12, 16  # bytes of a box's nonce and of its tag, which stand for all of it
 
 _SELECTIVE = (
-    "either the server has not passed it on, or {receiver} states falsely that it did not get it: compare the events "
+    "the server is at fault, unless {receiver} states falsely that it did not get the box: compare the events "
     "of both parties (docs/transcript.md)"
 )
 
@@ -131,8 +131,8 @@ class Receipts:
     def _drop(self, key: _Exchange, receiver: str) -> TranscriptError:
         got = next(name for name, got in self._arrived[key].items() if got)
         text = (
-            f"the server did not pass on to {receiver} the box that {self._name} sent it in round {key[0]} "
-            f"(stage {key[1]}), and passed on that to {got}"
+            f"the server did not pass on to {receiver}, or altered, the box that {self._name} sent it in round "
+            f"{key[0]} (stage {key[1]}), and passed on that to {got}"
         )
         hint = _SELECTIVE.format(receiver=receiver)
         return TranscriptError(text, other=receiver, part="box", round=key[0], hint=hint)
