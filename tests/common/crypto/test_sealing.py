@@ -88,9 +88,7 @@ def digest(offers: dict[str, Offer], session: Session = SESSION) -> str:
     """The digest of a ring without certificates, computed again."""
     members = "".join(f', "{name}", "{offers[name].key.hex()}", ""' for name in sorted(offers))
     told = json.dumps(json.dumps(session.told()))
-    agreed_on = (
-        f'["{session.federation}", "{session.run}", {session.number}, [["batch", "1"], ["seed", "0"]], "ring", {told}, ""'
-    )
+    agreed_on = f'["{session.federation}", "{session.run}", {session.number}, [["batch", "1"], ["seed", "0"]], "ring", {told}, ""'
     return sha256(f"{agreed_on}{members}]".encode()).hexdigest()
 
 
@@ -244,7 +242,8 @@ def test_parties_of_different_sessions_do_not_confirm_their_keys(other: Session)
         agreed(sides, {})
     offers = {name: replace(side.offer(), told=b"") for name, side in sides.items()}
     said = {  # a server that alters unsigned offers, so that they seem equal
-        name: {other: replace(offer, told=sides[name].offer().told) for other, offer in offers.items()} for name in sides
+        name: {other: replace(offer, told=sides[name].offer().told) for other, offer in offers.items()}
+        for name in sides
     }
     pairings = {name: side.meet(said[name], {}) for name, side in sides.items()}
     with pytest.raises(ForgedError, match="'bob' does not confirm the agreed keys"):
