@@ -88,7 +88,8 @@ def digest(offers: dict[str, Offer], session: Session = SESSION) -> str:
     """The digest of a ring without certificates, computed again."""
     members = "".join(f', "{name}", "{offers[name].key.hex()}", ""' for name in sorted(offers))
     told = json.dumps(json.dumps(session.told()))
-    agreed_on = f'["{session.federation}", "{session.run}", {session.number}, [["batch", "1"], ["seed", "0"]], "ring", {told}, ""'
+    head = f'["{session.federation}", "{session.run}", {session.number}, '
+    agreed_on = f'{head}[["batch", "1"], ["seed", "0"]], "ring", {told}, ""'
     return sha256(f"{agreed_on}{members}]".encode()).hexdigest()
 
 
@@ -238,7 +239,7 @@ def test_a_box_of_an_earlier_session_is_not_opened(parties: Parties, seals: dict
 def test_parties_of_different_sessions_do_not_confirm_their_keys(other: Session) -> None:
     """Unsigned, so that they differ only in the derivation."""
     sides = {"ada": Agreement("ada", SESSION, None), "bob": Agreement("bob", other, None)}
-    with pytest.raises(TranscriptError, match="^bob was told "):
+    with pytest.raises(TranscriptError, match=r"^bob was told "):
         agreed(sides, {})
     offers = {name: replace(side.offer(), told=b"") for name, side in sides.items()}
     said = {  # a server that alters unsigned offers, so that they seem equal
