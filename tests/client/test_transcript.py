@@ -36,16 +36,18 @@ class Certified:
 
 
 def test_signed_statements_that_agree_find_nothing(certified: Meeting) -> None:
-    parties = {name: Certified(certified, name) for name in NAMES}
+    parties, heard = {name: Certified(certified, name) for name in NAMES}, set[tuple[str, bytes]]()
     for number in range(1, 120):
         for party in parties.values():
             party.hear(Open(number))
-    for party in parties.values():
-        for other in parties.values():
-            if other is not party:
-                for said in other.sent:
+        for said in [said for party in parties.values() for said in party.sent]:
+            for name, party in parties.items():
+                if name != said.party and (name, said.signature) not in heard:
+                    heard.add((name, said.signature))
                     party.hear(said)
+    for party in parties.values():
         assert len(party.sent) == 3 and not party.found
+    assert len(heard) == 3 * 3 * 2
 
 
 @pytest.mark.parametrize(
