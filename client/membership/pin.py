@@ -89,8 +89,7 @@ class Pin:
             raise ContractError(SERVER, "Begin", "backed_off", f"at least {pinned.backed_off}", str(begin.backed_off))
         committed = pinned.committed or begin.round > 0
         backed_off = pinned.backed_off if self._predicts else begin.backed_off
-        reached = max(pinned.entered, 0 if self._predicts else begin.round)
-        self._keep(Pinned(begin.run, begin.session, committed, backed_off, reached))
+        self._keep(Pinned(begin.run, begin.session, committed, backed_off, pinned.entered))
 
     def enter(self, round: int) -> None:
         """Records a round that the server opens; on the disk, ahead, before it is entered. Raises EnvironmentFault."""

@@ -218,7 +218,7 @@ def test_a_pin_of_a_version_that_counted_no_rounds_goes_on(tmp_path: Path) -> No
     leave_checkpoint(tmp_path, round=40)
     (tmp_path / "pinned.json").write_text('{"run": "run1", "session": 3, "committed": true, "backed_off": 0}')
     opened(tmp_path).admit(begin(4, round=40))
-    assert json.loads((tmp_path / "pinned.json").read_text())["entered"] == 40
+    assert json.loads((tmp_path / "pinned.json").read_text())["entered"] == 0
 
 
 def test_a_prediction_reserves_no_rounds(tmp_path: Path) -> None:
