@@ -52,6 +52,7 @@ from colonnade.simulation.contexts import Timetable, client_context, refuse_othe
 from colonnade.simulation.files import RunFiles
 from colonnade.simulation.incidents import at_once, injected, warn
 from colonnade.simulation.outcome import Outcome, both_ways
+from colonnade.simulation.transcripts import begin_transcript
 
 _BACK = "goes back"  # status of a start that an earlier checkpoint takes the place of
 Snapshots = Mapping[str, Snapshot]
@@ -152,14 +153,14 @@ class Simulation:
         for name in self.only or federation.names:
             round, states = self.start
             state = State(states.get(name))
-            egress = self._open_egress(outcome, name, links[name], state)
+            post, egress = links[name]._carry, self._open_egress(outcome, name, links[name], state)
             cohort[name].watch = outcome.server.watch
             carry = self._recorded(outcome, SERVER, name, cohort[name]._carry)
             cohort[name]._carry = self._benches.outward(SERVER, carry)
             ctx = outcome.clients[name] = self._context(outcome.server, name, egress, state, round)
             ctx.steps = outcome.privacy[name].steps
             links[name].on_save = partial(self._save, outcome, name, ctx.state)
-            sides.append(asyncio.ensure_future(self._participate(outcome, ctx, links[name])))
+            sides.append(asyncio.ensure_future(self._participate(outcome, ctx, links[name], post)))
         rounds, parties = outcome.server.schedule.rounds, list(federation.names)
         if self.start[0] > rounds:
             raise ConfigError(
@@ -191,10 +192,12 @@ class Simulation:
                 self._end(outcome)
         return outcome
 
-    async def _participate(self, outcome: Outcome, ctx: ClientContext, link: Link) -> None:
+    async def _participate(self, outcome: Outcome, ctx: ClientContext, link: Link, post: Carrier) -> None:
         protocol, watch = self.config.federation.protocol, outcome.server.watch
+        transcript = begin_transcript(ctx, link, post, outcome.server.telemetry)
         try:
             await self._benches.work(ctx.name, PARTICIPATE[protocol.name](ctx, link, protocol))
+            await transcript.conclude()
         except TrainingDiverged:
             raise watch.blame_sender(ctx.name) from None
 
@@ -316,17 +319,14 @@ class Simulation:
         carry = self._benches.outward(name, carry)
         if capture is not None:
             link.deliver = capture.inward(link.deliver)  # type: ignore[method-assign, assignment]
-        left = outcome.left.setdefault(name, {})
-        egress = Egress(carry, SERVER, privacy.stage(state), ledger, left)
-        link._carry = egress
+        link._carry = egress = Egress(carry, SERVER, privacy.stage(state), ledger, outcome.left.setdefault(name, {}))
         return egress
 
     def _capture(self, outcome: Outcome, name: str) -> Capture | None:
         if (wanted := self.config.parties[name].capture) is None or self.files is None:
             return None
-        federation, schedule = self.config.federation, outcome.server.schedule
-        outcome.captures[name] = Capture(self.files.home(name), wanted, federation, schedule)
-        return outcome.captures[name]
+        found = Capture(self.files.home(name), wanted, self.config.federation, outcome.server.schedule)
+        return outcome.captures.setdefault(name, found)
 
     def _context(self, server: ServerContext, name: str, egress: Egress, state: State, round: int) -> ClientContext:
         sample = self._rows.get(name, self.sample)

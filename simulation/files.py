@@ -76,7 +76,7 @@ class RunFiles:
         self.folder.record(self.number, self._config.federation.id)
         session = SessionNumbers(self.folder.path).after(0)
         agreed = self._config.federation
-        self.session = Session(agreed.id, self.number, session, agreed.hashes())
+        self.session = Session(agreed.id, self.number, session, agreed.hashes(), agreed.pins, round, self.backed_off)
         for name in self._config.federation.names:
             home = self.home(name)
             pin = self._pins[name] = Pin(name, home, self.checkpoints(name))

@@ -36,6 +36,7 @@ async def agree(ctx: ClientContext, server: Link) -> Keys:
     Raises:
         ForgedError: a party's key is not its own, or not the one that it has offered now, or it was shown
             other keys than we were; the message names the party.
+        TranscriptError: the server has told another party otherwise of the session than us.
         SealError: a party's key is unusable.
         ContractError: the server has relayed something else.
     """
@@ -43,7 +44,13 @@ async def agree(ctx: ClientContext, server: Link) -> Keys:
     agreement = Agreement(ctx.name, ctx.session, ctx.identity)
     offer = agreement.offer()
     await server.send(
-        KeyOffer(ctx.round, to_tensor(offer.key), to_tensor(offer.certificate), to_tensor(offer.signature))
+        KeyOffer(
+            ctx.round,
+            to_tensor(offer.key),
+            to_tensor(offer.certificate),
+            to_tensor(offer.signature),
+            told=to_tensor(offer.told),
+        )
     )
     received = await server.recv(KeyRing, ctx.round, parties=len(names))
     if received is None:
@@ -52,6 +59,7 @@ async def agree(ctx: ClientContext, server: Link) -> Keys:
     verifier = None if ctx.identity is None else Verifier(SERVER, certificate, ctx.federation.server)
     pairing = agreement.meet(_offers(names, received), ctx.federation.parties, certificate)
     pairs = await _confirm(ctx, server, pairing)
+    ctx.keyed(pairs)
     return Keys(pairs.seals, pairs.masks, verifier)
 
 
@@ -70,8 +78,10 @@ def _offers(names: tuple[str, ...], ring: KeyRing) -> dict[str, Offer]:
     try:
         certificates = take_apart(ring.certificates, ring.certificate_lengths)
         signatures = take_apart(ring.signatures, ring.signature_lengths)
+        told = take_apart(ring.told, ring.told_lengths)
     except ValueError as wrong:
-        raise ContractError(SERVER, "KeyRing", "certificate_lengths, signature_lengths", str(wrong), "others") from None
-    rows = zip(ring.keys, certificates, signatures, strict=True)
-    offers = [Offer(to_bytes(key), to_bytes(certificate), to_bytes(signed)) for key, certificate, signed in rows]
+        lengths = "certificate_lengths, signature_lengths, told_lengths"
+        raise ContractError(SERVER, "KeyRing", lengths, str(wrong), "others") from None
+    rows = zip(ring.keys, certificates, signatures, told, strict=True)
+    offers = [Offer(*map(to_bytes, row)) for row in rows]
     return dict(zip(names, offers, strict=True))

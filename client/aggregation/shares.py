@@ -50,6 +50,8 @@ class ShareExchange:
         rows = shares.contiguous().view(torch.uint8).numpy()
         others = {name: row.data for name, row in zip(names, rows, strict=True) if name != me}
         sealed = self.seals.boxes(others, purpose, round, stage)
+        for to, box in zip(others, sealed.numpy(), strict=True):
+            self.ctx.receipts.sent(to, round, stage, box.data)
         await self.server.send(Shares(round, stage, self.ctx.admit_masked(sealed)))
         bundle = await self.server.recv(Bundle, round, parties=len(names))
         if bundle is None:
@@ -69,12 +71,14 @@ class ShareExchange:
         opened: dict[str, bytes] = {}
         for name, length in zip(names, lengths, strict=True):
             box, at = boxes[at : at + length], at + length
-            if name == self.ctx.name or not length:
+            if name == self.ctx.name:
                 continue
-            try:
-                opened[name] = self._open_one(purpose, bundle, name, box, 4 * sizes[name])
-            except SealError as altered:
-                self.ctx.warn(f"round {bundle.round}: {altered}")
+            if length:
+                try:
+                    opened[name] = self._open_one(purpose, bundle, name, box, 4 * sizes[name])
+                except SealError as altered:
+                    self.ctx.warn(f"round {bundle.round}: {altered}")
+            self.ctx.receipts.received(name, bundle.round, bundle.stage, box if name in opened else None)
         elements = to_tensor(b"".join(opened.values())).view(torch.int32)
         return dict(zip(opened, torch.split(elements, [sizes[name] for name in opened]), strict=True))
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from colonnade.client.membership.inbox import Inbox
 from colonnade.common.conversation.capacity import Capacity
-from colonnade.common.conversation.control import Close, Item, Open, Save
+from colonnade.common.conversation.control import Close, Item, Open, Save, Statement
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Welcome
 from colonnade.common.crypto.pki.identity import Identity
@@ -18,6 +18,7 @@ from colonnade.common.crypto.pki.names import dns_name
 from colonnade.common.crypto.pki.peers import verify_peer
 from colonnade.common.crypto.pki.probe import fetch_certificate
 from colonnade.common.crypto.pki.revocation import RevocationList
+from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import (
     DIVERGED,
     ContractError,
@@ -37,6 +38,7 @@ from colonnade.common.wire.dial import ClientTls, Dialer
 
 _N = TypeVar("_N", bound=Parcel)
 
+_OWN = (ContractError, TranscriptError)  # errors about others that this side has found
 _PARTING = 60.0  # seconds that the server has for its farewell: other parties may be slower
 
 
@@ -66,6 +68,11 @@ class Membership:
         """Bytes sent and received so far: whole gRPC messages, before HTTP/2 and TLS. Thread-safe."""
         so_far = list(self._connections)
         return sum(c.bytes_out for c in so_far), sum(c.bytes_in for c in so_far)
+
+    @property
+    def gone(self) -> bool:
+        """True if the connection has ended."""
+        return self._connection is None or self._connection.done.is_set()
 
     @property
     def unsent(self) -> int:
@@ -113,7 +120,7 @@ class Membership:
         """Says Hello again after the server's rewind."""
         for _ in range(len(self._inbox)):
             heard = self._inbox.get_nowait()
-            if not isinstance(heard, Message | Open | Close | Save):  # items set aside are of the previous session
+            if not isinstance(heard, Item):  # items set aside are of the previous session
                 self._inbox.put(heard)
         self.post(hello)
 
@@ -211,7 +218,7 @@ class Membership:
     async def _finish(self, side: asyncio.Future[None], stop: asyncio.Future[Any], *, last: bool) -> None:
         """Ends the party side: the last one says farewell, and waits for the server's farewell or error."""
         if (error := side.exception()) is not None:
-            if isinstance(error, ContractError) or not isinstance(error, PeerError):  # else the server knows already
+            if isinstance(error, _OWN) or not isinstance(error, PeerError):  # else the server knows already
                 self.post(Failure("", *declared(error)))
             if isinstance(error, TrainingDiverged):  # the server says who began it, or goes back with everybody
                 await self._hear_end(stop)
@@ -243,7 +250,7 @@ class Membership:
             self._inbox.put(heard)
             return
         match heard:
-            case Message() | Open() | Close() | Save():
+            case Message() | Open() | Close() | Save() | Statement():
                 self._deliver(heard)
             case Farewell():
                 self._farewell.set()

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from threading import Lock
 
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.conversation.control import Save
@@ -29,12 +30,17 @@ class Pinned:
         session: the newest that began.
         committed: True if every member has saved a checkpoint of the run.
         backed_off: largest number of times that the run went back after a divergence.
+        entered: no round beyond this one was entered; rounds are reserved in blocks. 0 if unknown.
     """
 
     run: str = ""
     session: int = 0
     committed: bool = False
     backed_off: int = 0
+    entered: int = 0
+
+
+_AHEAD = 1000  # rounds that are reserved at once, so that a round costs no write
 
 
 class Pin:
@@ -52,6 +58,7 @@ class Pin:
 
     def __init__(self, party: str, folder: Path, store: Checkpoints, *, predicts: bool = False) -> None:
         self._party, self._folder, self._store, self._predicts = party, PartyFolder(folder), store, predicts
+        self._writing = Lock()  # checkpoints are written by threads
         self._pinned = self._read()
 
     @property
@@ -78,16 +85,35 @@ class Pin:
         if not begin.round and pinned.committed:
             expected = "a checkpoint's, since one was committed in this run"
             raise ContractError(SERVER, "Begin", "round", expected, "0")
+        self._refuse_invented(begin, pinned)
         if begin.backed_off < pinned.backed_off and not self._predicts:
             raise ContractError(SERVER, "Begin", "backed_off", f"at least {pinned.backed_off}", str(begin.backed_off))
         committed = pinned.committed or begin.round > 0
         backed_off = pinned.backed_off if self._predicts else begin.backed_off
-        self._keep(Pinned(begin.run, begin.session, committed, backed_off))
+        self._keep(Pinned(begin.run, begin.session, committed, backed_off, pinned.entered))
+
+    def enter(self, round: int) -> None:
+        """Records a round that the server opens; on the disk, ahead, before it is entered. Raises EnvironmentFault."""
+        if round > self._pinned.entered and not self._predicts:
+            with self._writing:
+                self._write(replace(self._pinned, entered=round + _AHEAD))
 
     def note(self, save: Save) -> None:
         """Records from a Save whether a checkpoint was committed. Raises EnvironmentFault as `admit`."""
         if save.keep and not self._pinned.committed:
-            self._keep(replace(self._pinned, committed=True))
+            with self._writing:
+                self._write(replace(self._pinned, committed=True))
+
+    def _refuse_invented(self, begin: Begin, pinned: Pinned) -> None:
+        """Refuses to go on from a round of which we hold no checkpoint."""
+        if not begin.round:
+            return
+        held = self._store.rounds()
+        if begin.round in held and (self._predicts or not pinned.entered or begin.round <= pinned.entered):
+            return
+        ours = ", ".join(str(round) for round in held if not pinned.entered or round <= pinned.entered) or "none"
+        expected = f"that of a checkpoint which {self._party} holds ({ours})"
+        raise ContractError(SERVER, "Begin", "round", expected, str(begin.round))
 
     def _refuse_another(self, run: str) -> None:
         if not self._holds():
@@ -113,11 +139,15 @@ class Pin:
             return Pinned(run, committed=bool(run))
         try:
             kept = parse_json(path.read_bytes())
-            backed_off = whole(kept.get("backed_off", 0))  # a run of an older version has none
-            return Pinned(str(kept["run"]), whole(kept["session"]), bool(kept["committed"]), backed_off)
+            later = [whole(kept.get(name, 0)) for name in ("backed_off", "entered")]  # older versions have none
+            return Pinned(str(kept["run"]), whole(kept["session"]), bool(kept["committed"]), *later)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise CheckpointError(f"{path} is torn or was altered", hint=_ANOTHER) from None
 
     def _keep(self, pinned: Pinned) -> None:
+        with self._writing:
+            self._write(pinned)
+
+    def _write(self, pinned: Pinned) -> None:
         write_kept(self._folder.pinned, json.dumps({**asdict(pinned), **STAMP}).encode(), 0o600)
         self._pinned = pinned

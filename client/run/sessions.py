@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from colonnade.client.run.incidents import RealIncidents
 from colonnade.client.run.task import PartyTask
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.progress import TrainingProgress
+from colonnade.client.transcript.transcript import PartyTranscript, always_in_step, report_finding
 from colonnade.common.alignment.kept.keeping import Keeping, Place
 from colonnade.common.alignment.kept.place import lasting
 from colonnade.common.alignment.record import kept_rows
@@ -32,7 +33,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.chaos import UNUSED_RATE, Chaos, ChaosConfig, PatternIndex
-from colonnade.common.conversation.control import Save
+from colonnade.common.conversation.control import Item, Open, Save
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Begin, Failure, Hello, Saved, Spent
 from colonnade.common.crypto.pki.identity import Identity
@@ -245,6 +246,11 @@ class PartySessions:
             )
             deliver = link.deliver if chaos is None else chaos.inward(link.deliver)
             deliver = deliver if capture is None else capture.inward(deliver)
+            session = Session(
+                self.federation.id, begin.run, begin.session, self.federation.hashes(),
+                roster=self.federation.pins, round=begin.round, backed_off=begin.backed_off,
+            )  # fmt: skip
+            transcript = self._transcript(membership, session, link)
             ctx = ClientContext(
                 self.name,
                 self.task.federation,
@@ -259,19 +265,44 @@ class PartySessions:
                 device=self.device,
                 state=state,
                 round=begin.round,
-                session=Session(self.federation.id, begin.run, begin.session, self.federation.hashes()),
+                session=session,
                 identity=self.identity,
                 run_cache=self._run_cache,
                 steps=self._privacy.steps,
             )
             link.on_save = lambda save: self._save(membership, owner, save, ctx.state)
-            return await membership.attend(deliver, lambda: self._half(membership, ctx, link), link=link)
+            if transcript is not None:
+                ctx.keyed, ctx.receipts = transcript.keyed, transcript.receipts
+                deliver = self._entering(transcript.inward(deliver))
+                transcript.begin()
+            side = lambda: self._half(membership, ctx, link, transcript)  # noqa: E731
+            return await membership.attend(deliver, side, link=link)
         finally:
             self.begun = time.monotonic()
             ledger.close()
             if capture is not None:
                 capture.close()
                 self.telemetry.event("capture", party=self.name, bytes=capture.size)
+
+    def _transcript(self, membership: Membership, session: Session, link: Link) -> PartyTranscript | None:
+        """The transcript of a session of training; predictions have none."""
+        if self.task.predicts:
+            return None
+        return PartyTranscript(
+            self.name, self.federation, session, self.identity,
+            in_step=always_in_step(self.federation, self.task.contract),
+            send=membership.post, report=partial(report_finding, self.telemetry, self.name), fail=link.lose,
+        )  # fmt: skip
+
+    def _entering(self, deliver: Callable[[Item], None]) -> Callable[[Item], None]:
+        """Records every round that the server opens before it is entered."""
+
+        def receive(item: Item) -> None:
+            if isinstance(item, Open):
+                self._pin.enter(item.round)
+            deliver(item)
+
+        return receive
 
     def _tell_planned(self) -> None:
         """Tells the party's operator once which epsilon the agreed privacy comes to."""
@@ -305,13 +336,17 @@ class PartySessions:
         report = partial(self.telemetry.event, party=self.name)
         return Chaos(self.config.chaos, index, self.federation.seed, RealIncidents(self._folder.chaos), report)
 
-    async def _half(self, membership: Membership, ctx: ClientContext, link: Link) -> None:
+    async def _half(
+        self, membership: Membership, ctx: ClientContext, link: Link, transcript: PartyTranscript | None
+    ) -> None:
         self._tell_spent(membership)
         self.progress.phases.turn(COMPUTING)
         try:
             await self.task.side(ctx, link)
             self.progress.phases.turn(CHECKPOINT)
             await self._saved()
+            if transcript is not None:
+                await transcript.conclude(lambda: membership.gone)
         finally:
             self.progress.phases.turn()
             self._tell_spent(membership)

@@ -17,7 +17,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.crypto.pki.identity import Identity
-from colonnade.common.crypto.sealing import Session
+from colonnade.common.crypto.sealing import PairKeys, Session
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.outgoing import MaskedTensor, Released
@@ -30,6 +30,7 @@ from colonnade.common.models.shaped import Shape, Shaped
 from colonnade.common.numerics.backprop import Backprop, backprop
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.rows import NoisySteps, deviation
+from colonnade.common.transcript.receipts import Receipts
 
 _PROBE = 32  # rows that a user's module is tested with
 
@@ -52,6 +53,8 @@ class ClientContext:
         identity: the party's key and certificate; None on loopback without TLS.
         run_cache: values that are made once in a run.
         steps: noise on the bottom model's steps; None without.
+        keyed: called with the keys that the parties have agreed on.
+        receipts: books of the boxes that parties send each other.
     """
 
     name: str
@@ -71,6 +74,8 @@ class ClientContext:
     identity: Identity | None = None
     run_cache: RunCache = field(default_factory=RunCache)
     steps: NoisySteps | None = None
+    keyed: Callable[[PairKeys], None] = lambda _keys: None
+    receipts: Receipts = field(default_factory=Receipts)
 
     def model(self, width: int) -> nn.Module:
         """theta_k, the party's bottom model, with outputs of the agreed width."""

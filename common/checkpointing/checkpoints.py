@@ -151,6 +151,10 @@ class Checkpoints:
             rounds.append(int(record["round"]))
         return sorted(rounds, reverse=True)
 
+    def rounds(self) -> list[int]:
+        """The rounds with a checkpoint, complete or not, newest first."""
+        return sorted(map(_round_of, self._records()), reverse=True)
+
     def refuse_others(self, member: str, config: Mapping[str, str], run: str = "") -> None:
         """Refuses to continue from checkpoints of another owner, before anything is written.
 

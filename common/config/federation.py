@@ -19,6 +19,7 @@ from colonnade.common.config.run_options import (
     QuorumConfig,
     StopConfig,
     TimeoutsConfig,
+    TranscriptConfig,
 )
 from colonnade.common.conversation.compression import CompressConfig
 from colonnade.common.conversation.responses import Quorum
@@ -34,6 +35,7 @@ from colonnade.common.section import Section
 # Keys of the federation section that a resumed run may change.
 _MAY_CHANGE = (
     "parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence", "stop", "back_off",
+    "transcript",
 )  # fmt: skip
 # Without differential privacy, whose costs depend on the number of local steps, these too.
 STEPS = ("protocol.tau", "protocol.local_steps")
@@ -82,6 +84,9 @@ class FederationConfig(Section):
     )
     timeouts: TimeoutsConfig = Field(default=TimeoutsConfig(), description="time limits for members that are silent")
     checkpoint: CheckpointConfig = Field(default=CheckpointConfig(), description="intervals of checkpoints")
+    transcript: TranscriptConfig = Field(
+        default=TranscriptConfig(), description="comparison of what the server tells the parties"
+    )
     absence: Literal["rollback", "wait", "continue"] = Field(
         default="rollback",
         description="when a party disconnects: rollback stops and returns to the newest common checkpoint; wait "
@@ -136,6 +141,11 @@ class FederationConfig(Section):
         """Quorum of a round: the responses that it waits for, and for how long."""
         need = None if self.quorum.need == "all" else self.quorum.need
         return Quorum(need, self.quorum.grace, self.timeouts.answer)
+
+    @property
+    def pins(self) -> dict[str, str]:
+        """Fingerprint of every member's certificate, the server's among them."""
+        return {SERVER: self.server, **self.parties}
 
     def party_index(self, member: str) -> PartyIndex:
         """A member's place among those that hold columns; an active party has the first."""

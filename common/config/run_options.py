@@ -102,6 +102,17 @@ class TimeoutsConfig(Section):
     )
 
 
+class TranscriptConfig(Section):
+    """Comparison of what the server tells the parties (docs/transcript.md)."""
+
+    every: int = Field(
+        default=50,
+        ge=0,
+        description="rounds after which every party states to all others what it was told; 0: never, also not at the "
+        "beginning and end of a session",
+    )
+
+
 class CheckpointConfig(Section):
     """Rounds after which all members save a checkpoint. They always do so after the last round."""
 

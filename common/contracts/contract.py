@@ -37,6 +37,8 @@ class Contract(Generic[C]):
         shares_labels: True if parties receive the labels and compute the loss themselves.
         any_loss: True if the server computes the loss, and uses no more of it than its value and gradient by `ctx.loss`
             (`federation.loss`).
+        in_step: True if, where the quorum is `wait`, no round ends before every party has sent something of it. A party
+            then misses no round, and statements that do not arrive are findings (docs/transcript.md).
         check: refuses an agreed section that this protocol does not support; raises ConfigError.
 
     Raises:
@@ -56,6 +58,7 @@ class Contract(Generic[C]):
     predicts: Literal["", "embedding", "logits"] = ""
     shares_labels: bool = False
     any_loss: bool = False
+    in_step: bool = False
     check: Callable[[FederationConfig, C], None] = lambda _federation, _config: None
 
     def __post_init__(self) -> None:

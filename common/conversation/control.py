@@ -1,4 +1,4 @@
-"""Control messages of a conversation: opening rounds, closing, and checkpoints."""
+"""Control messages of a conversation: opening rounds, closing, checkpoints, and statements of parties."""
 
 from __future__ import annotations
 
@@ -31,5 +31,22 @@ class Save:
     best: int = 0
 
 
-Control = Open | Close | Save
+@dataclass(frozen=True)
+class Statement:
+    """Either way: what a party was told and what it received, for every other party; the server passes it on unread.
+
+    Args:
+        party: whose it is; set by the server from the connection.
+        body: common/transcript/statement.py.
+        certificate: the party's, PEM; empty on loopback without TLS.
+        signature: over party and body; empty likewise.
+    """
+
+    party: str = ""
+    body: bytes = b""
+    certificate: bytes = b""
+    signature: bytes = b""
+
+
+Control = Open | Close | Save | Statement
 Item = Message | Control

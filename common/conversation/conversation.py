@@ -23,8 +23,9 @@ from functools import cached_property
 from typing import Protocol
 
 from colonnade.common.conversation.capacity import AHEAD, Capacity, Unlimited, bound
-from colonnade.common.conversation.control import Close, Item, Open, Save
+from colonnade.common.conversation.control import Close, Item, Open, Save, Statement
 from colonnade.common.conversation.mailbox import Mailbox
+from colonnade.common.conversation.relay import Relay
 from colonnade.common.conversation.responses import Quorum, ResponseCollector, Responses
 from colonnade.common.conversation.traffic import MessageWatch, Traffic
 from colonnade.common.errors import ContractError, PartyAway, PartyLost, TrainingDiverged
@@ -66,6 +67,7 @@ class Link(Capacity):
         known: the newest round known to both ends; messages of rounds far ahead of it are refused.
         on_round: called with the number of a round when this side has finished it.
         on_save: called when a checkpoint was requested and this side has finished its round.
+        on_statement: called with every statement of a party, as it arrives.
         keyed: True once keys were agreed over these connections: a peer that reconnects has none of them.
         watch: sees every message.
         given_up: the round of the last checkpoint requested here: of its round and those before,
@@ -87,14 +89,12 @@ class Link(Capacity):
         self.traffic, self.mailbox = Traffic(), mailbox or Mailbox()
         self.on_round: Callable[[int], None] = lambda _round: None
         self.on_save: Callable[[Save], None] = lambda _save: None
-        self.keyed = False
+        self.on_statement: Callable[[Statement], None] = lambda _statement: None
+        self.keyed, self.given_up, self.known = False, 0, 0
         self.watch: MessageWatch | None = None
-        self.given_up = 0
         self.last: int | None = None
-        self.known = 0
         self._carry, self._compress, self._outlet = carry, compress, Unlimited() if outlet is None else outlet
-        self._newest = 0
-        self._closed = False
+        self._newest, self._closed = 0, False
         self._asked: Save | None = None
 
     async def send(self, message: Message) -> None:
@@ -132,6 +132,11 @@ class Link(Capacity):
         """Server only: requests a checkpoint from the other end."""
         self.given_up = save.round
         self._carry(save)
+
+    def pass_on(self, statement: Statement) -> None:
+        """Server only: passes on what another party states, unless the peer is lost."""
+        if self.mailbox.fault([self.peer]) is None:
+            self._carry(statement)
 
     def renew(self, carry: Carrier) -> None:
         """Transport only: replaces the connection of a peer that is back; its earlier messages are discarded."""
@@ -197,8 +202,7 @@ class Link(Capacity):
             case Open(round=round) if self.last is not None and round > self.last:
                 self.lose(ContractError(self.peer, "Open", "round", f"at most {self.last}, as agreed", str(round)))
             case Open(round=round):
-                self._newest = max(self._newest, round)
-                self.known = max(self.known, round)
+                self._newest, self.known = max(self._newest, round), max(self.known, round)
                 self.mailbox.ring()
             case Close():
                 self._closed = True
@@ -206,6 +210,8 @@ class Link(Capacity):
             case Save():
                 self._asked = item
                 self.mailbox.ring()
+            case Statement():
+                self.on_statement(item)
             case _:
                 self._accept(item)
 
@@ -283,6 +289,8 @@ class Cohort(Mapping[str, Link]):
     ) -> None:
         self._links, self._mailbox = dict(links), mailbox
         self._on_round, self._between, self._enough = on_round, between, enough
+        for party, link in self._links.items():
+            link.on_statement = Relay(party, self._links)
 
     def __getitem__(self, party: str) -> Link:
         return self._links[party]

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from colonnade.common.conversation.capacity import Bounded
-from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.control import Item, Statement
 from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Link
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.conversation.outbox import Outbox
@@ -118,6 +118,9 @@ class _Wire(Bounded, Carrier):
 
     def __call__(self, item: Item) -> None:
         loop = asyncio.get_running_loop()
+        if isinstance(item, Statement):  # they travel beside the rounds, and take no time
+            loop.call_soon(self._links[self._party].deliver, item)
+            return
         delay, now = self._delay(item), loop.time()
         due = _size(item) if delay <= 0 and self._busy_until <= now + _AT_ONCE else 0
         self._under_way += due

@@ -2,11 +2,13 @@
 
 At the beginning of a session every party draws a fresh X25519 key and signs its public part and the
 session with the key of its certificate: the server, which forwards the offers, cannot substitute a
-key of its own. Every ordered pair of parties derives a key of its own (HKDF over all that names the
-session and the hash of the whole ring: all parties' names, keys and certificates), and every sealed
-box (AES-256-GCM) is bound to its purpose, round, and place. Keys live in memory, for one session.
+key of its own. An offer carries all that the server has told the party of the session (`Session.told`), so
+that a party that was told otherwise is named, with the part that differs. Every ordered pair of parties derives
+a key of its own (HKDF over all of that and the hash of the whole ring: all parties' names, keys and
+certificates), and every sealed box (AES-256-GCM) is bound to its purpose, round, and place. Keys live in
+memory, for one session.
 
-Every unordered pair has one more key, for masks, that neither seals nor opens anything.
+Every unordered pair has two more keys, for masks and for receipts, that neither seal nor open anything.
 
 A key is used only after the other end has confirmed it: each party sends every other a value that
 only these two can derive, and only from this ring. This refuses an offer that was signed in an
@@ -32,6 +34,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.signatures import ForgedError, Signer, Verifier
+from colonnade.common.crypto.told import Parts, TranscriptError, hash_of_values, refuse_other_parts
 from colonnade.common.errors import PeerError
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.messaging.raw import to_tensor
@@ -48,23 +51,40 @@ class SealError(PeerError):
 
 @dataclass(frozen=True)
 class Session:
-    """Context of a key agreement; all derived values are bound to all of these fields.
+    """Context of a key agreement; keys are bound to all of these fields, other derived values to the first four.
 
     Args:
         federation: its id.
         run: the run's own number.
         number: of the session.
         config: dotted key of the agreed section -> hash of its value.
+        roster: member -> fingerprint of its certificate, the server among them.
+        round: to go on after, 0 at the beginning.
+        backed_off: number of times that the run went back after a divergence.
     """
 
     federation: str = ""
     run: str = ""
     number: int = 0
     config: Mapping[str, str] = field(default_factory=dict)
+    roster: Mapping[str, str] = field(default_factory=dict)
+    round: int = 0
+    backed_off: int = 0
 
     def transcript(self, *more: _Context) -> bytes:
         """An unambiguous encoding of the session and of `more`."""
         return json.dumps([self.federation, self.run, self.number, sorted(self.config.items()), *more]).encode()
+
+    def told(self) -> Parts:
+        """All that the server has told a party of the session, in a fixed order."""
+        return {
+            "section": hash_of_values({"": self.federation, **self.config}),
+            "roster": hash_of_values(self.roster),
+            "run": self.run,
+            "session": self.number,
+            "round": self.round,
+            "backed_off": self.backed_off,
+        }
 
 
 @dataclass(frozen=True)
@@ -74,12 +94,14 @@ class Offer:
     Args:
         key: X25519, 32 bytes.
         certificate: the party's, PEM; empty without TLS (loopback).
-        signature: ECDSA over the session, the party's name and the key; empty without a certificate.
+        signature: ECDSA over the party's name, the key and `told`; empty without a certificate.
+        told: what the server has told the party of the session, JSON.
     """
 
     key: bytes
     certificate: bytes = b""
     signature: bytes = b""
+    told: bytes = b""
 
 
 class Agreement:
@@ -98,8 +120,9 @@ class Agreement:
 
     def offer(self) -> Offer:
         """The offer to send to the other parties."""
-        signature = self._signer.sign(self._content(self._name, self._public))
-        return Offer(self._public, self._signer.certificate, signature)
+        told = json.dumps(self._session.told()).encode()
+        signature = self._signer.sign(_content(self._name, self._public, told))
+        return Offer(self._public, self._signer.certificate, signature, told)
 
     def meet(self, offers: Mapping[str, Offer], pins: Mapping[str, str], server: bytes = b"") -> Pairing:
         """Checks all offers, and derives keys with each of the others, to be used once they are confirmed.
@@ -111,6 +134,7 @@ class Agreement:
 
         Raises:
             ForgedError: an offer is not its party's.
+            TranscriptError: the server has told a party otherwise of the session; names the party and the part.
             SealError: an offer is not a key, or ours was replaced.
             ConfigError: we have a certificate, and the roster pins none for a party.
         """
@@ -123,11 +147,16 @@ class Agreement:
         """The X25519 secret of our key and another party's, after checking that the offer is its own."""
         if self._signer.certificate:
             verifier = Verifier(other, offer.certificate, pins.get(other, ""))
-            verifier.check(f"the key of {other!r}", self._content(other, offer.key), offer.signature)
-        return self._secret(other, offer.key)
-
-    def _content(self, name: str, key: bytes) -> bytes:
-        return self._session.transcript("offer", name, key.hex())
+            verifier.check(f"the key of {other!r}", _content(other, offer.key, offer.told), offer.signature)
+        secret = self._secret(other, offer.key)
+        try:
+            told = json.loads(offer.told)
+        except (ValueError, RecursionError):
+            told = None
+        if not isinstance(told, dict):
+            raise TranscriptError(f"{other} does not say what it was told", other=other, part="section")
+        refuse_other_parts(other, told, self._session.told())
+        return secret
 
     def _secret(self, other: str, key: bytes) -> bytes:
         try:
@@ -144,10 +173,14 @@ class PairKeys:
         seals: between it and every other party.
         masks: a key for masks (common/secure_aggregation/masks.py) with each of the others, 32 bytes, the same at both
             ends.
+        receipts: a key for receipts (common/transcript/receipts.py) with each of the others, likewise.
+        offers: hash of all offers.
     """
 
     seals: Seals
     masks: dict[str, bytes]
+    receipts: dict[str, bytes] = field(default_factory=dict)
+    offers: str = ""
 
 
 class Pairing:
@@ -185,8 +218,11 @@ class Pairing:
                     hint="the server is not honest, or the two run different versions",
                 )
         keys = {other: self._pair(other) for other in self._secrets}
-        masks = {other: self._derive(other, "masks", *sorted([self._name, other])) for other in self._secrets}
-        return PairKeys(Seals(self._name, keys), masks)
+        masks, receipts = (
+            {other: self._derive(other, use, *sorted([self._name, other])) for other in self._secrets}
+            for use in ("masks", "receipts")
+        )
+        return PairKeys(Seals(self._name, keys), masks, receipts, self._digest)
 
     def _pair(self, other: str) -> tuple[AESGCM, AESGCM]:
         outward = self._derive(other, "sealed", self._name, other)
@@ -199,10 +235,17 @@ class Pairing:
         return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=info).derive(self._secrets[other])
 
 
+def _content(name: str, key: bytes, told: bytes) -> bytes:
+    """Bytes that a party signs with its offer."""
+    return json.dumps(["colonnade offer", name, key.hex(), told.hex()]).encode()
+
+
 def _digest(session: Session, offers: Mapping[str, Offer], server: bytes) -> str:
     """Hash of all contents of a ring."""
     members = [(name, offer.key.hex(), offer.certificate.hex()) for name, offer in sorted(offers.items())]
-    return sha256(session.transcript("ring", server.hex(), *(word for each in members for word in each))).hexdigest()
+    told = json.dumps(session.told())
+    words = (word for each in members for word in each)
+    return sha256(session.transcript("ring", told, server.hex(), *words)).hexdigest()
 
 
 class Seals:

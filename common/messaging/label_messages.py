@@ -5,17 +5,19 @@ One of three messages per batch: a party that was away needs no earlier one.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
-from colonnade.common.messaging.message import ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import Alike, ServerMessage, TensorSpec, message
 
 
 @message
 class Labels(ServerMessage):
     """Server to party: the classes of the batch's rows, int64 (rows,). They are hidden from no party."""
+
+    alike: ClassVar[Alike | None] = Alike(("y",))
 
     y: Annotated[Tensor, TensorSpec("rows", dtype=torch.int64)]
 
@@ -30,6 +32,8 @@ class Beliefs(ServerMessage):
         y: of which every row sums to 1.
     """
 
+    alike: ClassVar[Alike | None] = Alike(("y",))
+
     y: Annotated[Tensor, TensorSpec("rows", "classes")]
 
 
@@ -39,6 +43,8 @@ class Targets(ServerMessage):
 
     In this type they travel as they are: `federation.compress` is for float32.
     """
+
+    alike: ClassVar[Alike | None] = Alike(("y",))
 
     y: Annotated[Tensor, TensorSpec("rows", "classes", dtype=torch.float64)]
 

@@ -21,7 +21,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
-from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_args, get_origin
 
 import torch
 from torch import Tensor
@@ -93,9 +93,28 @@ class PartyMessage(Message):
     """A message that parties send. The egress accepts no other."""
 
 
+@dataclass(frozen=True)
+class Alike:
+    """Declaration that the server sends some fields of a message alike to all parties that it sends it to.
+
+    Args:
+        fields: their names; parties compare them (docs/transcript.md).
+        key: scalar fields that tell several such messages of one round apart.
+    """
+
+    fields: tuple[str, ...]
+    key: tuple[str, ...] = ()
+
+
 @message
 class ServerMessage(Message):
-    """A message that the server sends."""
+    """A message that the server sends.
+
+    Attributes:
+        alike: the fields that are the same for all parties; None if there are none.
+    """
+
+    alike: ClassVar[Alike | None] = None
 
 
 M = TypeVar("M", bound=Message)

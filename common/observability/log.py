@@ -29,7 +29,7 @@ LEVELS: Mapping[str, int] = {
          "back_off"),
         logging.WARNING,
     ),
-    **dict.fromkeys(("failed", "diverged"), logging.ERROR),
+    **dict.fromkeys(("failed", "diverged", "finding"), logging.ERROR),
 }  # fmt: skip
 """Level by kind of event; DEBUG for others. An `end` of a run that is not completed has the level of its status."""
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
-from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
 
 
@@ -54,6 +54,8 @@ class Prediction(PartyMessage):
 class Gradient(ServerMessage):
     """Server to party: the gradient of the batch's mean loss with respect to R_k, float32 (rows, classes)."""
 
+    alike: ClassVar[Alike | None] = Alike(("dr",))
+
     dr: Annotated[Tensor, TensorSpec("rows", "classes")]
 
 
@@ -77,6 +79,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Prediction, Gradient, Evaluation),
     limits=limits,
+    in_step=True,
     any_loss=True,
     predicts="logits",
     sees={

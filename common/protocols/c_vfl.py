@@ -31,7 +31,7 @@ from colonnade.common.config.protocol import Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.messaging.label_messages import LABEL_MESSAGES
-from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.models.heads import JointHeadConfig, LinearHeadConfig
 from colonnade.common.models.optimiser import AdamWConfig
@@ -76,6 +76,8 @@ class Head(ServerMessage):
         parameters: C(theta_0), layer by layer, weight (out, in), then bias.
     """
 
+    alike: ClassVar[Alike | None] = Alike(("parameters",))
+
     parameters: Annotated[Tensor, TensorSpec("parameters")]
 
 
@@ -100,6 +102,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, *LABEL_MESSAGES, Other, Head, Evaluation),
     limits=limits,
+    in_step=True,
     embeddings=True,
     gradients=True,
     predicts="embedding",

@@ -59,6 +59,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Features, Evaluation),
     limits=limits,
+    in_step=True,
     any_loss=True,
     sees={
         "server": "EVERYTHING: every party's raw columns of the training, validation and test rows, in the clear",

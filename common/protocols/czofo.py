@@ -127,6 +127,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Differences, Evaluation),
     limits=limits,
+    in_step=True,
     embeddings=True,
     gradients=True,
     check=check,

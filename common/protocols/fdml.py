@@ -20,7 +20,7 @@ gradient passes the clip as every other operation (`own: sent`).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -29,7 +29,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.messaging.label_messages import LABEL_MESSAGES
-from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.secure_aggregation.masked_sums import BLINDED, Summing, blinded_limits
 
@@ -64,6 +64,8 @@ class Logits(PartyMessage):
 class Aggregate(ServerMessage):
     """Server to party: o, the mean of all parties' logits of the batch, float32 (rows, classes)."""
 
+    alike: ClassVar[Alike | None] = Alike(("o",))
+
     o: Annotated[Tensor, TensorSpec("rows", "classes")]
 
 
@@ -92,6 +94,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Logits, *LABEL_MESSAGES, Aggregate, Evaluation, *BLINDED),
     limits=limits,
+    in_step=True,
     predicts="logits",
     shares_labels=True,
     sees={

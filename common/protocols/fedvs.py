@@ -37,7 +37,7 @@ from colonnade.common.config.protocol import INTERACTING, Defaults, ProtocolConf
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.crypto.sealing import OVERHEAD, Session
 from colonnade.common.errors import ConfigError, InputError
-from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.numerics.field import Field as PrimeField
 from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
@@ -127,6 +127,8 @@ class Preparation(ServerMessage):
         anew: whether data shares are to be made now.
     """
 
+    alike: ClassVar[Alike | None] = Alike(("sharing", "anew", "columns"))
+
     sharing: str
     anew: bool
     columns: Annotated[Tensor, TensorSpec("parties", dtype=torch.int64)]
@@ -176,6 +178,8 @@ class Senders(ServerMessage):
         signature: the server's; empty on loopback without TLS.
     """
 
+    alike: ClassVar[Alike | None] = Alike(("senders",), key=("stage",))
+
     stage: int
     senders: Annotated[Tensor, TensorSpec("parties", dtype=torch.uint8)]
     signature: Annotated[Tensor, TensorSpec("signature", dtype=torch.uint8)]
@@ -204,6 +208,8 @@ class Gradient(ServerMessage):
 
     Of the real rows of the batch, in segment order.
     """
+
+    alike: ClassVar[Alike | None] = Alike(("dh",))
 
     dh: Annotated[Tensor, TensorSpec("rows", "width")]
 
@@ -262,6 +268,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(*AGREEMENT, Prepared, Preparation, Shares, Bundle, Opened, Senders, Answer, Gradient),
     limits=limits,
+    in_step=True,
     any_loss=True,
     predicts="embedding",
     sees={

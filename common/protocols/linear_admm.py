@@ -25,7 +25,7 @@ W_k by its share of an epoch's step, and does not fit W_k to its own rows alone.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 from torch import Tensor
@@ -33,7 +33,7 @@ from torch import Tensor
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
-from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
 
 
@@ -72,6 +72,8 @@ class Logits(PartyMessage):
 class Update(ServerMessage):
     """Server to party: g, what the augmented Lagrangian gains by each logit, float32 (rows, classes)."""
 
+    alike: ClassVar[Alike | None] = Alike(("g",))
+
     g: Annotated[Tensor, TensorSpec("rows", "classes")]
 
 
@@ -95,6 +97,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Logits, Update, Evaluation),
     limits=limits,
+    in_step=True,
     predicts="logits",
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear",

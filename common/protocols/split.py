@@ -48,6 +48,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Gradient, Evaluation),
     limits=limits,
+    in_step=True,
     any_loss=True,
     embeddings=True,
     gradients=True,

@@ -119,6 +119,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Gradient, Evaluation, *BLINDED),
     limits=limits,
+    in_step=True,
     any_loss=True,
     embeddings=True,
     gradients=True,

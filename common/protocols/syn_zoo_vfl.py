@@ -43,6 +43,7 @@ CONTRACT = Contract(
     config=Config,
     messages=PAIRS,
     limits=pairs_limits,
+    in_step=True,
     check=check_pairs,
     predicts="embedding",
     sees=SEES,

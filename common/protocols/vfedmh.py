@@ -28,7 +28,7 @@ from torch import Tensor
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
-from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.secure_aggregation.masked_sums import BLINDED, Summing, blinded_limits
 
@@ -72,6 +72,8 @@ class Global(ServerMessage):
         members: C, of how many it is the average, the server among them.
     """
 
+    alike: ClassVar[Alike | None] = Alike(("members", "e"), key=("stage",))
+
     stage: int
     members: int
     e: Annotated[Tensor, TensorSpec("rows", "width")]
@@ -113,6 +115,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Evaluation, Global, Prediction, Gradient, *BLINDED),
     limits=limits,
+    in_step=True,
     any_loss=True,
     embeddings=True,
     predicts="embedding",

@@ -55,6 +55,7 @@ CONTRACT = Contract(
     config=Config,
     messages=split.CONTRACT.messages,
     limits=split.limits,
+    in_step=True,
     any_loss=True,
     embeddings=True,
     gradients=True,

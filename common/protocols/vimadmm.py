@@ -37,7 +37,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import SMALL, Damping, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
-from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.models.heads import PartyHeadConfig, ProductHeadConfig
 
@@ -94,6 +94,8 @@ class Update(ServerMessage):
         head: W_k, (width, classes) row by row, or an MLP's parameters.
     """
 
+    alike: ClassVar[Alike | None] = Alike(("dual",))
+
     dual: Annotated[Tensor, TensorSpec("rows", "classes")]
     residual: Annotated[Tensor, TensorSpec("rows", "classes")]
     head: Annotated[Tensor, TensorSpec("parameters")]
@@ -116,6 +118,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Update, Evaluation),
     limits=limits,
+    in_step=True,
     embeddings=True,
     gradients=True,
     subsampling=True,

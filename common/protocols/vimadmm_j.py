@@ -33,7 +33,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import Damping, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import ConfigError
-from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.models.optimiser import SgdConfig
 from colonnade.common.secure_aggregation.masked_sums import BLINDED, Summing, blinded_limits
@@ -88,6 +88,8 @@ class Logits(PartyMessage):
 class Update(ServerMessage):
     """Server to party: the dual variables lambda and the residuals s_k of the batch."""
 
+    alike: ClassVar[Alike | None] = Alike(("dual",))
+
     dual: Annotated[Tensor, TensorSpec("rows", "classes")]
     residual: Annotated[Tensor, TensorSpec("rows", "classes")]
 
@@ -99,6 +101,8 @@ class Signal(ServerMessage):
     Args:
         g: lambda + rho (sum of logits - z).
     """
+
+    alike: ClassVar[Alike | None] = Alike(("g",))
 
     g: Annotated[Tensor, TensorSpec("rows", "classes")]
 
@@ -137,6 +141,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Logits, Update, Signal, Evaluation, *BLINDED),
     limits=limits,
+    in_step=True,
     check=check,
     subsampling=True,
     predicts="logits",

@@ -33,7 +33,7 @@ CAPS: Mapping[str, Cap] = {
     # Caused by identified members: joining and leaving, failing, breaking the contract; at a party, by the server.
     **dict.fromkeys(
         ("join", "leave", "rejoin", "failed", "resume", "rollback", "begin", "server_away", "warning", "revocations",
-         "checkpoint_failed", "abandoned", "partial_sum", "preparing", "aligned", "capture",
+         "finding", "checkpoint_failed", "abandoned", "partial_sum", "preparing", "aligned", "capture",
          "diverged", "back_off"),
         _MEMBERS,
     ),

@@ -20,6 +20,7 @@ from colonnade.common.crypto.sealing import KEY_BYTES, PROOF_BYTES
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 
 _CERTIFICATE = 8192  # maximum bytes of a chain in PEM
+_TOLD = 1024  # maximum bytes of what a party was told of its session, JSON
 _SIGNATURE = 80  # bytes of ECDSA on P-256, DER
 
 _BYTES = torch.uint8
@@ -32,12 +33,14 @@ class KeyOffer(PartyMessage):
     Args:
         key: X25519.
         certificate: PEM; empty on loopback without TLS.
-        signature: ECDSA over session, party and key; empty likewise.
+        signature: ECDSA over party, key and told; empty likewise.
+        told: what the server has told the party of the session, JSON.
     """
 
     key: Annotated[Tensor, TensorSpec("key", dtype=_BYTES, public="the public half of a key, drawn for the session")]
     certificate: Annotated[Tensor, TensorSpec("certificate", dtype=_BYTES, public="everybody's to read")]
     signature: Annotated[Tensor, TensorSpec("signature", dtype=_BYTES, public="over the public key")]
+    told: Annotated[Tensor, TensorSpec("told", dtype=_BYTES, public="the server has said it")]
 
 
 @message
@@ -53,6 +56,8 @@ class KeyRing(ServerMessage):
     certificate_lengths: Annotated[Tensor, TensorSpec("parties", dtype=torch.int64)]
     signatures: Annotated[Tensor, TensorSpec("signatures", dtype=_BYTES)]
     signature_lengths: Annotated[Tensor, TensorSpec("parties", dtype=torch.int64)]
+    told: Annotated[Tensor, TensorSpec("all_told", dtype=_BYTES)]
+    told_lengths: Annotated[Tensor, TensorSpec("parties", dtype=torch.int64)]
     server: Annotated[Tensor, TensorSpec("certificate", dtype=_BYTES)]
 
 
@@ -87,5 +92,7 @@ def agreement_limits(parties: int) -> dict[str, int]:
         "certificates": parties * _CERTIFICATE,
         "signature": _SIGNATURE,
         "signatures": parties * _SIGNATURE,
+        "told": _TOLD,
+        "all_told": parties * _TOLD,
         "proof": PROOF_BYTES,
     }

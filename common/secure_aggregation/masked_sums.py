@@ -13,14 +13,14 @@ never summed over two sets.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.errors import ConfigError, InputError
-from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.numerics.ring import Ring
 from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
@@ -36,6 +36,8 @@ class Members(ServerMessage):
     Args:
         members: 1 for who is in the set, in the roster's order.
     """
+
+    alike: ClassVar[Alike | None] = Alike(("members",))
 
     members: Annotated[Tensor, TensorSpec("parties", dtype=torch.uint8)]
 

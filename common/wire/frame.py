@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 
-from colonnade.common.conversation.control import Close, Open, Save
+from colonnade.common.conversation.control import Close, Open, Save, Statement
 from colonnade.common.conversation.membership import (
     Begin,
     Failure,
@@ -41,6 +41,7 @@ _PLAIN: dict[type, type[ProtoMessage]] = {
     Saved: federation_pb2.Saved,
     Spent: federation_pb2.Spent,
     Rewind: federation_pb2.Rewind,
+    Statement: federation_pb2.Statement,
 }
 _BODY = {field.name.capitalize(): field.number for field in federation_pb2.Parcel.DESCRIPTOR.fields}
 _NAME_AT = {number: name for name, number in _BODY.items()}

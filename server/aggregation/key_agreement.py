@@ -35,6 +35,7 @@ async def introduce(ctx: ServerContext, clients: Cohort) -> Signer:
     signer = Signer(ctx.identity)
     certificates, certificate_lengths = lay_out([offer.certificate for offer in offers.values()])
     signatures, signature_lengths = lay_out([offer.signature for offer in offers.values()])
+    told, told_lengths = lay_out([offer.told for offer in offers.values()])
     keys = torch.stack([offer.key for offer in offers.values()])
     ring = KeyRing(
         ctx.round,
@@ -43,6 +44,8 @@ async def introduce(ctx: ServerContext, clients: Cohort) -> Signer:
         certificate_lengths,
         signatures=signatures,
         signature_lengths=signature_lengths,
+        told=told,
+        told_lengths=told_lengths,
         server=to_tensor(signer.certificate),
     )
     await clients.broadcast(ring)

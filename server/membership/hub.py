@@ -14,7 +14,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.conversation import membership as said
 from colonnade.common.conversation.compression import Compressor, form_of
-from colonnade.common.conversation.control import Save
+from colonnade.common.conversation.control import Save, Statement
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.errors import (
@@ -298,12 +298,12 @@ class Hub:
                 self._saved(party, round, error)
             case said.Hello() if not member.ready:
                 self._hear_again(party, member, parcel)
-            case Message() if not member.ready:
+            case Message() | Statement() if not member.ready:
                 pass  # of the session that was stopped
             case Message() if not member.connection.session or party not in self._links:
                 early = ContractError(party, type(parcel).__name__, "", "nothing before Begin", f"round {parcel.round}")
                 self._expel(party, member, str(early))
-            case Message():
+            case Message() | Statement() if member.connection.session and party in self._links:
                 self._links[party].deliver(parcel)
             case _:
                 self._expel(party, member, f"it sent {type(parcel).__name__} out of turn")

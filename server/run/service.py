@@ -178,8 +178,14 @@ class Service:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             if status != "interrupted" or self.task.dismisses:
-                await hub.part(_PARTING if status == "completed" else _PARTING_EARLY)
+                await hub.part(self._parting if status == "completed" else _PARTING_EARLY)
             over(status, reason)
+
+    @property
+    def _parting(self) -> float:
+        """Seconds that parties have for their farewell: each waits for the others' last statements."""
+        compared = self._federation.transcript.every and not self.task.dismisses
+        return max(_PARTING, self._federation.timeouts.answer) if compared else _PARTING
 
 
 def own_identity(federation: FederationConfig, config: ServerConfig, base: Path, *, secure: bool) -> Identity | None:

@@ -39,8 +39,8 @@ def leave_predictions(folder: Path) -> None:
     RunCache(folder / "once-predictions").keep("alignment", "1", {"rows": torch.zeros(1)})
 
 
-def leave_checkpoint(folder: Path, run: str = "run1") -> None:
-    Checkpoints(folder / "checkpoints").save(5, Snapshot({}, {}), Owner("ada", run))
+def leave_checkpoint(folder: Path, run: str = "run1", round: int = 5) -> None:
+    Checkpoints(folder / "checkpoints").save(round, Snapshot({}, {}), Owner("ada", run))
 
 
 LEFT = [leave_ledger, leave_sums, leave_predictions, leave_checkpoint]
@@ -107,6 +107,7 @@ def test_a_run_begins_anew_only_before_its_first_commit(tmp_path: Path, restarte
     pin = opened(tmp_path)
     pin.admit(begin(1))
     pin.note(Save(5))
+    leave_checkpoint(tmp_path)
     pin.admit(begin(2))
     if how == "saved":
         pin.note(Save(10, keep=5))
@@ -145,6 +146,7 @@ def test_lowered_rates_are_not_raised_again(tmp_path: Path, restarted: bool) -> 
     pin = opened(tmp_path)
     pin.admit(replace(begin(1), backed_off=2))
     pin.note(Save(4, keep=2))  # which writes the pin again
+    leave_checkpoint(tmp_path, round=4)
     for session, times in ((2, 1), (2, 0)):
         pin = opened(tmp_path) if restarted else pin
         with pytest.raises(ContractError, match=rf"Begin\.backed_off: expected at least 2, got {times}"):
@@ -170,3 +172,58 @@ def test_a_pin_of_a_version_that_had_no_such_number_is_read(tmp_path: Path) -> N
     opened(tmp_path).admit(replace(begin(4), backed_off=1))
     with pytest.raises(ContractError, match="at least 1"):
         opened(tmp_path).admit(begin(5))
+
+
+# Rounds never go back, except to a checkpoint that the party has.
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("round", [1, 49, 99, 101, 2**31])
+def test_a_round_of_which_no_checkpoint_is_held_is_refused(tmp_path: Path, round: int, restarted: bool) -> None:
+    pin = opened(tmp_path)
+    pin.admit(begin(1))
+    for number in range(1, 121):
+        pin.enter(number)
+    for kept in (50, 100):
+        leave_checkpoint(tmp_path, round=kept)
+    pin.note(Save(100, keep=50))
+    pin = opened(tmp_path) if restarted else pin
+    with pytest.raises(ContractError, match=r"Begin\.round: expected that of a checkpoint which ada holds \(100, 50\)"):
+        pin.admit(begin(2, round=round))
+    for session, held in ((2, 100), (3, 50), (4, 50)):  # crash, a member that lacks the newest, divergence
+        pin.admit(begin(session, round=held))
+
+
+def test_a_checkpoint_of_a_round_that_was_never_entered_does_not_count(tmp_path: Path) -> None:
+    pin = opened(tmp_path)
+    pin.admit(begin(1))
+    pin.enter(1)
+    for kept in (40, 5000):
+        leave_checkpoint(tmp_path, round=kept)
+    with pytest.raises(ContractError, match=r"which ada holds \(40\), got 5000"):
+        opened(tmp_path).admit(begin(2, round=5000))
+    opened(tmp_path).admit(begin(2, round=40))
+
+
+def test_rounds_are_reserved_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pin, written = opened(tmp_path), []
+    pin.admit(begin(1))
+    monkeypatch.setattr("colonnade.client.membership.pin.write_kept", lambda *given: written.append(given))
+    for number in range(1, 2001):
+        pin.enter(number)
+    assert len(written) == 2
+
+
+def test_a_pin_of_a_version_that_counted_no_rounds_goes_on(tmp_path: Path) -> None:
+    leave_checkpoint(tmp_path, round=40)
+    (tmp_path / "pinned.json").write_text('{"run": "run1", "session": 3, "committed": true, "backed_off": 0}')
+    opened(tmp_path).admit(begin(4, round=40))
+    assert json.loads((tmp_path / "pinned.json").read_text())["entered"] == 0
+
+
+def test_a_prediction_reserves_no_rounds(tmp_path: Path) -> None:
+    leave_checkpoint(tmp_path, round=40)
+    pin = Pin("ada", tmp_path, Checkpoints(tmp_path / "checkpoints"), predicts=True)
+    pin.admit(begin(1, round=40))
+    pin.enter(10**6)
+    assert json.loads((tmp_path / "pinned.json").read_text())["entered"] == 0

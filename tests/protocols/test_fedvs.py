@@ -194,7 +194,8 @@ def test_an_altered_share_is_named_and_its_sender_left_out_for_all(watched: Watc
     outcome = run("federation.quorum={need: 6, grace: 5}", on_cohort=altered)
     (partial,) = outcome.of_kind("partial_sum")
     assert (partial["round"], partial["stage"], partial["without"]) == (2, 0, ["party2"])
-    (warning,) = outcome.of_kind("warning")
+    warning, selective = outcome.of_kind("warning")
+    assert selective["party"] == "party2" and "the server did not pass on to party5, or altered" in selective["reason"]
     assert "round 2: what 'party2' sealed for 'party5' (model 2 0) cannot be opened" in warning["reason"]
     assert_exact(outcome, watched)
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x10\x66\x65\x64\x65ration.proto\x12\tcolonnade\"<\n\x05\x46rame\x12\x0f\n\x07session\x18\x01 \x01(\r\x12\"\n\x07parcels\x18\x02 \x03(\x0b\x32\x11.colonnade.Parcel\"\xe9\x03\n\x06Parcel\x12!\n\x05hello\x18\x01 \x01(\x0b\x32\x10.colonnade.HelloH\x00\x12%\n\x07welcome\x18\x02 \x01(\x0b\x32\x12.colonnade.WelcomeH\x00\x12%\n\x07refusal\x18\x03 \x01(\x0b\x32\x12.colonnade.RefusalH\x00\x12!\n\x05\x62\x65gin\x18\x04 \x01(\x0b\x32\x10.colonnade.BeginH\x00\x12\x1f\n\x04open\x18\x05 \x01(\x0b\x32\x0f.colonnade.OpenH\x00\x12!\n\x05\x63lose\x18\x06 \x01(\x0b\x32\x10.colonnade.CloseH\x00\x12#\n\x06letter\x18\x07 \x01(\x0b\x32\x11.colonnade.LetterH\x00\x12\'\n\x08\x66\x61rewell\x18\x08 \x01(\x0b\x32\x13.colonnade.FarewellH\x00\x12%\n\x07\x66\x61ilure\x18\t \x01(\x0b\x32\x12.colonnade.FailureH\x00\x12\x1f\n\x04save\x18\n \x01(\x0b\x32\x0f.colonnade.SaveH\x00\x12!\n\x05saved\x18\x0b \x01(\x0b\x32\x10.colonnade.SavedH\x00\x12#\n\x06rewind\x18\x0c \x01(\x0b\x32\x11.colonnade.RewindH\x00\x12!\n\x05spent\x18\r \x01(\x0b\x32\x10.colonnade.SpentH\x00\x42\x06\n\x04\x62ody\"\xf7\x01\n\x05Hello\x12\r\n\x05party\x18\x01 \x01(\t\x12\x12\n\nfederation\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x0c\n\x04wire\x18\x04 \x01(\r\x12,\n\x06\x63onfig\x18\x05 \x03(\x0b\x32\x1c.colonnade.Hello.ConfigEntry\x12\x0c\n\x04rows\x18\x06 \x01(\x04\x12\x15\n\rofficial_test\x18\x07 \x01(\x04\x12\x0b\n\x03run\x18\x08 \x01(\t\x12\x0c\n\x04held\x18\t \x03(\r\x12\x0f\n\x07\x61ligned\x18\n \x01(\t\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\t\n\x07Welcome\"\'\n\x07Refusal\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0c\n\x04hint\x18\x02 \x01(\t\"j\n\x05\x42\x65gin\x12\x0f\n\x07session\x18\x01 \x01(\r\x12\x0f\n\x07parties\x18\x02 \x03(\t\x12\x0b\n\x03run\x18\x03 \x01(\t\x12\r\n\x05round\x18\x04 \x01(\r\x12\x0f\n\x07\x61ligned\x18\x05 \x01(\t\x12\x12\n\nbacked_off\x18\x06 \x01(\r\"\x15\n\x04Open\x12\r\n\x05round\x18\x01 \x01(\r\"\x07\n\x05\x43lose\"1\n\x04Save\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0c\n\x04keep\x18\x02 \x01(\r\x12\x0c\n\x04\x62\x65st\x18\x03 \x01(\r\"%\n\x05Saved\x12\r\n\x05round\x18\x01 \x01(\r\x12\r\n\x05\x65rror\x18\x02 \x01(\t\"\x19\n\x05Spent\x12\x10\n\x08releases\x18\x01 \x01(\x01\"\x18\n\x06Rewind\x12\x0e\n\x06reason\x18\x01 \x01(\t\"$\n\x06Letter\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\"\n\n\x08\x46\x61rewell\"6\n\x07\x46\x61ilure\x12\r\n\x05party\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04hint\x18\x03 \x01(\t2@\n\nFederation\x12\x32\n\x08\x43onverse\x12\x10.colonnade.Frame\x1a\x10.colonnade.Frame(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x10\x66\x65\x64\x65ration.proto\x12\tcolonnade\"<\n\x05\x46rame\x12\x0f\n\x07session\x18\x01 \x01(\r\x12\"\n\x07parcels\x18\x02 \x03(\x0b\x32\x11.colonnade.Parcel\"\x94\x04\n\x06Parcel\x12!\n\x05hello\x18\x01 \x01(\x0b\x32\x10.colonnade.HelloH\x00\x12%\n\x07welcome\x18\x02 \x01(\x0b\x32\x12.colonnade.WelcomeH\x00\x12%\n\x07refusal\x18\x03 \x01(\x0b\x32\x12.colonnade.RefusalH\x00\x12!\n\x05\x62\x65gin\x18\x04 \x01(\x0b\x32\x10.colonnade.BeginH\x00\x12\x1f\n\x04open\x18\x05 \x01(\x0b\x32\x0f.colonnade.OpenH\x00\x12!\n\x05\x63lose\x18\x06 \x01(\x0b\x32\x10.colonnade.CloseH\x00\x12#\n\x06letter\x18\x07 \x01(\x0b\x32\x11.colonnade.LetterH\x00\x12\'\n\x08\x66\x61rewell\x18\x08 \x01(\x0b\x32\x13.colonnade.FarewellH\x00\x12%\n\x07\x66\x61ilure\x18\t \x01(\x0b\x32\x12.colonnade.FailureH\x00\x12\x1f\n\x04save\x18\n \x01(\x0b\x32\x0f.colonnade.SaveH\x00\x12!\n\x05saved\x18\x0b \x01(\x0b\x32\x10.colonnade.SavedH\x00\x12#\n\x06rewind\x18\x0c \x01(\x0b\x32\x11.colonnade.RewindH\x00\x12!\n\x05spent\x18\r \x01(\x0b\x32\x10.colonnade.SpentH\x00\x12)\n\tstatement\x18\x0e \x01(\x0b\x32\x14.colonnade.StatementH\x00\x42\x06\n\x04\x62ody\"\xf7\x01\n\x05Hello\x12\r\n\x05party\x18\x01 \x01(\t\x12\x12\n\nfederation\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x0c\n\x04wire\x18\x04 \x01(\r\x12,\n\x06\x63onfig\x18\x05 \x03(\x0b\x32\x1c.colonnade.Hello.ConfigEntry\x12\x0c\n\x04rows\x18\x06 \x01(\x04\x12\x15\n\rofficial_test\x18\x07 \x01(\x04\x12\x0b\n\x03run\x18\x08 \x01(\t\x12\x0c\n\x04held\x18\t \x03(\r\x12\x0f\n\x07\x61ligned\x18\n \x01(\t\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\t\n\x07Welcome\"\'\n\x07Refusal\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0c\n\x04hint\x18\x02 \x01(\t\"j\n\x05\x42\x65gin\x12\x0f\n\x07session\x18\x01 \x01(\r\x12\x0f\n\x07parties\x18\x02 \x03(\t\x12\x0b\n\x03run\x18\x03 \x01(\t\x12\r\n\x05round\x18\x04 \x01(\r\x12\x0f\n\x07\x61ligned\x18\x05 \x01(\t\x12\x12\n\nbacked_off\x18\x06 \x01(\r\"\x15\n\x04Open\x12\r\n\x05round\x18\x01 \x01(\r\"\x07\n\x05\x43lose\"1\n\x04Save\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0c\n\x04keep\x18\x02 \x01(\r\x12\x0c\n\x04\x62\x65st\x18\x03 \x01(\r\"%\n\x05Saved\x12\r\n\x05round\x18\x01 \x01(\r\x12\r\n\x05\x65rror\x18\x02 \x01(\t\"\x19\n\x05Spent\x12\x10\n\x08releases\x18\x01 \x01(\x01\"P\n\tStatement\x12\r\n\x05party\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c\"\x18\n\x06Rewind\x12\x0e\n\x06reason\x18\x01 \x01(\t\"$\n\x06Letter\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\"\n\n\x08\x46\x61rewell\"6\n\x07\x46\x61ilure\x12\r\n\x05party\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04hint\x18\x03 \x01(\t2@\n\nFederation\x12\x32\n\x08\x43onverse\x12\x10.colonnade.Frame\x1a\x10.colonnade.Frame(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,35 +36,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FRAME']._serialized_start=31
   _globals['_FRAME']._serialized_end=91
   _globals['_PARCEL']._serialized_start=94
-  _globals['_PARCEL']._serialized_end=583
-  _globals['_HELLO']._serialized_start=586
-  _globals['_HELLO']._serialized_end=833
-  _globals['_HELLO_CONFIGENTRY']._serialized_start=788
-  _globals['_HELLO_CONFIGENTRY']._serialized_end=833
-  _globals['_WELCOME']._serialized_start=835
-  _globals['_WELCOME']._serialized_end=844
-  _globals['_REFUSAL']._serialized_start=846
-  _globals['_REFUSAL']._serialized_end=885
-  _globals['_BEGIN']._serialized_start=887
-  _globals['_BEGIN']._serialized_end=993
-  _globals['_OPEN']._serialized_start=995
-  _globals['_OPEN']._serialized_end=1016
-  _globals['_CLOSE']._serialized_start=1018
-  _globals['_CLOSE']._serialized_end=1025
-  _globals['_SAVE']._serialized_start=1027
-  _globals['_SAVE']._serialized_end=1076
-  _globals['_SAVED']._serialized_start=1078
-  _globals['_SAVED']._serialized_end=1115
-  _globals['_SPENT']._serialized_start=1117
-  _globals['_SPENT']._serialized_end=1142
-  _globals['_REWIND']._serialized_start=1144
-  _globals['_REWIND']._serialized_end=1168
-  _globals['_LETTER']._serialized_start=1170
-  _globals['_LETTER']._serialized_end=1206
-  _globals['_FAREWELL']._serialized_start=1208
-  _globals['_FAREWELL']._serialized_end=1218
-  _globals['_FAILURE']._serialized_start=1220
-  _globals['_FAILURE']._serialized_end=1274
-  _globals['_FEDERATION']._serialized_start=1276
-  _globals['_FEDERATION']._serialized_end=1340
+  _globals['_PARCEL']._serialized_end=626
+  _globals['_HELLO']._serialized_start=629
+  _globals['_HELLO']._serialized_end=876
+  _globals['_HELLO_CONFIGENTRY']._serialized_start=831
+  _globals['_HELLO_CONFIGENTRY']._serialized_end=876
+  _globals['_WELCOME']._serialized_start=878
+  _globals['_WELCOME']._serialized_end=887
+  _globals['_REFUSAL']._serialized_start=889
+  _globals['_REFUSAL']._serialized_end=928
+  _globals['_BEGIN']._serialized_start=930
+  _globals['_BEGIN']._serialized_end=1036
+  _globals['_OPEN']._serialized_start=1038
+  _globals['_OPEN']._serialized_end=1059
+  _globals['_CLOSE']._serialized_start=1061
+  _globals['_CLOSE']._serialized_end=1068
+  _globals['_SAVE']._serialized_start=1070
+  _globals['_SAVE']._serialized_end=1119
+  _globals['_SAVED']._serialized_start=1121
+  _globals['_SAVED']._serialized_end=1158
+  _globals['_SPENT']._serialized_start=1160
+  _globals['_SPENT']._serialized_end=1185
+  _globals['_STATEMENT']._serialized_start=1187
+  _globals['_STATEMENT']._serialized_end=1267
+  _globals['_REWIND']._serialized_start=1269
+  _globals['_REWIND']._serialized_end=1293
+  _globals['_LETTER']._serialized_start=1295
+  _globals['_LETTER']._serialized_end=1331
+  _globals['_FAREWELL']._serialized_start=1333
+  _globals['_FAREWELL']._serialized_end=1343
+  _globals['_FAILURE']._serialized_start=1345
+  _globals['_FAILURE']._serialized_end=1399
+  _globals['_FEDERATION']._serialized_start=1401
+  _globals['_FEDERATION']._serialized_end=1465
 # @@protoc_insertion_point(module_scope)

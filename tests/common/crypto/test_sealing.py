@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
@@ -31,6 +32,7 @@ from colonnade.common.crypto.sealing import (
     Session,
 )
 from colonnade.common.crypto.signatures import ForgedError
+from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ConfigError
 
 NAMES = ("ada", "bob", "eve")
@@ -85,9 +87,9 @@ def shown_to(name: str, pairings: dict[str, Pairing]) -> dict[str, bytes]:
 def digest(offers: dict[str, Offer], session: Session = SESSION) -> str:
     """The digest of a ring without certificates, computed again."""
     members = "".join(f', "{name}", "{offers[name].key.hex()}", ""' for name in sorted(offers))
-    agreed_on = (
-        f'["{session.federation}", "{session.run}", {session.number}, [["batch", "1"], ["seed", "0"]], "ring", ""'
-    )
+    told = json.dumps(json.dumps(session.told()))
+    head = f'["{session.federation}", "{session.run}", {session.number}, '
+    agreed_on = f'{head}[["batch", "1"], ["seed", "0"]], "ring", {told}, ""'
     return sha256(f"{agreed_on}{members}]".encode()).hexdigest()
 
 
@@ -230,13 +232,23 @@ def test_a_box_of_an_earlier_session_is_not_opened(parties: Parties, seals: dict
 @pytest.mark.parametrize(
     "other",
     [replace(SESSION, federation="other"), replace(SESSION, run="run 2"), replace(SESSION, number=8),
-     replace(SESSION, config={"seed": "1", "batch": "1"}), replace(SESSION, config={})],
-    ids=["federation", "run", "session", "a value", "no values"],
+     replace(SESSION, config={"seed": "1", "batch": "1"}), replace(SESSION, config={}), replace(SESSION, round=40),
+     replace(SESSION, backed_off=1), replace(SESSION, roster={"bob": "other"})],
+    ids=["federation", "run", "session", "a value", "no values", "round", "back-offs", "roster"],
 )  # fmt: skip
 def test_parties_of_different_sessions_do_not_confirm_their_keys(other: Session) -> None:
     """Unsigned, so that they differ only in the derivation."""
+    sides = {"ada": Agreement("ada", SESSION, None), "bob": Agreement("bob", other, None)}
+    with pytest.raises(TranscriptError, match=r"^bob was told "):
+        agreed(sides, {})
+    offers = {name: replace(side.offer(), told=b"") for name, side in sides.items()}
+    said = {  # a server that alters unsigned offers, so that they seem equal
+        name: {other: replace(offer, told=sides[name].offer().told) for other, offer in offers.items()}
+        for name in sides
+    }
+    pairings = {name: side.meet(said[name], {}) for name, side in sides.items()}
     with pytest.raises(ForgedError, match="'bob' does not confirm the agreed keys"):
-        agreed({"ada": Agreement("ada", SESSION, None), "bob": Agreement("bob", other, None)}, {})
+        pairings["ada"].confirm(shown_to("ada", pairings))
 
 
 def test_the_order_in_which_a_configuration_is_written_does_not_matter() -> None:
@@ -295,8 +307,10 @@ def test_a_key_that_the_server_puts_in_between_is_refused(parties: Parties) -> N
     ids=["session", "run", "federation", "configuration"],
 )  # fmt: skip
 def test_an_offer_for_something_else_is_refused(parties: Parties, session: Session) -> None:
-    with pytest.raises(ForgedError, match=r"^the key of 'bob' is not signed by 'bob', or was for another session"):
+    with pytest.raises(TranscriptError, match=r"^bob was told .*(session 8, we were|run run 2, we were|hash)"):
         finish(parties, bob=parties.begin("bob", session).offer())
+    with pytest.raises(ForgedError, match=r"^the key of 'bob' is not signed by 'bob', or was for another session"):
+        finish(parties, bob=replace(parties.begin("bob", session).offer(), told=parties.begin("bob").offer().told))
 
 
 def test_anothers_offer_is_refused(parties: Parties) -> None:

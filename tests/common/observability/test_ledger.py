@@ -61,7 +61,7 @@ def test_an_entry_describes_its_release(tmp_path: Path) -> None:
     [
         (Embedding(1, torch.zeros(5, 3)), 5),
         (Answer(1, 0, 0, "", torch.zeros(4, 9, dtype=torch.int32)), 4),
-        (KeyOffer(0, *(torch.zeros(size, dtype=torch.uint8) for size in (32, 700, 70))), 0),
+        (KeyOffer(0, *(torch.zeros(size, dtype=torch.uint8) for size in (32, 700, 70, 300))), 0),
         (Shares(1, 0, torch.zeros(6, 40, dtype=torch.uint8)), 0),
         (Prepared(0, "", 3), 0),
     ],

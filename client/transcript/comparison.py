@@ -1,0 +1,130 @@
+"""What other parties state of the session, compared with our own record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from colonnade.common.crypto.told import TranscriptError
+from colonnade.common.transcript.statement import WindowStatement, is_in, rows
+
+_MOST = 20_000  # hashes of one party that wait for our own
+
+
+@dataclass
+class OwnRecord:
+    """What we were told, as far as it was stated.
+
+    Attributes:
+        entries: (name, round) -> salted hash.
+        opened: rounds that the server has opened here, ascending.
+        last: newest round that is covered.
+    """
+
+    entries: dict[tuple[str, int], str] = field(default_factory=dict)
+    opened: list[int] = field(default_factory=list)
+    last: int = 0
+
+    def forget(self, before: int) -> None:
+        """Drops rounds before this one."""
+        self.entries = {key: found for key, found in self.entries.items() if key[1] >= before}
+        self.opened = [round for round in self.opened if round >= before]
+
+
+@dataclass
+class OtherParty:
+    """One other party.
+
+    Args:
+        name: its name.
+        begun: the round that the session goes on after.
+
+    Attributes:
+        next: number of its next statement; None if it has stated nothing yet.
+        session: that it was told.
+        last: newest round that it has covered.
+        final: True if it has stated the end.
+    """
+
+    name: str
+    begun: int
+    next: int | None = None
+    session: int = 0
+    last: int = 0
+    final: bool = False
+    _waiting: dict[tuple[str, int], str] = field(default_factory=dict)
+    _saves: set[int] = field(default_factory=set)
+    _rows: list[tuple[int, int, tuple[tuple[int, int], ...]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.last = self.begun
+
+    def take(self, statement: WindowStatement) -> None:
+        """Keeps what it states until we can compare it."""
+        for name, rounds in statement.entries.items():
+            for round, found in rounds.items():
+                if name == "Save":
+                    self._saves.add(round)
+                if len(self._waiting) < _MOST:
+                    self._waiting[name, round] = found
+        if statement.last > self.last:
+            self._rows.append((self.last + 1, statement.last, statement.opened))
+            self.last = statement.last
+        self.final = statement.final
+
+    def begin_again(self, session: int, round: int) -> None:
+        """The party has come back, and was told a new session."""
+        self.session, self.next, self.final, self.last = session, None, False, round
+        self._rows.clear()
+        self._saves.clear()
+
+    def compare(self, ours: OwnRecord, *, in_step: bool) -> None:
+        """Compares what both have.
+
+        Args:
+            in_step: True if no party misses a round: then both must have opened and saved the same rounds.
+
+        Raises:
+            TranscriptError: something differs; names the round.
+        """
+        both = [key for key in self._waiting if key in ours.entries]
+        for name, round in sorted(both, key=lambda key: key[1]):
+            theirs, own = self._waiting.pop((name, round)), ours.entries[name, round]
+            if theirs != own:
+                raise self._differs(name, round, theirs, own)
+        while in_step and self._rows and self._rows[0][1] <= ours.last:
+            first, last, opened = self._rows.pop(0)
+            self._compare_rows(first, last, opened, ours)
+
+    def forget(self, before: int) -> None:
+        """Drops rounds before this one."""
+        self._waiting = {key: found for key, found in self._waiting.items() if key[1] >= before}
+        self._rows = [row for row in self._rows if row[1] >= before]
+
+    def _compare_rows(self, first: int, last: int, opened: Iterable[tuple[int, int]], ours: OwnRecord) -> None:
+        theirs, own = tuple(opened), {round for round in ours.opened if first <= round <= last}
+        for round in range(first, last + 1):
+            if is_in(round, theirs) != (round in own):
+                said, here = ("", "not ") if is_in(round, theirs) else ("not ", "")
+                text = f"round {round} was {said}opened at {self.name}, and {here}at us"
+                stated, had = _text(theirs), _text(rows(sorted(own)))
+                raise TranscriptError(
+                    f"{text}: it states {stated}, we have {had}", other=self.name, part="Open", round=round,
+                    ours=had, theirs=stated,
+                )  # fmt: skip
+        saved = {round for name, round in ours.entries if name == "Save" and first <= round <= last}
+        for round in sorted(saved ^ {round for round in self._saves if first <= round <= last}):
+            had, stated = ("a checkpoint", "none") if round in saved else ("none", "a checkpoint")
+            raise TranscriptError(
+                f"round {round}: of {self.name} the server has asked {stated}, of us {had}",
+                other=self.name, part="Save", round=round, ours=had, theirs=stated,
+            )  # fmt: skip
+        self._saves = {round for round in self._saves if round > last}
+
+    def _differs(self, name: str, round: int, theirs: str, ours: str) -> TranscriptError:
+        text = f"round {round}: {self.name} was told another {name} than we were: hash {theirs}, ours {ours}"
+        return TranscriptError(text, other=self.name, part=name, round=round, ours=ours, theirs=theirs)
+
+
+def _text(opened: Iterable[tuple[int, int]]) -> str:
+    return ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in opened) or "none"

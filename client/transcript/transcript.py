@@ -1,0 +1,341 @@
+"""A party's transcript of a session: statements to all other parties, and the comparison with theirs.
+
+Statements travel beside the rounds, and nothing waits for them before the end of the session (docs/transcript.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any
+
+from colonnade.client.transcript.comparison import OtherParty, OwnRecord
+from colonnade.common.compression.quantise import AS_IS
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.contracts.contract import Contract
+from colonnade.common.conversation.compression import form_of
+from colonnade.common.conversation.control import Item, Open, Statement
+from colonnade.common.conversation.relay import LARGEST
+from colonnade.common.crypto.pki.identity import Identity
+from colonnade.common.crypto.sealing import PairKeys, SealError, Session
+from colonnade.common.crypto.signatures import ForgedError, Signer, Verifier
+from colonnade.common.crypto.told import TranscriptError, refuse_other_parts
+from colonnade.common.messaging.message import Message
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.transcript.entries import ToldEntry, entry_of, salt_key, salted
+from colonnade.common.transcript.receipts import Receipts
+from colonnade.common.transcript.statement import WindowStatement, rows, signed
+
+_SLACK = 10  # rounds beyond a window that a statement may take
+_MOST_ENTRIES = 400  # of a statement
+_KEPT = 20  # windows that are kept for parties that are behind, or 1000 rounds
+_LEAST_KEPT = 1000
+_PATIENCE = 2.0  # seconds at the end for parties that may be absent
+_LOOK = 0.5  # seconds between two looks at the connection
+_SALT = "transcript salt"
+_RING = "KeyRing"  # after it the parties have keys
+_WITHHELD = "the server withholds it, or {other} has not sent it: ask {other}'s operator (docs/transcript.md)"
+
+
+def always_in_step(federation: FederationConfig, contract: Contract[Any]) -> bool:
+    """True if every party answers in every round, so that none misses what another is told."""
+    waits = federation.quorum.need == "all" and federation.absence == "rollback" and federation.participation == 1
+    return contract.in_step and waits and not getattr(federation.protocol, "arrivals", False)
+
+
+class PartyTranscript:
+    """One session's transcript.
+
+    Args:
+        name: the party's.
+        federation: the agreed section.
+        session: as the server has begun it here.
+        identity: signs; None on loopback without TLS: nothing is signed then.
+        in_step: True if every party answers in every round.
+        send: sends a statement to the server.
+        report: called with every finding: (error, True if it ends the run).
+        fail: ends the party side with an error.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        federation: FederationConfig,
+        session: Session,
+        identity: Identity | None = None,
+        *,
+        in_step: bool,
+        send: Callable[[Statement], None],
+        report: Callable[[TranscriptError, bool], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self._name, self._federation, self._session = name, federation, session
+        self._signer, self._secure = Signer(identity), identity is not None
+        self._every, self._in_step = federation.transcript.every, in_step
+        self._send, self._report, self._fail = send, report, fail
+        self._exact = form_of(federation.compress.down) == AS_IS
+        names = tuple(other for other in federation.names if other != name)
+        self._others = {other: OtherParty(other, session.round) for other in names if self._every}
+        self._told: dict[str, Any] = {**session.told(), "offers": ""}
+        self._verifiers: dict[tuple[str, bytes], Verifier] = {}
+        self._own, self._noted = OwnRecord(last=session.round), list[ToldEntry]()
+        self._newest, self._number, self._due, self._warned = session.round, 0, False, set[str]()
+        self._keys: PairKeys | None = None
+        self._salt: bytes | None = b""  # None where keys are agreed on and it has not come yet
+        self._salt_box = ""
+        self._found: Exception | None = None
+        self._changed = asyncio.Event()
+        self.receipts = Receipts(name, federation.names)
+
+    def begin(self) -> None:
+        """States the beginning of the session."""
+        self._state()
+
+    def inward(self, deliver: Callable[[Item], None]) -> Callable[[Item], None]:
+        """Wraps the delivery of items: statements are taken out, others noted and passed on."""
+        if not self._others:
+            return lambda item: None if isinstance(item, Statement) else deliver(item)
+
+        def receive(item: Item) -> None:
+            if isinstance(item, Statement):
+                self._guard(lambda: self._hear(item))
+            else:
+                self._guard(lambda: self._note(item))
+                deliver(item)
+
+        return receive
+
+    def keyed(self, keys: PairKeys) -> None:
+        """Takes the keys of the session: receipts begin, and the first party draws the salt."""
+        if not self._others:
+            return
+        self._keys, self._told["offers"] = keys, keys.offers
+        self.receipts.use(keys.receipts)
+        if self._name == self._federation.names[0]:
+            self._salt = os.urandom(32)
+            boxes = {other: keys.seals.seal(other, self._salt, _SALT).hex() for other in self._others}
+            self._state(salt=boxes)
+        elif self._salt_box:
+            self._guard(self._open_salt)
+        self._flush_if_due()
+
+    async def conclude(self, gone: Callable[[], bool] = lambda: False) -> None:
+        """States the end of this side, and waits until all others have stated theirs, as long as `timeouts.answer`.
+
+        Args:
+            gone: returns True once the connection to the server is closed.
+
+        Raises:
+            TranscriptError: something differs, or the server has not relayed a statement.
+        """
+        if not self._others:
+            return
+        loop = asyncio.get_running_loop()
+        answer = self._federation.timeouts.answer
+        until = loop.time() + (answer if self._in_step else min(_PATIENCE, answer))
+        if self._salt is None:
+            await self._wait(lambda: self._salt is not None, until, gone)
+        if self._found is None and self._salt is not None:
+            self._guard(lambda: self._flush(final=True))
+            await self._wait(lambda: all(other.final for other in self._others.values()), until, gone)
+        if self._found is not None:
+            raise self._found
+        for other in self._others.values():
+            if not other.final:
+                self._withheld(other, f"final statement, of rounds {other.last + 1} to {self._newest}")
+        if self._found is not None:
+            raise self._found
+
+    async def _wait(self, done: Callable[[], bool], until: float, gone: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
+        while not done() and self._found is None and not gone() and (left := until - loop.time()) > 0:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(min(left, _LOOK)):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def _note(self, item: Item) -> None:
+        """Notes an item, and states the window that it ends."""
+        if isinstance(item, Message) and type(item).__name__ == _RING and self._keys is None:
+            self._salt = None
+        if isinstance(item, Open) and item.round > self._newest:
+            self._open(item.round)
+        elif (entry := entry_of(item, self._newest, exact=self._exact)) is not None:
+            self._noted.append(entry)
+            if len(self._noted) >= _MOST_ENTRIES:
+                self._flush()
+
+    def _open(self, round: int) -> None:
+        self._newest = round
+        if round - 1 - self._own.last >= self._every:
+            self._flush()
+        self._own.opened.append(round)
+        if self._in_step:
+            for other in self._others.values():
+                if other.last < round - 1 - self._every - _SLACK:
+                    self._withheld(other, f"statement of rounds {other.last + 1} to {other.last + self._every}")
+
+    def _flush_if_due(self) -> None:
+        if self._due:
+            self._guard(self._flush)
+
+    def _flush(self, *, final: bool = False) -> None:
+        """States everything noted so far, and compares."""
+        if self._salt is None:
+            self._due = True
+            return
+        self._due = False
+        key = salt_key(self._session.run, self._session.number if self._keys is not None else 0, self._salt)
+        while True:
+            now, self._noted = self._noted[:_MOST_ENTRIES], self._noted[_MOST_ENTRIES:]
+            entries: dict[str, dict[int, str]] = {}
+            for entry in now:
+                found = entries.setdefault(entry.name, {})[entry.round] = salted(key, entry)
+                self._own.entries[entry.name, entry.round] = found
+            if not self._noted:
+                break
+            self._state(entries=entries)
+        last = self._newest if final else max(self._newest - 1, self._own.last)
+        opened = rows(round for round in self._own.opened if self._own.last < round <= last)
+        self._own.last = last
+        self._state(final=final, entries=entries, opened=opened, receipts=self.receipts.state())
+        self._forget()
+        for other in self._others.values():
+            other.compare(self._own, in_step=self._in_step)
+
+    def _forget(self) -> None:
+        before = self._newest - max(_KEPT * self._every, _LEAST_KEPT)
+        self._own.forget(before)
+        self.receipts.forget(before)
+        for other in self._others.values():
+            other.forget(before)
+
+    def _state(self, *, final: bool = False, **content: Any) -> None:
+        """Signs and sends a statement."""
+        if not self._others:
+            return
+        body = WindowStatement(self._number, final, dict(self._told), self._own.last, **content).encode()
+        self._number += 1
+        signature = self._signer.sign(signed(self._name, body))
+        self._send(Statement("", body, self._signer.certificate, signature))
+
+    def _hear(self, said: Statement) -> None:
+        """Checks a statement, and compares what it states."""
+        if (other := self._others.get(said.party)) is None:
+            raise self._unusable(said.party[:80], "one of another party than those of the roster")
+        if len(said.body) > LARGEST:
+            raise self._unusable(other.name, f"one of {len(said.body)} bytes")
+        self._verify(other.name, said)
+        try:
+            stated = WindowStatement.decode(said.body)
+        except ValueError as bad:
+            raise self._unusable(other.name, f"one that cannot be read ({bad})") from None
+        self._refuse_other_beginning(other, stated)
+        if other.next is not None and stated.number != other.next:
+            raise self._out_of_order(other, stated.number)
+        if other.next is None and stated.number and self._federation.absence == "rollback":
+            raise self._out_of_order(other, stated.number)
+        other.next = stated.number + 1
+        if stated.salt and other.name == self._federation.names[0] and not self._salt:
+            self._salt_box = stated.salt.get(self._name, "")
+            self._open_salt()
+        self._compare(other, stated)
+        self._changed.set()
+
+    def _compare(self, other: OtherParty, stated: WindowStatement) -> None:
+        other.take(stated)
+        other.compare(self._own, in_step=self._in_step)
+        try:
+            for dropped in self.receipts.compare(other.name, stated.receipts):
+                self._report(dropped, False)
+        except (ValueError, KeyError):
+            raise self._unusable(other.name, "one whose receipts cannot be read") from None
+        self._flush_if_due()
+
+    def _open_salt(self) -> None:
+        """Opens the first party's salt, once we have its keys."""
+        if self._keys is None or not self._salt_box:
+            return
+        first = self._federation.names[0]
+        try:
+            self._salt = self._keys.seals.open(first, bytes.fromhex(self._salt_box), _SALT)
+        except (ValueError, SealError):
+            raise self._unusable(first, "one whose salt cannot be opened") from None
+        self._changed.set()
+
+    def _verify(self, other: str, said: Statement) -> None:
+        if not self._secure:
+            return
+        try:
+            key = (other, said.certificate)
+            if key not in self._verifiers:
+                self._verifiers = {known: v for known, v in self._verifiers.items() if known[0] != other}
+                self._verifiers[key] = Verifier(other, said.certificate, self._federation.parties.get(other, ""))
+            self._verifiers[key].check(f"the statement of {other!r}", signed(other, said.body), said.signature)
+        except ForgedError as forged:
+            raise self._unusable(other, f"one that was altered ({forged})") from None
+
+    def _refuse_other_beginning(self, other: OtherParty, stated: WindowStatement) -> None:
+        """Compares the beginnings. A party that came back has a newer session, and its own round."""
+        told, own = stated.told, self._told
+        common = tuple(part for part in own if part != "offers" or (own[part] and told.get(part)))
+        session = told.get("session")
+        returned = self._federation.absence != "rollback" and isinstance(session, int) and session != own["session"]
+        if returned:
+            common = tuple(part for part in common if part not in ("session", "round"))
+        refuse_other_parts(other.name, told, own, common)
+        if not returned or session == other.session:
+            return
+        assert isinstance(session, int)
+        if session < other.session:
+            raise self._unusable(other.name, f"one of session {session} after one of session {other.session}")
+        other.begin_again(session, stated.last)
+
+    def _out_of_order(self, other: OtherParty, number: int) -> TranscriptError:
+        expected = other.next or 0
+        if number < expected:
+            return self._unusable(other.name, f"number {number} again")
+        return self._missing(other, f"statement number {expected}, and has relayed number {number}")
+
+    def _unusable(self, other: str, what: str) -> TranscriptError:
+        text = f"the server has relayed as a statement of {other} {what}"
+        return TranscriptError(text, other=other, part="statement", round=self._newest)
+
+    def _missing(self, other: OtherParty, what: str) -> TranscriptError:
+        hint = _WITHHELD.format(other=other.name)
+        text = f"the server has not relayed {other.name}'s {what}"
+        return TranscriptError(text, other=other.name, part="statement", round=self._newest, hint=hint)
+
+    def _withheld(self, other: OtherParty, what: str) -> None:
+        """A finding where every party is in step; else a warning, once, since the party may be slow or away."""
+        error = self._missing(other, what)
+        if self._in_step:
+            self._find(error)
+        elif other.name not in self._warned:
+            self._warned.add(other.name)
+            self._report(error, False)
+
+    def _guard(self, work: Callable[[], object]) -> None:
+        if self._found is not None:
+            return
+        try:
+            work()
+        except TranscriptError as error:
+            self._find(error)
+
+    def _find(self, error: TranscriptError) -> None:
+        if self._found is None:
+            self._found = error
+            self._report(error, True)
+            self._fail(error)
+            self._changed.set()
+
+
+def report_finding(telemetry: Telemetry, party: str, error: TranscriptError, ends: bool) -> None:
+    """Reports a finding in a party's record; one that does not end the run is a warning too."""
+    telemetry.event("finding", party=party, ends=ends, **error.fields())
+    if not ends:
+        telemetry.event("warning", party=party, reason=f"{error}; {error.hint}")

@@ -1,0 +1,1 @@
+"""What parties were told and received, for comparison between them."""
