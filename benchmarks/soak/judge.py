@@ -15,6 +15,7 @@ from benchmarks.soak.record import outcome
 from benchmarks.soak.schedule import MEMBERS, PARTIES, SERVER
 from colonnade.common.runtime.json_lines import read_lines
 
+OF_SESSIONS = {"KeyOffer", "KeyProof"}  # new in each session: their number and sizes differ
 # Exit codes of a member: of a signal that the soak sent, of the other end, and of the machine (a full disk).
 FORESEEN_CODES = {0, 3, 4, 130, -9, -15}
 NUMBERS = re.compile(r"sha256:[0-9a-f…]+|\b[0-9]+(\.[0-9]+)?\b")
@@ -54,7 +55,7 @@ def ledgers(soak: dict[str, Path], control: dict[str, Path]) -> tuple[dict[str, 
     found, wrong = {}, []
     for name in PARTIES:
         said = " ".join(colonnade("ledger", soak[name], "--verify").split())
-        entries, once = (list(read_lines(at[name] / "ledger.jsonl")) for at in (soak, control))
+        entries, once = (_entries(at[name]) for at in (soak, control))
         repeats = [_release(entry) for entry in entries if entry.get("repeat")]
         first = [_release(entry) for entry in entries if not entry.get("repeat")]
         expected = Counter(map(_release, once))
@@ -66,6 +67,10 @@ def ledgers(soak: dict[str, Path], control: dict[str, Path]) -> tuple[dict[str, 
             wrong.append(f"{name}: {len(invented)} repeats of what never left")
         found[name] = {"entries": len(first), "repeats": len(repeats), "chain": said}
     return found, wrong
+
+
+def _entries(folder: Path) -> list[dict[str, Any]]:
+    return [entry for entry in read_lines(folder / "ledger.jsonl") if entry["kind"] not in OF_SESSIONS]
 
 
 def _release(entry: dict[str, Any]) -> str:

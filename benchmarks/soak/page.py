@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MB = 1e6
+GROWTH = {"rss": 20 * MB, "descriptors": 1.0, "threads": 1.0}  # an hour: what the interval may exclude
 MEANINGS = {
     "kill": "one process killed (SIGKILL), started again",
     "stop": "one process ended (SIGTERM), started again",
@@ -45,6 +46,12 @@ def write(out: Path, results: dict[str, Any]) -> None:
     """Leaves results.json, section.md and soak.svg in a folder that has samples.json."""
     samples: list[Sample] = json.loads((out / "samples.json").read_text())
     results["members"] = members(samples)
+    results["broken"]["growth"] = [
+        f"{name}: {figure} grow by {found['slope']:.3g} an hour, at least {found['low']:.3g}"
+        for name, member in results["members"].items()
+        for figure, found in member["growth"].items()
+        if found is not None and found["low"] > GROWTH[figure]
+    ]
     (out / "results.json").write_text(json.dumps(results, indent=1))
     (out / "section.md").write_text(section(results))
     if samples:
@@ -64,9 +71,9 @@ def members(samples: list[Sample]) -> dict[str, Any]:
         found[name] = {
             "processes": own[-1]["life"],
             "cpu": sum(life[-1]["cpu"] for life in lives) / span if span else None,
-            "rss": [min(s["rss"] for s in own) / MB, max(s["rss"] for s in own) / MB],
-            "descriptors": [min(s["descriptors"] for s in own), max(s["descriptors"] for s in own)],
-            "threads": [min(s["threads"] for s in own), max(s["threads"] for s in own)],
+            "rss": [median([s["rss"] for s in own]) / MB, max(s["rss"] for s in own) / MB],
+            "descriptors": [median([s["descriptors"] for s in own]), max(s["descriptors"] for s in own)],
+            "threads": [median([s["threads"] for s in own]), max(s["threads"] for s in own)],
             "queued": max(queued, default=None),
             "events": own[-1]["events"],
             "log": own[-1]["log"] / MB,
@@ -90,8 +97,8 @@ def section(results: dict[str, Any]) -> str:
         "|---|---|---|---|",
         *(_line(kind, whom, list(all_)) for (kind, whom), all_ in sorted(kinds.items())),
         "",
-        "| process | starts | share of a core | memory, MB | growth an hour, MB | descriptors | growth an hour "
-        "| threads | longest queue | log, MB |",
+        "| process | starts | share of a core | memory, MB: median, most | growth an hour, MB "
+        "| descriptors: median, most | growth an hour | threads: median, most | longest queue | log, MB |",
         "|---|---|---|---|---|---|---|---|---|---|",
         *(_process(name, found) for name, found in results["members"].items()),
         "",
@@ -110,7 +117,7 @@ def _line(kind: str, whom: str, all_: list[dict[str, Any]]) -> str:
 
 def _process(name: str, found: dict[str, Any]) -> str:
     def ends(pair: list[float]) -> str:
-        return f"{pair[0]:.0f} to {pair[1]:.0f}"
+        return f"{pair[0]:.0f}, {pair[1]:.0f}"
 
     def growth(of: dict[str, float] | None, unit: float) -> str:
         if of is None:
@@ -140,6 +147,7 @@ def _verdicts(results: dict[str, Any]) -> list[str]:
         f"rounds out of order: {broken['rounds'] or 'none'}; runs that did not go on: {broken['stuck'] or 'none'}",
         f"errors that were printed: {results['errors']}",
         f"unforeseen exit codes: {broken['codes'] or 'none'}; unforeseen lines: {len(broken['noise'])}",
+        f"growth: {broken['growth'] or 'none'}",
         f"files left over: {broken['orphans'] or 'none'}",
     ]
 

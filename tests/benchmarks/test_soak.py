@@ -154,7 +154,7 @@ def test_unforeseen_ends_and_lines_are_found(tmp_path: Path) -> None:
 
 def test_the_section_names_what_was_broken() -> None:
     trouble = {"kind": "kill", "members": ["party1"], "again": None}
-    broken = {key: ["wrong"] for key in ("results", "ledgers", "rounds", "codes", "noise", "orphans")}
+    broken = {key: ["wrong"] for key in ("results", "ledgers", "rounds", "codes", "noise", "orphans", "growth")}
     text = section(
         {
             "troubles": [trouble, {**trouble, "again": 2.0}], "members": {}, "broken": {**broken, "stuck": ["kill"]},
@@ -163,4 +163,4 @@ def test_the_section_names_what_was_broken() -> None:
         }
     )  # fmt: skip
     assert "| 2 (1 without) | 2.0 s | 2.0 s |" in text
-    assert text.count("['wrong']") == 4
+    assert text.count("['wrong']") == 5
