@@ -1,0 +1,180 @@
+"""The results as a file, a section of a page, and a picture."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.report import median
+from benchmarks.soak.growth import Slope, slope
+from benchmarks.soak.samples import Sample
+from benchmarks.soak.schedule import MEMBERS
+from colonnade.reports.html.curves import coloured
+from colonnade.reports.plots import as_file, picture
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MB = 1e6
+GROWTH = {"rss": 20 * MB, "descriptors": 1.0, "threads": 1.0}  # an hour: what the interval may exclude
+MEANINGS = {
+    "kill": "one process killed (SIGKILL), started again",
+    "stop": "one process ended (SIGTERM), started again",
+    "freeze": "one process stopped (SIGSTOP) for up to 30 s, continued",
+    "cut": "the connection of a party reset",
+    "hold": "nothing delivered between a party and the server for up to 30 s",
+    "close": "a party's connections refused for up to 15 s",
+    "full": "the file system of a member full for up to 15 s",
+    "list": "the revocation list torn for up to 14 s",
+    "silent": "strangers: silent connections, 20 a second",
+    "plain": "strangers: plain HTTP, 20 a second",
+    "garbage": "strangers: random bytes, 20 a second",
+    "foreign": "strangers: a certificate of another authority, 20 a second",
+    "revoked": "strangers: 200 streams a second by a revoked certificate",
+    "hellos": "strangers: 1 MB a second of empty Hellos by a revoked certificate",
+    "kill party": "a long-lived party killed",
+    "kill all": "all five processes killed at once",
+    "renew": "a party's certificate renewed: all stopped, pinned anew, started",
+    "revoke": "a party's certificate revoked, a new key pinned, all started",
+}
+
+
+def write(out: Path, results: dict[str, Any]) -> None:
+    """Leaves results.json, section.md and soak.svg in a folder that has samples.json."""
+    samples: list[Sample] = json.loads((out / "samples.json").read_text())
+    results["members"] = members(samples)
+    results["broken"]["growth"] = [
+        f"{name}: {figure} grow by {found['slope']:.3g} an hour, at least {found['low']:.3g}"
+        for name, member in results["members"].items()
+        for figure, found in member["growth"].items()
+        if found is not None and found["low"] > GROWTH[figure]
+    ]
+    (out / "results.json").write_text(json.dumps(results, indent=1))
+    (out / "section.md").write_text(section(results))
+    if samples:
+        (out / "soak.svg").write_text(as_file(drawn(samples, results["begun"])))
+
+
+def members(samples: list[Sample]) -> dict[str, Any]:
+    """Figures of every member over all of its processes."""
+    found = {}
+    for name in MEMBERS:
+        own = [sample for sample in samples if sample["member"] == name]
+        if not own:
+            continue
+        lives = [list(group) for _, group in groupby(own, lambda sample: sample["life"])]
+        span = own[-1]["time"] - own[0]["time"]
+        queued = [sample["queued"] for sample in own if sample["queued"] is not None]
+        found[name] = {
+            "processes": own[-1]["life"],
+            "cpu": sum(life[-1]["cpu"] for life in lives) / span if span else None,
+            "rss": [median([s["rss"] for s in own]) / MB, max(s["rss"] for s in own) / MB],
+            "descriptors": [median([s["descriptors"] for s in own]), max(s["descriptors"] for s in own)],
+            "threads": [median([s["threads"] for s in own]), max(s["threads"] for s in own)],
+            "queued": max(queued, default=None),
+            "events": own[-1]["events"],
+            "log": own[-1]["log"] / MB,
+            "growth": {each: _told(slope(own, each)) for each in ("rss", "descriptors", "threads")},
+        }
+    return found
+
+
+def _told(found: Slope | None) -> dict[str, float] | None:
+    return None if found is None else dict(vars(found))
+
+
+def section(results: dict[str, Any]) -> str:
+    """The section for docs/adversaries.md."""
+    kinds = defaultdict(list)
+    for trouble in results["troubles"]:
+        server = trouble["members"] == ["server"] and trouble["kind"] in ("kill", "stop", "freeze", "full")
+        kinds[(trouble["kind"], "server" if server else "")].append(trouble)
+    lines = [
+        "| trouble | times | rounds again after: median | longest |",
+        "|---|---|---|---|",
+        *(_line(kind, whom, list(all_)) for (kind, whom), all_ in sorted(kinds.items())),
+        "",
+        "| process | starts | share of a core | memory, MB: median, most | growth an hour, MB "
+        "| descriptors: median, most | growth an hour | threads: median, most | longest queue | log, MB |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+        *(_process(name, found) for name, found in results["members"].items()),
+        "",
+        *(f"- {line}" for line in _verdicts(results)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _line(kind: str, whom: str, all_: list[dict[str, Any]]) -> str:
+    again = [one["again"] for one in all_ if one["again"] is not None]
+    stuck = f" ({len(all_) - len(again)} without)" if len(again) < len(all_) else ""
+    who = f" ({whom})" if whom else ""
+    figures = f"{median(again):.1f} s | {max(again):.1f} s" if again else "- | -"
+    return f"| {MEANINGS[kind]}{who} | {len(all_)}{stuck} | {figures} |"
+
+
+def _process(name: str, found: dict[str, Any]) -> str:
+    def ends(pair: list[float]) -> str:
+        return f"{pair[0]:.0f}, {pair[1]:.0f}"
+
+    def growth(of: dict[str, float] | None, unit: float) -> str:
+        if of is None:
+            return "-"
+        return f"{of['slope'] / unit:+.1f} ({of['low'] / unit:+.1f} to {of['high'] / unit:+.1f})"
+
+    grown = found["growth"]
+    return (
+        f"| {name} | {found['processes']} | {found['cpu'] or 0:.2f} "
+        f"| {ends(found['rss'])} | {growth(grown['rss'], MB)} "
+        f"| {ends(found['descriptors'])} | {growth(grown['descriptors'], 1)} | {ends(found['threads'])} "
+        f"| {found['queued'] or 0:.0f} | {found['log']:.1f} |"
+    )
+
+
+def _verdicts(results: dict[str, Any]) -> list[str]:
+    broken = results["broken"]
+    repeats = sum(book["repeats"] for book in results["ledgers"].values())
+    entries = sum(book["entries"] for book in results["ledgers"].values())
+    return [
+        f"{results['version']}, {results['machine']}, {results['minutes']:g} minutes, seed {results['seed']}",
+        f"{results['rounds']} rounds, of which {results['rounds_done'] - results['rounds']} were done more than once",
+        f"sessions: {results['events'].get('begin', 0)}; exit codes: {results['codes']}",
+        f"checkpoints equal to those of the control: {results['equal']}",
+        f"{results['compared']} results of rounds and evaluations compared; {len(broken['results'])} differ",
+        f"ledgers: {entries} entries, {repeats} marked as repeats; wrong: {broken['ledgers'] or 'none'}",
+        f"rounds out of order: {broken['rounds'] or 'none'}; runs that did not go on: {broken['stuck'] or 'none'}",
+        f"errors that were printed: {results['errors']}",
+        f"unforeseen exit codes: {broken['codes'] or 'none'}; unforeseen lines: {len(broken['noise'])}",
+        f"growth: {broken['growth'] or 'none'}",
+        f"files left over: {broken['orphans'] or 'none'}",
+    ]
+
+
+def drawn(samples: list[Sample], begun: float) -> str:
+    """Memory and descriptors of all members over the minutes; a line ends where its process ends."""
+    colours = {curve.name: curve.stroke for curve in coloured({name: [] for name in MEMBERS})}
+
+    def paint(figure: Figure) -> None:
+        memory, descriptors = figure.subplots(2, 1, sharex=True)
+        for name in MEMBERS:
+            own = [sample for sample in samples if sample["member"] == name]
+            for number, (_, group) in enumerate(groupby(own, lambda sample: sample["life"])):
+                life = list(group)
+                minutes = [(sample["time"] - begun) / 60 for sample in life]
+                label = name if number == 0 else None
+                memory.plot(minutes, [s["rss"] / MB for s in life], color=colours[name], label=label, linewidth=1)
+                descriptors.plot(minutes, [s["descriptors"] for s in life], color=colours[name], linewidth=1)
+                if number:
+                    for axes in (memory, descriptors):
+                        axes.plot(minutes[:1], [0], marker="|", color=colours[name], markersize=5)
+        for axes, title in ((memory, "memory, MB"), (descriptors, "open descriptors")):
+            axes.set_title(title)
+            axes.grid(axis="y")
+            axes.set_ylim(bottom=0)
+        descriptors.set_xlabel("minutes; a mark at the bottom is a start of the process in that colour")
+        figure.legend(loc="outside right upper")
+
+    about = "Memory and open descriptors of the server and four parties, with restarts marked"
+    return picture((760, 460), paint, title="A soak", about=about)
