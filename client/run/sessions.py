@@ -216,9 +216,8 @@ class PartySessions:
             self.store.drop_after(begin.round)
         keep_generators(state, self.device, self.federation.seed, self.name)
         ledger = Ledger(self._folder.ledger, after=self.task.repeats_after(begin.round))
-        capture = self._capture(begin.session)
+        capture, chaos = self._capture(begin.session), self._chaos()
         try:
-            chaos = self._chaos()
             post = membership.post if capture is None else capture.outward(membership.post)
             carry = post if chaos is None else chaos.outward(post)
             egress = Egress(
@@ -268,6 +267,8 @@ class PartySessions:
             return await membership.attend(deliver, lambda: self._half(membership, ctx, link), link=link)
         finally:
             self.begun = time.monotonic()
+            if chaos is not None:
+                chaos.end()
             ledger.close()
             if capture is not None:
                 capture.close()
