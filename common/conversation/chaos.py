@@ -280,8 +280,7 @@ class Chaos:
         self._loop = asyncio.get_running_loop()
         self._begun = self._loop.time()
         self._jitters = random.Random(f"{seed}/{index.number}/jitter")  # noqa: S311  # faults, not privacy
-        self._still_until = 0.0
-        self._over = False
+        self._still_until, self._over = 0.0, False
         self._up, self._down = NarrowLine(), NarrowLine()
         self._making: dict[type[Message], NarrowLine] = {}
 
