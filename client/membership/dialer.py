@@ -255,7 +255,8 @@ class Membership:
             case Farewell():
                 self._farewell.set()
             case PartyAway() if self._farewell.is_set():
-                pass  # after the last message
+                if not self._stop.done() and (self._link is None or not self._link.closed):  # not the last message
+                    self._stop.set_result(PartyLost("server", "it ended the run early", hint="its log says why"))
             case _ if not self._stop.done():
                 self._stop.set_result(heard)
 

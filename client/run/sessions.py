@@ -217,9 +217,8 @@ class PartySessions:
             self.store.drop_after(begin.round)
         keep_generators(state, self.device, self.federation.seed, self.name)
         ledger = Ledger(self._folder.ledger, after=self.task.repeats_after(begin.round))
-        capture = self._capture(begin.session)
+        capture, chaos = self._capture(begin.session), self._chaos()
         try:
-            chaos = self._chaos()
             post = membership.post if capture is None else capture.outward(membership.post)
             carry = post if chaos is None else chaos.outward(post)
             egress = Egress(
@@ -279,6 +278,8 @@ class PartySessions:
             return await membership.attend(deliver, side, link=link)
         finally:
             self.begun = time.monotonic()
+            if chaos is not None:
+                chaos.end()
             ledger.close()
             if capture is not None:
                 capture.close()

@@ -280,12 +280,13 @@ class Chaos:
         self._loop = asyncio.get_running_loop()
         self._begun = self._loop.time()
         self._jitters = random.Random(f"{seed}/{index.number}/jitter")  # noqa: S311  # faults, not privacy
-        self._still_until = 0.0
+        self._still_until, self._over = 0.0, False
         self._up, self._down = NarrowLine(), NarrowLine()
         self._making: dict[type[Message], NarrowLine] = {}
 
     def outward(self, carry: Carrier) -> Carrier:
         """Wraps `carry` for items that the party sends."""
+        carry = self._until_end(carry)
 
         def send(item: Item) -> None:
             if not isinstance(item, Message):
@@ -301,6 +302,7 @@ class Chaos:
 
     def inward(self, deliver: Callable[[Item], None]) -> Callable[[Item], None]:
         """Wraps `deliver` for items that the party receives."""
+        deliver = self._until_end(deliver)
 
         def receive(item: Item) -> None:
             if isinstance(item, Open):
@@ -312,6 +314,17 @@ class Chaos:
     def hold(self, seconds: float) -> None:
         """Blocks both directions for some seconds: a pause of a party on the virtual clock."""
         self._still_until = self._loop.time() + seconds
+
+    def end(self) -> None:
+        """Discards delayed items, at the end of a session: in the next one they would be messages of another."""
+        self._over = True
+
+    def _until_end(self, to: Callable[[Item], None]) -> Callable[[Item], None]:
+        def passed(item: Item) -> None:
+            if not self._over:
+                to(item)
+
+        return passed
 
     def _strike(self, round: int) -> None:
         if self._config.crash == round:

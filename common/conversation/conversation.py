@@ -128,6 +128,11 @@ class Link(Capacity):
         """Server only: declares that there are no more rounds."""
         self._carry(Close())
 
+    @property
+    def closed(self) -> bool:
+        """True if the other end has declared that there are no more rounds."""
+        return self._closed
+
     def request_save(self, save: Save) -> None:
         """Server only: requests a checkpoint from the other end."""
         self.given_up = save.round

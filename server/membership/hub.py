@@ -234,9 +234,9 @@ class Hub:
         await self.revocations.watch(self._expel_revoked)
 
     def say_failure(self, party: str, error: BaseException) -> None:
-        """Sends every remaining party the failure of the run, and the party at fault."""
+        """Sends every remaining party the failure of the run, and the party at fault, which may not know yet."""
         for name, member in list(self.members.items()):
-            if name != party:
+            if name != party or not member.parted.is_set():  # else it has told us
                 member.connection.post(said.Failure(party, *declared(error)))
 
     async def part(self, patience: float) -> None:

@@ -95,6 +95,24 @@ def test_a_party_that_crashes_amid_blinded_sums_comes_back_and_everyone_gets_new
     assert summary_of(out)["status"] == "completed"
 
 
+def test_a_delayed_answer_of_a_session_that_is_over_is_not_sent_in_the_next(tmp_path: Path) -> None:
+    """It would be masked with other keys, and stand before the answer that the server waits for."""
+    protocol = {"name": "split_avg", "embedding": 8, "aggregate": "blinded"}
+    more = {"checkpoint": {"rounds": 2}, "timeouts": {"answer": 10}, "evaluate": {"every": 6}}
+    file, out = write(tmp_path, protocol, rounds=6, epochs=0, **more), tmp_path / "run"
+    faults = ("--chaos", "every_party: delay=300ms", "--chaos", "party3: crash=4")
+    code, output = colonnade("up", file, "--out", out, "--set", "launch.backoff=0", *faults)
+    assert code == 0, output
+    (rollback,) = events(out, "rollback")
+    assert rollback["party"] == "party3"
+    calm = tmp_path / "calm"
+    code, output = colonnade("up", file, "--out", calm)
+    assert code == 0, output
+    loss = {event["round"]: event["loss"] for event in events(calm, "round")}
+    assert {event["round"] for event in events(out, "round")} == set(loss) == set(range(1, 7))
+    assert all(event["loss"] == loss[event["round"]] for event in events(out, "round"))
+
+
 def test_a_party_that_stays_away_ends_the_run_which_can_be_resumed(tmp_path: Path) -> None:
     quick = {"checkpoint": {"rounds": 5}, "timeouts": {"away": 0.5}}
     file, out = write(tmp_path, VIMADMM, epochs=4, **quick), tmp_path / "run"

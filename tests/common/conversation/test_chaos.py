@@ -273,6 +273,20 @@ def test_nothing_passes_a_partition_in_either_direction_and_all_of_it_afterwards
     assert opened == list(range(12))
 
 
+@pytest.mark.parametrize("faults", [{"delay": "5s"}, {"jitter": "5s"}])
+def test_what_is_delayed_beyond_its_session_is_discarded_in_both_directions(faults: dict[str, str]) -> None:
+    async def scene(make: Callable[..., Chaos], came: Came) -> None:
+        chaos = make(**faults)
+        chaos.outward(receive(came))(embedding(7))
+        chaos.inward(receive(came))(Open(7))
+        await asyncio.sleep(4)
+        chaos.end()
+        chaos.outward(receive(came))(Close())
+        await asyncio.sleep(100)
+
+    assert [item for _, item in play(scene)] == ([Open(7)] if "delay" in faults else [])
+
+
 def test_a_pause_holds_everything_from_the_opening_of_its_round() -> None:
     struck = Struck()
 

@@ -17,6 +17,7 @@ import torch
 
 from colonnade.client.membership.dialer import Membership
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.conversation.control import Close
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Hello
 from colonnade.common.conversation.responses import Quorum
@@ -272,6 +273,47 @@ def test_a_party_revoked_in_a_run_is_cut_off_and_named_to_the_others(
                 await sides[1]
             assert there.refused() == [("ada", "its certificate is revoked: stolen")]
             watch.cancel()
+
+    run(body())
+
+
+def test_a_party_that_is_given_up_hears_why_and_ends(certificates: Certificates, tmp_path: Path) -> None:
+    """It is alive and connected, and has only not answered in time."""
+
+    async def body() -> None:
+        async with place(certificates, tmp_path) as there:
+            (ada, to_ada), _ = await there.join_all()
+            side = asyncio.create_task(ada.attend(to_ada.deliver, partial(to_ada.recv, Gradient, 1), link=to_ada))
+            with pytest.raises(PartyLost, match="ada was lost: no Embedding for round 1") as lost:
+                await there.cohort.collect(Embedding, 1, Quorum(limit=0.1))
+            there.hub.say_failure("ada", lost.value)
+            await there.hub.part(0)
+            with pytest.raises(PartyFailed, match="ada was lost: no Embedding for round 1"):
+                await side
+
+    run(body())
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_server_that_says_farewell_and_hangs_up_ends_a_party_that_still_needs_it(
+    certificates: Certificates, tmp_path: Path, *, closed: bool
+) -> None:
+    async def body() -> None:
+        async with place(certificates, tmp_path) as there:
+            (ada, to_ada), _ = await there.join_all()
+            enough = asyncio.Event()
+            wait = enough.wait if closed else partial(to_ada.recv, Gradient, 1)  # after the last round it needs none
+            side = asyncio.create_task(ada.attend(to_ada.deliver, wait, link=to_ada))
+            if closed:
+                to_ada.deliver(Close())
+            await there.hub.part(0)
+            if closed:
+                await asyncio.sleep(0.2)
+                enough.set()
+                assert await side
+            else:
+                with pytest.raises(PartyLost, match="server was lost: it ended the run early"):
+                    await side
 
     run(body())
 
