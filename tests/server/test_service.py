@@ -65,7 +65,7 @@ async def fail(error: Exception) -> None:
 
 
 def test_a_finished_party_has_time_for_the_farewell() -> None:
-    assert converse(asyncio.sleep(0.5)) == [("unwatched",), ("part", 10.0), ("over", "completed", None)]
+    assert converse(asyncio.sleep(0.5)) == [("unwatched",), ("part", 60.0), ("over", "completed", None)]
 
 
 def test_a_failure_is_reported_with_its_party_before_the_farewell() -> None:

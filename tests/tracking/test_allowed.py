@@ -33,7 +33,7 @@ KINDS = (
     "partial_sum", "checkpoint_failed", "checkpoint", "revocations", "resume", "join", "failed", "leave", "rejoin",
     "late", "begin", "end", "rollback", "listening", "capture", "server_away", "refused", "observed", "unheard_of",
     "privacy",
-    "back_off", "diverged",
+    "back_off", "diverged", "finding",
 )  # fmt: skip
 FIELDS = (
     "party", "reason", "hint", "address", "addresses", "rounds", "epoch", "loss", "seconds", "bytes_up", "bytes_down",

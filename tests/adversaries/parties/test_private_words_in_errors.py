@@ -16,6 +16,7 @@ from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import (
     BudgetSpent,
     ColonnadeError,
@@ -76,7 +77,7 @@ def broken(shape):
 '''
 
 # Errors sent to others verbatim: their messages have names, kinds, counts and durations, and never quote data.
-WHOLE = {ContractError, RefusedError, PartyFailed, PartyLost, BudgetSpent}
+WHOLE = {ContractError, RefusedError, PartyFailed, PartyLost, BudgetSpent, TranscriptError}
 
 
 class Scene:
@@ -237,6 +238,8 @@ def make(kind: type[ColonnadeError], text: str) -> ColonnadeError:
         return TrainingDiverged("party1", text)
     if issubclass(kind, PartyLost | PartyFailed | MemberFailed):
         return kind("party1", text, hint=text)
+    if kind is TranscriptError:
+        return TranscriptError(text, other="party2", part="round 1")
     return kind(text, hint=text)
 
 

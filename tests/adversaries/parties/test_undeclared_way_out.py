@@ -113,6 +113,7 @@ def test_few_messages_leave_unprotected() -> None:
         "key_agreement.KeyOffer.key",
         "key_agreement.KeyOffer.certificate",
         "key_agreement.KeyOffer.signature",
+        "key_agreement.KeyOffer.told",
         "key_agreement.KeyProof.proofs",
         "fedvs.Opened.senders",
         "messages.Held.nonce",
