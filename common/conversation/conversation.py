@@ -63,7 +63,7 @@ class Link(Capacity):
         outlet: of the transport; sending waits until it has room.
 
     Attributes:
-        last: the last agreed round; None if unknown.
+        last: the last agreed round; None if unknown. closed: True if the other end has no more rounds.
         known: the newest round known to both ends; messages of rounds far ahead of it are refused.
         on_round: called with the number of a round when this side has finished it.
         on_save: called when a checkpoint was requested and this side has finished its round.
@@ -94,7 +94,7 @@ class Link(Capacity):
         self.watch: MessageWatch | None = None
         self.last: int | None = None
         self._carry, self._compress, self._outlet = carry, compress, Unlimited() if outlet is None else outlet
-        self._newest, self._closed = 0, False
+        self._newest, self.closed = 0, False
         self._asked: Save | None = None
 
     async def send(self, message: Message) -> None:
@@ -127,11 +127,6 @@ class Link(Capacity):
     def close(self) -> None:
         """Server only: declares that there are no more rounds."""
         self._carry(Close())
-
-    @property
-    def closed(self) -> bool:
-        """True if the other end has declared that there are no more rounds."""
-        return self._closed
 
     def request_save(self, save: Save) -> None:
         """Server only: requests a checkpoint from the other end."""
@@ -176,7 +171,7 @@ class Link(Capacity):
     def done_with(self, round: int, until: int = 0) -> bool:
         """True if the server has opened a later round (and one after `until`), requests a checkpoint, or has closed."""
         asked = self._asked is not None and self._asked.round >= round
-        return self._closed or asked or self._newest > max(round, until)
+        return self.closed or asked or self._newest > max(round, until)
 
     async def rounds(self, after: int = 0) -> AsyncIterator[int]:
         """The rounds that the server opens: yields the newest open one, and skips older ones.
@@ -194,7 +189,7 @@ class Link(Capacity):
                 after = self._newest
                 yield after
                 self.on_round(after)
-            elif self._closed:
+            elif self.closed:
                 return
             else:
                 self._refuse_if_lost()
@@ -210,7 +205,7 @@ class Link(Capacity):
                 self._newest, self.known = max(self._newest, round), max(self.known, round)
                 self.mailbox.ring()
             case Close():
-                self._closed = True
+                self.closed = True
                 self.mailbox.ring()
             case Save():
                 self._asked = item
