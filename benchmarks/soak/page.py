@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import median
-from benchmarks.soak.growth import Slope, slope
+from benchmarks.soak.growth import LEAST, WARM, Slope, slope
 from benchmarks.soak.samples import Sample
 from benchmarks.soak.schedule import MEMBERS
 from colonnade.reports.html.curves import coloured
@@ -169,9 +169,17 @@ def _verdicts(results: dict[str, Any]) -> list[str]:
         f"unforeseen: {_found(broken['codes'])}.",
         f"Kinds of errors that were printed: {len(results['errors'])}; "
         f"tracebacks and other unforeseen lines: {_found(broken['noise'])}.",
-        f"Growth of memory, descriptors or threads beyond the bounds: {_found(broken['growth'])}.",
+        _growth(results),
         f"Files left over: {_found(broken['orphans'])}.",
     ]
+
+
+def _growth(results: dict[str, Any]) -> str:
+    told = [name for name, found in results["members"].items() if any(found["growth"].values())]
+    if not told:
+        return f"Growth: not measured, as no process lived for {(WARM + LEAST) / 60:.0f} minutes."
+    wrong = _found(results["broken"]["growth"])
+    return f"Growth of memory, descriptors or threads beyond the bounds, measured at {', '.join(told)}: {wrong}."
 
 
 def _found(wrong: list[str]) -> str:
