@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import median
-from benchmarks.soak.growth import Slope, slope
+from benchmarks.soak.growth import LEAST, WARM, Slope, slope
 from benchmarks.soak.samples import Sample
 from benchmarks.soak.schedule import MEMBERS
 from colonnade.reports.html.curves import coloured
@@ -27,7 +27,8 @@ MEANINGS = {
     "cut": "the connection of a party reset",
     "hold": "nothing delivered between a party and the server for up to 30 s",
     "close": "a party's connections refused for up to 15 s",
-    "full": "the file system of a member full for up to 15 s",
+    "full": "the file system of a member full for up to 15 s: the run ends, and all start again",
+    "full party": "the file system of a party full for up to 15 s: likewise",
     "list": "the revocation list torn for up to 14 s",
     "silent": "strangers: silent connections, 20 a second",
     "plain": "strangers: plain HTTP, 20 a second",
@@ -92,10 +93,14 @@ def section(results: dict[str, Any]) -> str:
     for trouble in results["troubles"]:
         server = trouble["members"] == ["server"] and trouble["kind"] in ("kill", "stop", "freeze", "full")
         kinds[(trouble["kind"], "server" if server else "")].append(trouble)
+    order = list(MEANINGS)
+    ordered = sorted(kinds.items(), key=lambda item: (order.index(item[0][0]), item[0][1]))
     lines = [
+        *_heading(results),
+        "",
         "| trouble | times | rounds again after: median | longest |",
         "|---|---|---|---|",
-        *(_line(kind, whom, list(all_)) for (kind, whom), all_ in sorted(kinds.items())),
+        *(_line(kind, whom, list(all_)) for (kind, whom), all_ in ordered),
         "",
         "| process | starts | share of a core | memory, MB: median, most | growth an hour, MB "
         "| descriptors: median, most | growth an hour | threads: median, most | longest queue | log, MB |",
@@ -105,6 +110,16 @@ def section(results: dict[str, Any]) -> str:
         *(f"- {line}" for line in _verdicts(results)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _heading(results: dict[str, Any]) -> list[str]:
+    return [
+        f"{results['version']}; {results['machine']};",
+        f"{results['minutes']:g} minutes of trouble, seed {results['seed']};",
+        f"{len(results['troubles'])} troubles, {results['rounds']} rounds, of which",
+        f"{results['rounds_done'] - results['rounds']} were done again after a return to a checkpoint;",
+        f"{results['events'].get('begin', 0)} sessions.",
+    ]
 
 
 def _line(kind: str, whom: str, all_: list[dict[str, Any]]) -> str:
@@ -137,19 +152,38 @@ def _verdicts(results: dict[str, Any]) -> list[str]:
     broken = results["broken"]
     repeats = sum(book["repeats"] for book in results["ledgers"].values())
     entries = sum(book["entries"] for book in results["ledgers"].values())
+    equal = [name for name, same in results["equal"].items() if same]
+    ends = {
+        name: ", ".join(f"{count} x {code}" for code, count in sorted(of.items()))
+        for name, of in results["codes"].items()
+    }
     return [
-        f"{results['version']}, {results['machine']}, {results['minutes']:g} minutes, seed {results['seed']}",
-        f"{results['rounds']} rounds, of which {results['rounds_done'] - results['rounds']} were done more than once",
-        f"sessions: {results['events'].get('begin', 0)}; exit codes: {results['codes']}",
-        f"checkpoints equal to those of the control: {results['equal']}",
-        f"{results['compared']} results of rounds and evaluations compared; {len(broken['results'])} differ",
-        f"ledgers: {entries} entries, {repeats} marked as repeats; wrong: {broken['ledgers'] or 'none'}",
-        f"rounds out of order: {broken['rounds'] or 'none'}; runs that did not go on: {broken['stuck'] or 'none'}",
-        f"errors that were printed: {results['errors']}",
-        f"unforeseen exit codes: {broken['codes'] or 'none'}; unforeseen lines: {len(broken['noise'])}",
-        f"growth: {broken['growth'] or 'none'}",
-        f"files left over: {broken['orphans'] or 'none'}",
+        f"Newest checkpoints equal to the control's, byte by byte: {', '.join(equal) or 'none'}.",
+        f"Results of rounds and evaluations compared with the control's: {results['compared']}; "
+        f"different: {_found(broken['results'])}.",
+        f"Ledgers: {entries} entries as in the control, {repeats} more are marked as repeats; "
+        f"wrong: {_found(broken['ledgers'])}.",
+        f"Rounds out of order, or with another result when repeated: {_found(broken['rounds'])}.",
+        f"Troubles after which rounds did not go on: {_found(broken['stuck'])}.",
+        f"Exit codes and their number: {'; '.join(f'{name} {text}' for name, text in ends.items())}; "
+        f"unforeseen: {_found(broken['codes'])}.",
+        f"Kinds of errors that were printed: {len(results['errors'])}; "
+        f"tracebacks and other unforeseen lines: {_found(broken['noise'])}.",
+        _growth(results),
+        f"Files left over: {_found(broken['orphans'])}.",
     ]
+
+
+def _growth(results: dict[str, Any]) -> str:
+    told = [name for name, found in results["members"].items() if any(found["growth"].values())]
+    if not told:
+        return f"Growth: not measured, as no process lived for {(WARM + LEAST) / 60:.0f} minutes."
+    wrong = _found(results["broken"]["growth"])
+    return f"Growth of memory, descriptors or threads beyond the bounds, measured at {', '.join(told)}: {wrong}."
+
+
+def _found(wrong: list[str]) -> str:
+    return f"{len(wrong)}, such as {wrong[0]}" if wrong else "none"
 
 
 def drawn(samples: list[Sample], begun: float) -> str:

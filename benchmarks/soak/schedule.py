@@ -23,7 +23,6 @@ CALM: dict[str, tuple[tuple[str, ...], tuple[float, float]]] = {
     "cut": (PARTIES, (0.0, 0.0)),
     "hold": (PARTIES, LONG),
     "close": (PARTIES, (1.0, 15.0)),
-    "full": (("party1",), (5.0, 15.0)),
     "list": ((SERVER,), (3.0, 14.0)),
     **dict.fromkeys(STRANGERS, ((SERVER,), (4.0, 10.0))),
 }
@@ -32,6 +31,7 @@ HARD: dict[str, tuple[tuple[str, ...], tuple[float, float]]] = {
     "stop": ((SERVER,), BRIEF),
     "freeze": ((SERVER,), (2.0, 25.0)),
     "full": ((SERVER,), (5.0, 15.0)),
+    "full party": (("party1",), (5.0, 15.0)),  # ends the run at all members, as documented
     "kill party": (("party3", "party4"), BRIEF),
     "kill all": (MEMBERS, BRIEF),
     "renew": (PARTIES, (0.0, 0.0)),
