@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.fuzz.targets import records, wire
+from tests.fuzz.targets import records, stores, wire
 
-TARGETS = (*wire.TARGETS, *records.TARGETS)
+TARGETS = (*wire.TARGETS, *records.TARGETS, *stores.TARGETS)
