@@ -31,6 +31,7 @@ class ArrayFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
+            _refuse_long_head(path)
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         except _MALFORMED as error:
             raise DataError(f"{path} cannot be read: {error}", hint=_HINT) from error
@@ -62,6 +63,14 @@ class ArrayFile:
 
     def _of(self, rows: np.ndarray, name: str) -> np.ndarray:
         return rows[name] if rows.dtype.names else rows[:, self.header.index(name)]
+
+
+def _refuse_long_head(path: Path) -> None:
+    """Raises ValueError if the head is said to be longer than the file: numpy takes the memory before it reads."""
+    with path.open("rb") as file:
+        start = file.read(12)
+    if start[6:7] in (b"\2", b"\3") and int.from_bytes(start[8:12], "little") > path.stat().st_size:
+        raise ValueError("its head is longer than the file")
 
 
 def _native(column: np.ndarray) -> np.ndarray:

@@ -27,6 +27,7 @@ from colonnade.common.errors import DataError
 from colonnade.common.runtime.json_values import parse_json
 
 _MOST_CLASSES = 1 << 20
+_MOST_DIMS = 8
 _HINT = "write it with `colonnade deal`, or with safetensors as docs/operations.md says"
 
 
@@ -68,7 +69,11 @@ class TensorColumns:
     @cached_property
     def _content(self) -> tuple[Tensor, Mapping[str, str]]:
         values, more = _loaded(self.path)
-        if values.ndim < 2 or not values.numel() or not (values.dtype == torch.uint8 or values.is_floating_point()):
+        if (
+            not 2 <= values.ndim <= _MOST_DIMS
+            or not values.numel()
+            or not (values.dtype == torch.uint8 or values.is_floating_point())
+        ):
             raise DataError(
                 f"{self.path}: expected `values` of (rows, columns) or more, bytes or floats, got "
                 f"{tuple(values.shape)} of {values.dtype}",
