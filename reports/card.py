@@ -17,6 +17,7 @@ from colonnade.common.data.sources import column_names
 from colonnade.common.errors import ColonnadeError, InputError
 from colonnade.common.parsing.earlier_defaults import with_defaults_before
 from colonnade.common.parsing.file import parse
+from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.privacy.accounting.chain import BEGINNING, newest
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
@@ -169,7 +170,7 @@ def _provenance(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, 
 def _config(run: RecordedRun) -> Config | None:
     """Configuration of the run; None if it is not in the folder or this version cannot read it."""
     try:
-        return parse(with_defaults_before(yaml.safe_load(run.config))) if run.config else None
+        return parse(with_defaults_before(parse_yaml(run.config))) if run.config else None
     except (yaml.YAMLError, ColonnadeError, AttributeError, TypeError):
         return None
 

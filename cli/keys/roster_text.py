@@ -17,7 +17,7 @@ import yaml
 from colonnade.common.config.roster import read_roster
 from colonnade.common.crypto.pki.names import SERVER
 from colonnade.common.errors import ConfigError
-from colonnade.common.parsing.yaml_tree import read_tree
+from colonnade.common.parsing.yaml_tree import parse_yaml, read_tree
 
 _PLACEHOLDER = re.compile(r"(sha256:)?(\.\.+|…)?")  # as pages and templates have it
 _REMEDY = "write the fingerprints in by hand: colonnade certs show FILE prints them"
@@ -156,7 +156,7 @@ def _roster(value: Any) -> dict[str, Any]:
 
 def _parsed(text: str, like: Mapping[str, Any]) -> Any:
     try:
-        tree = yaml.safe_load(text)
+        tree = parse_yaml(text)
         found = list(tree["federation"]["parties"])
     except (yaml.YAMLError, KeyError, TypeError):
         return None

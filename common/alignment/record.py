@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,7 @@ from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.messaging.raw import to_bytes, to_tensor
 
 _NAME = "alignment"
+_BYTES = ("identity", "terms", "keys")
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,9 @@ class AlignmentRecord:
 
     def kept(self, terms: bytes) -> KeptAlignment | None:
         """The stored alignment, if it has an identity and holds under these terms for the keys as they are now."""
-        if not self.number:
+        if not self.number or not _is_content(content := self.run_cache.get(_NAME)):
             return None
-        content = self.run_cache.get(_NAME)
-        there = {name: to_bytes(content[name]) for name in ("identity", "terms", "keys") if name in content}
+        there = {name: to_bytes(content[name]) for name in _BYTES if name in content}
         if there.get("terms") != terms or there.get("keys") != self.keys.digest or not there.get("identity"):
             return None
         return KeptAlignment(there["identity"].decode(errors="replace"), content["rows"])
@@ -72,7 +73,7 @@ class AlignmentRecord:
                 f"{self.member}: the run goes on with the alignment {number}, and here is {self.number or 'none'}",
                 hint="resume every member from its own folder of this run, or begin a new run",
             )
-        kept = self.run_cache.get(_NAME)
+        kept = _content(self.run_cache, self.member)
         if to_bytes(kept["keys"]) != self.keys.digest:
             raise DataError(
                 f"{self.member}: the keys of its table, or their order, have changed since rows were aligned",
@@ -86,4 +87,18 @@ def kept_rows(run_cache: RunCache, member: str) -> Tensor:
     """The row numbers of a run that has ended, int64 (common,). Raises CheckpointError if they are missing."""
     if not run_cache.number(_NAME):
         raise CheckpointError(f"{member}: there is no alignment of this run", hint="give a complete run folder")
-    return run_cache.get(_NAME)["rows"]
+    return _content(run_cache, member)["rows"]
+
+
+def _content(run_cache: RunCache, member: str) -> Mapping[str, Tensor]:
+    content = run_cache.get(_NAME)
+    if not _is_content(content):
+        raise CheckpointError(f"{member}: its alignment of this run was altered", hint="begin a new run")
+    return content
+
+
+def _is_content(content: Mapping[str, Tensor]) -> bool:
+    """True if the tensors are those that `keep` stores."""
+    if not {"rows", "keys"} <= content.keys() or content["rows"].dtype != torch.int64 or content["rows"].ndim != 1:
+        return False
+    return all(content[name].dtype == torch.uint8 and content[name].ndim == 1 for name in _BYTES if name in content)

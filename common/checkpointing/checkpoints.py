@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.errors import CheckpointError, EnvironmentFault
 from colonnade.common.runtime.durable import write_durably
+from colonnade.common.runtime.json_values import parse_json
 
 _FORMAT = 1
 _FREE = ("protocol.tau", "protocol.local_steps")  # keys that a run without differential privacy may change
@@ -171,12 +172,12 @@ class Checkpoints:
     def run(self) -> str:
         """The run of the newest complete checkpoint, or "" if there is none."""
         rounds = self.usable()
-        return str(self._read(rounds[0])[0]["run"]) if rounds else ""
+        return str(self._read(rounds[0])[0].get("run", "")) if rounds else ""
 
     def config(self) -> Mapping[str, str]:
         """Hashes of the configuration of the newest complete checkpoint; empty if there is none."""
         rounds = self.usable()
-        return dict(self._read(rounds[0])[0]["config"]) if rounds else {}
+        return dict(self._read(rounds[0])[0].get("config", {})) if rounds else {}
 
     def load(self, round: int, owner: Owner) -> Snapshot:
         """The state after a round.
@@ -191,9 +192,9 @@ class Checkpoints:
     def _read(self, round: int) -> tuple[dict[str, Any], bytes]:
         path = self._record(round)
         try:
-            record = json.loads(path.read_text())
+            record = parse_json(path.read_bytes())
             tensors = self._tensors(round).read_bytes()
-            whole = record.pop("checksum") == _checksum(record) and record["round"] == round
+            whole = record.pop("checksum") == _checksum(record) and record["round"] == round and _is_record(record)
             whole = whole and hashlib.sha256(tensors).hexdigest() == record["tensors"]
             safetensors.torch.load(tensors)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
@@ -231,7 +232,8 @@ class Checkpoints:
             )
 
     def _records(self) -> list[Path]:
-        return sorted(path for path in self._folder.glob("round-*.json") if path.stem[6:].isdigit())
+        found = sorted(self._folder.glob("round-*.json"))
+        return [path for path in found if path.stem[6:].isdecimal() and path.stem.isascii()]
 
     def _record(self, round: int) -> Path:
         return self._folder / f"round-{round:08}.json"
@@ -248,6 +250,15 @@ def _refuse_not_finite(round: int, snapshot: Snapshot) -> None:
                 hint="training has diverged; the checkpoint before is kept",
                 shared=f"the checkpoint of round {round} would hold numbers that are not finite",
             )
+
+
+def _is_record(record: Mapping[str, Any]) -> bool:
+    """True if the parts of a record are of their types; of another format only the number is known."""
+    if type(record["format"]) is not int or record["format"] != _FORMAT:
+        return type(record["format"]) is int and isinstance(record.get("config", {}), dict)
+    named = isinstance(record["member"], str) and isinstance(record["run"], str)
+    hashes = isinstance(record["config"], dict) and all(isinstance(value, str) for value in record["config"].values())
+    return named and hashes and isinstance(record["values"], dict)
 
 
 def _same_value(kept: str | None, ours: str | None) -> bool:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.runtime.durable import write_durably
+from colonnade.common.runtime.json_values import parse_json
 
 
 class RunCache:
@@ -71,7 +72,7 @@ class RunCache:
 
     def _read(self, name: str, folder: Path) -> None:
         try:
-            record = json.loads((folder / f"{name}.json").read_text())
+            record = parse_json((folder / f"{name}.json").read_bytes())
             path, number = folder / f"{name}.safetensors", str(record["number"])
             if _checksum(path, number) == record["sha256"]:
                 self._held[name] = (number, safetensors.torch.load_file(path))

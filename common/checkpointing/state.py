@@ -54,7 +54,7 @@ class State:
         if name not in self._kept:
             made = make()
             if name in self._restored.values:
-                _restore(name, made, _unpack(self._restored.values[name], self._restored.tensors))
+                _restore(name, made, self._restored)
             self._kept[name] = made
         return self._kept[name]  # type: ignore[no-any-return]
 
@@ -81,8 +81,9 @@ def _contents(name: str, kept: Any) -> Any:
     raise TypeError(f"state {name!r}: a {type(kept).__name__} cannot be saved, or not be changed in place")
 
 
-def _restore(name: str, made: Any, saved: Any) -> None:
+def _restore(name: str, made: Any, restored: Snapshot) -> None:
     try:
+        saved = _unpack(restored.values[name], restored.tensors)
         match made:
             case torch.Generator():
                 made.set_state(saved)
@@ -102,8 +103,8 @@ def _restore(name: str, made: Any, saved: Any) -> None:
                 made[:] = saved
             case _:
                 raise TypeError(f"a {type(made).__name__} cannot be restored")
-    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as unfit:
-        first = str(unfit).splitlines()[0]
+    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as unfit:
+        first = next(iter(str(unfit).splitlines()), type(unfit).__name__)
         raise CheckpointError(
             f"the checkpoint's {name} does not fit: {first}",
             hint="resume with the model, head and optimiser that the run began with",

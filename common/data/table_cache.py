@@ -26,6 +26,7 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt, TypedColumn
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.data.labels import LabelColumn
+from colonnade.common.runtime.json_values import parse_json
 from colonnade.common.runtime.run_folder import MemberFolder
 from colonnade.common.version import VERSION
 
@@ -191,7 +192,7 @@ def _read(path: Path, key: str) -> tuple[Mapping[str, Tensor], Mapping[str, Any]
         raise ValueError(f"{path} is torn") from torn
     if said["crc"] != _check(said["about"], tensors):
         raise ValueError(f"{path} was altered")
-    return tensors, json.loads(said["about"])
+    return tensors, parse_json(said["about"])
 
 
 def _write(copy: _Copy) -> None:

@@ -134,7 +134,7 @@ class _Place:
     def wrong_value(self, errors: Sequence[ErrorDetails]) -> ConfigError:
         """One value, and all its alternatives."""
         # In the short form a model's field is one step below the value.
-        short = (*self._path, errors[0]["loc"][-1])
+        short = (*self._path, *errors[0]["loc"][-1:])
         forms = self._forms(self._path) or self._forms(short) or self._description(self._path) or "another form"
         words = [word for error in errors for word in _expected(error, forms)]
         given = errors[0]["input"]

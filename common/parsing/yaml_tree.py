@@ -14,11 +14,14 @@ from colonnade.common.data.sources import DATA_MODELS
 from colonnade.common.errors import ConfigError, shown
 from colonnade.common.parsing.error_messages import TEMPLATE
 
+_DEEPEST, _MOST = 64, 1_000_000
+_TOO_DEEP = f"it is nested more than {_DEEPEST} deep, or contains itself"
+
 
 def read_tree(path: Path) -> dict[str, Any]:
     """Reads a YAML file. Raises ConfigError."""
     try:
-        tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  # a SafeLoader
+        tree = parse_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file", hint=_near(path)) from None
     except (OSError, UnicodeDecodeError) as unreadable:
@@ -33,6 +36,43 @@ def read_tree(path: Path) -> dict[str, Any]:
     return tree
 
 
+def parse_yaml(text: str) -> Any:
+    """The value in a text, which is no deeper and larger than a configuration can be.
+
+    Raises:
+        yaml.YAMLError: it is malformed, also where PyYAML itself raises other errors; or an alias makes it endless.
+    """
+    try:
+        found = yaml.load(text, _Loader)  # noqa: S506  # a SafeLoader
+    except RecursionError:
+        raise yaml.YAMLError(_TOO_DEEP) from None
+    _refuse_endless(found)
+    return found
+
+
+def _refuse_endless(tree: Any) -> None:
+    """Raises YAMLError for a value within itself, for aliases of aliases, and for halves of surrogate pairs."""
+    left, seen = [(tree, 0)], 0
+    while left:
+        node, depth = left.pop()
+        seen += 1
+        if depth > _DEEPEST or seen > _MOST:
+            raise yaml.YAMLError(_TOO_DEEP if depth > _DEEPEST else f"it has more than {_MOST} values")
+        if isinstance(node, str) and not node.isascii():
+            _refuse_surrogates(node)
+        elif isinstance(node, dict):
+            left += [(part, depth + 1) for pair in node.items() for part in pair]
+        elif isinstance(node, list | tuple | set):
+            left += [(part, depth + 1) for part in node]
+
+
+def _refuse_surrogates(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise yaml.YAMLError(f"{text[:40]!a} is no text that UTF-8 can hold") from None
+
+
 def _near(path: Path) -> str:
     """A file of nearly this name, or the place of the examples."""
     folder = path.parent
@@ -44,9 +84,19 @@ def _near(path: Path) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """Rejects duplicate keys, of which YAML would use the last."""
+    """Rejects duplicate keys, of which YAML would use the last, and values that are not what they look like."""
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
+            kind = node.tag.rpartition(":")[2]  # a date has the form of one, and is none
+            said = f"{str(node.value)[:40]!r} is no {kind}"
+            raise yaml.constructor.ConstructorError(None, None, said, node.start_mark) from None
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        if not isinstance(node, yaml.MappingNode):
+            return super().construct_mapping(node, deep)  # which refuses it
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
         if twice := next((key for key in keys if keys.count(key) > 1), None):
             raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} is given twice", node.start_mark)
@@ -66,8 +116,14 @@ def override(tree: dict[str, Any], setting: str) -> None:
     if not equals or not key:
         raise ConfigError(f"--set {setting}: expected KEY=VALUE", hint="for example --set federation.protocol.rho=1")
     *folders, leaf = key.split(".")
+    if len(folders) >= _DEEPEST:
+        raise ConfigError(f"--set {key[:80]}..: {len(folders) + 1} keys, one below the other", hint="give fewer dots")
     try:
-        parsed = yaml.safe_load(value)
+        _refuse_surrogates(setting)
+    except yaml.YAMLError as unfit:
+        raise ConfigError(f"--set {key}: {unfit}") from None
+    try:
+        parsed = parse_yaml(value)
     except yaml.YAMLError:
         parsed = value
     node = tree

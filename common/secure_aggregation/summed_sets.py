@@ -7,13 +7,14 @@ parameters and rows; from this record a party, and the server, know the earlier 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.errors import CheckpointError
+from colonnade.common.runtime.json_values import whole
 
 _NAMES = ("members-a", "members-b")  # written alternately: a crash while writing one leaves the other
 _AHEAD = 32  # rounds reserved together: up to this many may count as done that were not
@@ -76,16 +77,35 @@ class MemberRecord:
         number = self._run_cache.number(name)
         if not number:
             return
-        run, count, until = number.rsplit(" ", 2)
+        run, count, until, kept = self._parted(name, number)
         if run != self._run:
             raise CheckpointError(
                 f"the record of sums is of run {run}, not {self._run}",
                 hint="choose another --out for another run; this one goes on from its own folder",
             )
-        if int(count) > self._count:
-            self._count, self._until = int(count), int(until)
-            kept = self._run_cache.get(name)
+        if count > self._count:
+            self._count, self._until = count, until
             self._first, self._sets = kept["first"], kept["sets"]
+
+    def _parted(self, name: str, number: str) -> tuple[str, int, int, Mapping[str, Tensor]]:
+        """Run, count, upper bound and tensors of a stored record. Raises CheckpointError."""
+        run, *numbers = number.rsplit(" ", 2)
+        kept = self._run_cache.get(name)
+        first, sets = kept.get("first", torch.empty(0)), kept.get("sets", torch.empty(0))
+        fits = first.dtype == torch.int64 and sets.dtype == torch.uint8 and sets.ndim == 2
+        # A record of another run may be of another roster: it is refused by its run.
+        fits = fits and len(sets) > 0 and first.shape == sets.shape[:1]
+        fits = fits and (run != self._run or sets.shape[1] == len(self._roster))
+        try:
+            count, until = (whole(int(word)) for word in numbers)
+        except ValueError:
+            fits = False
+        if not fits:
+            raise CheckpointError(
+                f"the record of sums, {name}, was altered",
+                hint="choose another --out for another run; this one goes on from its own folder",
+            )
+        return run, count, until, kept
 
     def _keep(self, round: int, first: Tensor, sets: Tensor) -> None:
         """Writes to the disk first: on failure the state in memory does not change."""

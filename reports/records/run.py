@@ -13,6 +13,7 @@ import yaml
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import InputError
 from colonnade.common.observability.telemetry import Event
+from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.json_values import is_number
 from colonnade.common.runtime.run_folder import PartyFolder, RunFolder, read_record
@@ -174,7 +175,7 @@ def _so_far(events: Sequence[Event], config: str) -> dict[str, Any]:
 def _agreed(config: str) -> dict[str, Any]:
     """Federation, protocol and data set as the configuration names them, as far as it is there."""
     try:
-        tree = yaml.safe_load(config) or {}
+        tree = parse_yaml(config) or {}
         federation, labels = tree["federation"], tree.get("server", {}).get("labels")
         named = {"federation": str(federation["id"]), "protocol": str(federation["protocol"]["name"])}
         return named | ({"dataset": describe_source(labels)} if labels else {})

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.runtime.numbers import plain
 from colonnade.reports.console.summary import extra_metrics, positive_of
 from colonnade.reports.html.frame import facts, folded, section, table
@@ -101,7 +102,7 @@ def _is_bin(found: Any) -> bool:
 def _names(run: RecordedRun) -> Sequence[str]:
     """The classes' names, where the configuration has them."""
     try:
-        classes = (yaml.safe_load(run.config) or {})["federation"]["classes"]
+        classes = (parse_yaml(run.config) or {})["federation"]["classes"]
     except (yaml.YAMLError, KeyError, TypeError):
         return ()
     return [str(name) for name in classes] if isinstance(classes, list) else ()

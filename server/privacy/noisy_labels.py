@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 
 import safetensors.torch
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -55,24 +57,27 @@ class NoisyLabelFile:
             raise CheckpointError(f"the run was begun {before} label privacy and cannot go on {now} it", hint=_ANEW)
         about = _about(config, labels, rows, classes)
         if there:
-            return self._read(about, config)
+            return self._read(about, config, (len(rows), classes))
         drawn = NoisyLabels.draw(labels[rows], classes, config, seed)
         self._write(drawn, about)
         return drawn
 
-    def _read(self, about: dict[str, str], config: LabelPrivacyConfig) -> NoisyLabels:
+    def _read(self, about: dict[str, str], config: LabelPrivacyConfig, shape: tuple[int, int]) -> NoisyLabels:
         try:
             with safe_open(self._path, "pt") as file:
                 found, values = dict(file.metadata() or {}), file.get_tensor("values")
             scale = float(found["scale"])
-            whole = found.pop("checksum") == _checksum(values, found)
-        except (OSError, ValueError, KeyError, SafetensorError):
+            whole = found.pop("checksum") == _checksum(values, found) and about.keys() <= found.keys()
+            whole = whole and values.dtype == torch.float64 and math.isfinite(scale) and bool(values.isfinite().all())
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
             whole = False
         if not whole:
             raise CheckpointError(f"{self._path} is torn or was altered", hint=_ANEW)
         for what, wanted in about.items():
             if found[what] != wanted:
                 raise CheckpointError(f"{self._path} was drawn for other {what}", hint=f"restore them, or {_ANEW}")
+        if values.shape != shape:  # of as many bytes as the checksum is over
+            raise CheckpointError(f"{self._path} was altered: it is of shape {tuple(values.shape)}", hint=_ANEW)
         return NoisyLabels(values, scale, config.seeded)
 
     def _write(self, drawn: NoisyLabels, about: dict[str, str]) -> None:

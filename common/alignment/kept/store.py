@@ -35,6 +35,7 @@ from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.messaging.raw import to_bytes, to_tensor
 from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.json_values import is_number, parse_json
 from colonnade.common.runtime.run_folder import read_record
 
 FORMAT = 1
@@ -218,10 +219,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
     try:
         with safetensors.safe_open(path, "pt") as file:
             text, tensors = file.metadata()["record"], {name: file.get_tensor(name) for name in ("rows", "checksum")}
-        record = json.loads(text)
+        record = parse_json(text)
         whole = hashlib.sha256(text.encode() + to_bytes(tensors["rows"])).digest() == to_bytes(tensors["checksum"])
         rows = tensors["rows"]
-        if not whole or record["format"] != FORMAT or rows.dtype != torch.int64 or rows.ndim != 1:
+        named = all(isinstance(record[name], str) for name in ("identity", "roster", "keys"))
+        if not whole or not named or record["format"] != FORMAT or rows.dtype != torch.int64 or rows.ndim != 1:
             return None
         return record, tensors
     except (OSError, ValueError, KeyError, TypeError, SafetensorError):
@@ -235,10 +237,10 @@ def _made(path: Path) -> float | None:
     elif path.suffix == _SUFFIX:
         try:
             with safetensors.safe_open(path, "pt") as file:
-                record = json.loads(file.metadata()["record"])
+                record = parse_json(file.metadata()["record"])
         except (OSError, ValueError, KeyError, TypeError, SafetensorError):
             record = {}
     else:
         return None
-    made = record.get("made", 0.0)
-    return float(made) if isinstance(made, int | float) else 0.0
+    made = record.get("made") if isinstance(record, dict) else None
+    return float(made) if is_number(made) else 0.0

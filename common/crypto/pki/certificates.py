@@ -18,6 +18,7 @@ from colonnade.common.errors import IdentityError
 Certificate = x509.Certificate
 MALFORMED = (
     ValueError,
+    TypeError,  # a name of bits
     UnsupportedAlgorithm,
     x509.DuplicateExtension,
     x509.InvalidVersion,
@@ -122,6 +123,13 @@ def describe(certificate: Certificate | bytes) -> Description:
         IdentityError: the bytes are not a certificate.
     """
     parsed = _parsed(certificate)
+    try:  # fields are parsed on access
+        return _described(parsed)
+    except MALFORMED as error:
+        raise IdentityError("the certificate is malformed", hint="ask for it again") from error
+
+
+def _described(parsed: Certificate) -> Description:
     dns = [name for name in _alternatives(parsed, x509.DNSName) if not names.named_by([name])]
     return Description(
         subject=_common_name(parsed.subject),

@@ -18,6 +18,7 @@ from pathlib import Path
 from colonnade.common.crypto.pki import files
 from colonnade.common.crypto.pki.certificates import check_fingerprint, describe, fingerprint
 from colonnade.common.errors import IdentityError
+from colonnade.common.runtime.json_values import parse_json
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def _state(path: Path) -> tuple[int, ...] | None:
 
 def _parse(data: bytes, path: Path) -> dict[str, Revoked]:
     try:
-        entries = [_entry(item) for item in json.loads(data)["revoked"]]
+        entries = [_entry(item) for item in parse_json(data)["revoked"]]
     except (ValueError, TypeError, KeyError, AttributeError, IdentityError) as error:
         raise IdentityError(f"the revocation list {path} is broken: {error}", hint=_hint(path)) from error
     return {entry.fingerprint: entry for entry in entries}

@@ -71,6 +71,11 @@ class _Bends(_Record):
             columns=tuple(bends.columns.tolist()), centre=_Values.of(bends.centre), width=_Values.of(bends.width)
         )
 
+    def fits(self, count: int) -> bool:
+        """True if it may be of a table with so many numeric columns."""
+        shapes = {self.centre.shape, self.width.shape}
+        return shapes == {(len(self.columns),)} and all(0 <= place < count for place in self.columns)
+
     def bends(self) -> Bends:
         return Bends(torch.tensor(self.columns), self.centre.tensor(), self.width.tensor())
 
@@ -85,6 +90,20 @@ class _Encoder(_Record):
     spread: _Values
     bends: _Bends | None = None  # no file of version 0.2.0 has any
     columns: tuple[_Code, ...]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        shapes = {self.shift.shape, self.spread.shape}
+        if self.columns:
+            numbers = sum(code.words is None for code in self.columns)
+            whole = shapes <= {(), (numbers,)} and (self.bends is None or self.bends.fits(numbers))
+        else:
+            whole = len(shapes) == 1 or self.shift.shape == ()  # one shift for all, with `scale: unit`
+        divisors = [*self.spread.values, *(self.bends.width.values if self.bends else ())]
+        numbers_of = [*self.shift.values, *divisors, *(self.bends.centre.values if self.bends else ())]
+        if not whole or not all(map(math.isfinite, numbers_of)) or 0 in divisors:
+            raise ValueError("shifts and spreads do not fit the columns")
+        return self
 
 
 class EncoderFile:
@@ -140,6 +159,9 @@ class EncoderFile:
             raise CheckpointError(f"{self._path} is torn or was altered", hint=_ANEW) from None
 
     def _check(self, record: _Encoder, config: EncodeConfig, features: Features) -> None:
+        row = tuple(features.values.shape[1:])
+        if not record.columns and not {record.shift.shape, record.spread.shape} <= {(), row}:
+            raise CheckpointError(f"{self._path} was altered: it is of values of another shape", hint=_ANEW)
         for key in ("scale", "missing", "unseen"):
             before, now = getattr(record, key), getattr(config, key)
             if before != now:

@@ -6,6 +6,7 @@ one column. A file that needs pickle is refused: it could run code.
 
 from __future__ import annotations
 
+import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import pyarrow as pa
 from colonnade.common.data.table import BATCH
 from colonnade.common.errors import DataError
 
+# numpy parses the head of a file as Python's own literals.
+_MALFORMED = (OSError, ValueError, TypeError, OverflowError, SyntaxError, RecursionError, tokenize.TokenError)
 _HINT = "save numbers or words of (rows,) or (rows, columns), or a structured array, with numpy.save"
 
 
@@ -28,8 +31,9 @@ class ArrayFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
+            _refuse_long_head(path)
             array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except _MALFORMED as error:
             raise DataError(f"{path} cannot be read: {error}", hint=_HINT) from error
         plain = array.dtype.names is None
         fits = array.ndim in ((1, 2) if plain else (1,)) and (not plain or array.dtype.kind in "biufU")
@@ -49,7 +53,7 @@ class ArrayFile:
             try:
                 # pyarrow takes whole columns in the machine's own order of bytes.
                 found = [pa.array(_native(self._of(rows, name))) for name in columns]
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:  # a character that is none
                 raise DataError(f"{self._path} cannot be read: {error}", hint=_HINT) from error
             yield pa.RecordBatch.from_arrays(found, names=list(columns))
 
@@ -59,6 +63,14 @@ class ArrayFile:
 
     def _of(self, rows: np.ndarray, name: str) -> np.ndarray:
         return rows[name] if rows.dtype.names else rows[:, self.header.index(name)]
+
+
+def _refuse_long_head(path: Path) -> None:
+    """Raises ValueError if the head is said to be longer than the file: numpy takes the memory before it reads."""
+    with path.open("rb") as file:
+        start = file.read(12)
+    if start[6:7] in (b"\2", b"\3") and int.from_bytes(start[8:12], "little") > path.stat().st_size:
+        raise ValueError("its head is longer than the file")
 
 
 def _native(column: np.ndarray) -> np.ndarray:

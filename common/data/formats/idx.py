@@ -30,6 +30,7 @@ Kind = Literal["images-idx3", "labels-idx1"]
 # The third byte is the type (unsigned byte), the fourth the number of sizes that follow.
 _MAGIC: dict[Kind, int] = {"images-idx3": 0x00000803, "labels-idx1": 0x00000801}
 _SETS = ("train", "t10k")
+_DEFLATED = 1100  # gzip makes nothing smaller than by this factor
 
 
 def idx_file(folder: Path, part: str, kind: Kind) -> Path | None:
@@ -123,7 +124,11 @@ class _IdxFile:
                 f"{path} is no idx file of {kind}: its header is {header.hex() or 'empty'}",
                 hint="get the original file again",
             )
-        return cls(path, struct.unpack(f">4x{magic[3]}I", header))
+        found = cls(path, struct.unpack(f">4x{magic[3]}I", header))
+        # Before memory is taken for the rows that a damaged header announces.
+        if math.prod(found.sizes) > path.stat().st_size * (_DEFLATED if path.suffix == ".gz" else 1):
+            raise found._wrong_length("shorter")
+        return found
 
     def read(self, chosen: np.ndarray, into: np.ndarray) -> None:
         """Copies the chosen bytes (k,) of every row into (rows, k)."""

@@ -24,7 +24,10 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.split import Part, Shape
 from colonnade.common.errors import DataError
+from colonnade.common.runtime.json_values import parse_json
 
+_MOST_CLASSES = 1 << 20
+_MOST_DIMS = 8
 _HINT = "write it with `colonnade deal`, or with safetensors as docs/operations.md says"
 
 
@@ -66,7 +69,11 @@ class TensorColumns:
     @cached_property
     def _content(self) -> tuple[Tensor, Mapping[str, str]]:
         values, more = _loaded(self.path)
-        if values.ndim < 2 or not values.numel() or not (values.dtype == torch.uint8 or values.is_floating_point()):
+        if (
+            not 2 <= values.ndim <= _MOST_DIMS
+            or not values.numel()
+            or not (values.dtype == torch.uint8 or values.is_floating_point())
+        ):
             raise DataError(
                 f"{self.path}: expected `values` of (rows, columns) or more, bytes or floats, got "
                 f"{tuple(values.shape)} of {values.dtype}",
@@ -87,7 +94,12 @@ def read_tensor_labels(path: Path) -> LabelColumn:
     if values.ndim != 1 or values.dtype != torch.int64 or not len(values):
         shown = f"{tuple(values.shape)} of {values.dtype}"
         raise DataError(f"{path}: expected `values` of (rows,), int64, got {shown}", hint=_HINT)
-    classes = _words(path, more, "classes", None) or tuple(str(n) for n in range(int(values.max()) + 1))
+    classes = _words(path, more, "classes", None)
+    if not classes:
+        if values.max() >= _MOST_CLASSES:  # before a name is made for each
+            said = f"the label {int(values.max())} would make as many classes"
+            raise DataError(f"{path}: {said}; {_MOST_CLASSES} are the most", hint="number classes from 0")
+        classes = tuple(str(n) for n in range(int(values.max()) + 1))
     if values.min() < 0 or values.max() >= len(classes):
         wrong = values[(values < 0) | (values >= len(classes))][0].item()
         raise DataError(f"{path}: the label {wrong} is none of {len(classes)} classes", hint=_HINT)
@@ -147,6 +159,6 @@ def _official_test(path: Path, values: Tensor, more: Mapping[str, str]) -> int:
 
 def _parsed(path: Path, more: Mapping[str, str], key: str, otherwise: str) -> Any:
     try:
-        return json.loads(more.get(key, otherwise))
+        return parse_json(more.get(key, otherwise))
     except ValueError as failed:
         raise DataError(f"{path}: `{key}` in its metadata is no JSON", hint=_HINT) from failed

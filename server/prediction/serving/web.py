@@ -23,6 +23,7 @@ from aiohttp import web
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.network.web_gate import PATIENCE, Gate, Handler
 from colonnade.common.prediction.messages import ROWS
+from colonnade.common.runtime.json_values import parse_json
 from colonnade.server.prediction.serving.batching import Batcher, Busy, Reply
 from colonnade.server.prediction.serving.openapi import LONGEST, document
 from colonnade.server.prediction.serving.tokens import Tokens, TooMany, Unknown
@@ -50,6 +51,15 @@ def read_ids(body: Any) -> list[str]:
         if isinstance(id, bool) or not isinstance(id, str | int) or not 0 < len(str(id)) <= LONGEST:
             raise Refused(f"an id is a text or a whole number of 1 to {LONGEST} characters")
     return [str(id) for id in ids]
+
+
+def read_body(text: str) -> list[str]:
+    """The ids of a request's body. Raises Refused as `read_ids`, or if it is no JSON."""
+    try:
+        body = parse_json(text)
+    except ValueError:
+        raise Refused("the body is no JSON") from None
+    return read_ids(body)
 
 
 class Web:
@@ -83,8 +93,8 @@ class Web:
     async def _predict(self, request: web.Request) -> web.Response:
         self._callers.admit(request.headers.get("Authorization", ""), 0)  # before anything of it is read
         try:
-            ids = read_ids(json.loads(await self._gate.text(request)))
-        except (ValueError, LookupError, RecursionError):
+            ids = read_body(await self._gate.text(request))
+        except (ValueError, LookupError):  # of another encoding than it says, or of one that nobody knows
             raise Refused("the body is no JSON") from None
         self._callers.admit(request.headers.get("Authorization", ""), len(ids))
         replies = await self._batcher.ask(ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fuzz.targets import records, wire
+from tests.fuzz.targets import identities, records, services, settings, stores, tables, wire
 
-TARGETS = (*wire.TARGETS, *records.TARGETS)
+_FILES = (wire, records, stores, settings, identities, services, tables)
+TARGETS = tuple(target for file in _FILES for target in file.TARGETS)

@@ -16,9 +16,9 @@ _MEMORY = Path("/dev/shm")
 
 
 @cache
-def _root(process: int) -> Path:
-    """Of one process: forks have their own."""
-    found = Path(tempfile.mkdtemp(prefix=f"fuzz-{process}-", dir=_MEMORY if _MEMORY.is_dir() else None))
+def _root() -> Path:
+    """Of a process and its forks, of which each has its own folder there: the first one removes all."""
+    found = Path(tempfile.mkdtemp(prefix="colonnade-fuzz-", dir=_MEMORY if _MEMORY.is_dir() else None))
     atexit.register(shutil.rmtree, found, ignore_errors=True)
     return found
 
@@ -32,13 +32,13 @@ class Place:
 
     def __init__(self, name: str) -> None:
         self._name, self._of = name, 0
-        self._folder = Path()
+        self._folder = _root()
 
     def hold(self, files: Mapping[str, bytes]) -> Path:
         """The folder with these files, readable by the owner alone, and no others."""
         with unguarded():
             if self._of != os.getpid():
-                self._of, self._folder = os.getpid(), _root(os.getpid()) / self._name
+                self._of, self._folder = os.getpid(), _root() / str(os.getpid()) / self._name
             if set(self._names()) - files.keys():
                 shutil.rmtree(self._folder)
             for name, content in files.items():

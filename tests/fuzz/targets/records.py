@@ -179,7 +179,7 @@ def _read_folder() -> Callable[[str, bytes], object]:
 
     def read(variant: str, data: bytes) -> object:
         files = {"summary.json": _SUMMARY, "events.jsonl": _EVENTS, "server.yaml": _CONFIG}
-        if variant == "events.jsonl":
+        if variant != "summary.json":
             del files["summary.json"]
         files |= {variant: data}
         found = read_run(place.hold(files))
