@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from colonnade.common.parsing.yaml_tree import parse_yaml
 from tests.fuzz.mutations.plain import LONGEST, mutate_bytes
 
 _VALUES: tuple[Any, ...] = (
@@ -167,8 +168,8 @@ def _json(data: bytes) -> Any:
 @lru_cache(256)
 def _yaml(data: bytes) -> Any:
     try:
-        return yaml.safe_load(data)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        return parse_yaml(data.decode())
+    except (yaml.YAMLError, UnicodeDecodeError):
         return _NONE
 
 
