@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import Lock
 
 from colonnade.common.checkpointing.checkpoints import Checkpoints
-from colonnade.common.conversation.control import Save
+from colonnade.common.conversation.control import Item, Open, Save
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.membership import Begin
-from colonnade.common.errors import CheckpointError, ContractError
+from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault
 from colonnade.common.runtime.durable import write_kept
 from colonnade.common.runtime.json_values import parse_json, whole
 from colonnade.common.runtime.run_folder import STAMP, PartyFolder
@@ -103,6 +104,28 @@ class Pin:
         if save.keep and not self._pinned.committed:
             with self._writing:
                 self._write(replace(self._pinned, committed=True))
+
+    def before_rounds(
+        self, deliver: Callable[[Item], None], fail: Callable[[Exception], None]
+    ) -> Callable[[Item], None]:
+        """Wraps the delivery of items: records every round that the server opens before it is entered.
+
+        Args:
+            deliver: takes an item.
+            fail: ends the party side, with the error of a disk that refuses the record. An exception would end the
+                connection's reader instead, as if the server were gone.
+        """
+
+        def receive(item: Item) -> None:
+            try:
+                if isinstance(item, Open):
+                    self.enter(item.round)
+            except EnvironmentFault as full:
+                fail(full)
+            else:
+                deliver(item)
+
+        return receive
 
     def _refuse_invented(self, begin: Begin, pinned: Pinned) -> None:
         """Refuses to go on from a round of which we hold no checkpoint."""

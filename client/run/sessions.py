@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.chaos import UNUSED_RATE, Chaos, ChaosConfig, PatternIndex
-from colonnade.common.conversation.control import Item, Open, Save
+from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Begin, Failure, Hello, Saved, Spent
 from colonnade.common.crypto.pki.identity import Identity
@@ -272,7 +272,7 @@ class PartySessions:
             link.on_save = lambda save: self._save(membership, owner, save, ctx.state)
             if transcript is not None:
                 ctx.keyed, ctx.receipts = transcript.keyed, transcript.receipts
-                deliver = self._entering(transcript.inward(deliver))
+                deliver = self._pin.before_rounds(transcript.inward(deliver), link.lose)
                 transcript.begin()
             side = lambda: self._half(membership, ctx, link, transcript)  # noqa: E731
             return await membership.attend(deliver, side, link=link)
@@ -294,16 +294,6 @@ class PartySessions:
             in_step=always_in_step(self.federation, self.task.contract),
             send=membership.post, report=partial(report_finding, self.telemetry, self.name), fail=link.lose,
         )  # fmt: skip
-
-    def _entering(self, deliver: Callable[[Item], None]) -> Callable[[Item], None]:
-        """Records every round that the server opens before it is entered."""
-
-        def receive(item: Item) -> None:
-            if isinstance(item, Open):
-                self._pin.enter(item.round)
-            deliver(item)
-
-        return receive
 
     def _tell_planned(self) -> None:
         """Tells the party's operator once which epsilon the agreed privacy comes to."""

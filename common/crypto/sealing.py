@@ -38,6 +38,7 @@ from colonnade.common.crypto.told import Parts, TranscriptError, hash_of_values,
 from colonnade.common.errors import PeerError
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.messaging.raw import to_tensor
+from colonnade.common.runtime.json_values import parse_json
 
 KEY_BYTES = PROOF_BYTES = 32
 OVERHEAD = 12 + 16  # bytes of a box beyond its content: a nonce and a tag
@@ -150,8 +151,8 @@ class Agreement:
             verifier.check(f"the key of {other!r}", _content(other, offer.key, offer.told), offer.signature)
         secret = self._secret(other, offer.key)
         try:
-            told = json.loads(offer.told)
-        except (ValueError, RecursionError):
+            told = parse_json(offer.told)
+        except ValueError:
             told = None
         if not isinstance(told, dict):
             raise TranscriptError(f"{other} does not say what it was told", other=other, part="section")

@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from colonnade.common.crypto.told import PARTS
+from colonnade.common.runtime.json_values import parse_json
 
 _LONGEST_NAME = 200  # characters
 _LONGEST_BOX = 1024
@@ -57,7 +58,7 @@ class WindowStatement:
             ValueError: it is malformed.
         """
         try:
-            content = json.loads(body)
+            content = parse_json(body)
             return cls(
                 number=_number(content["number"]),
                 final=_flag(content["final"]),
@@ -68,7 +69,7 @@ class WindowStatement:
                 receipts=_as(dict, content["receipts"]),
                 salt={str(name): _text(box, _LONGEST_BOX) for name, box in _as(dict, content["salt"]).items()},
             )
-        except (KeyError, TypeError, RecursionError, UnicodeDecodeError) as bad:
+        except (KeyError, TypeError, UnicodeDecodeError) as bad:
             raise ValueError(f"not a statement: {type(bad).__name__}") from None
 
 

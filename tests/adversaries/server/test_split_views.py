@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import torch
 
+from colonnade.client.membership.pin import Pin
 from colonnade.common.conversation.control import Item, Open, Save, Statement
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.crypto.told import TranscriptError
-from colonnade.common.errors import ColonnadeError, ContractError
+from colonnade.common.errors import ColonnadeError, ContractError, EnvironmentFault
 from colonnade.common.protocols.fedvs import Bundle, Gradient
 from colonnade.common.protocols.vimadmm import Update
 from colonnade.common.runtime.json_lines import read_lines
@@ -25,7 +26,7 @@ from colonnade.simulation.files import RunFiles
 from colonnade.simulation.outcome import Outcome
 from tests.adversaries.server.test_new_run_number import agreed, two_checkpoints
 from tests.support.federation import config, federate
-from tests.support.lying_server import lying
+from tests.support.lying_server import Liar, lying
 
 ROUNDS = ("federation.rounds=12", "federation.epochs=0", "federation.transcript.every=3")
 PROTOCOLS: Mapping[str, Mapping[str, Any]] = {
@@ -249,18 +250,44 @@ def play(scene: Any) -> None:
     asyncio.run(asyncio.wait_for(scene, 90))
 
 
+async def begin_again(there: Liar, round_of: Callable[[str], int]) -> None:
+    """Goes back after two checkpoints, and tells every party a round of its own to go on from."""
+    await two_checkpoints(there)
+    there.hub.rewind("again")
+    await there.hub.assemble(30)
+    begin = type(there.hub)._start
+    start = lambda hub, party, _round: begin(hub, party, round_of(party))  # noqa: E731
+    there.hub._start = start.__get__(there.hub)  # type: ignore[method-assign]
+    there.hub.begin([2], 2, there._between)
+
+
+def test_a_disk_that_refuses_a_round_ends_the_party_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server is not gone: the party neither waits for it nor dials again."""
+
+    def refuse(_pin: Pin, _round: int) -> None:
+        raise EnvironmentFault("the disk is full")
+
+    async def scene() -> None:
+        async with lying(agreed(), tmp_path) as there:
+            there.start()
+            cohort = await there.begin("run1")
+            await there.summing("run1")  # all parties attend
+            monkeypatch.setattr(Pin, "enter", refuse)
+            await anext(cohort.rounds(2))
+            errors = await there.errors()
+            assert {str(error) for error in errors.values()} == {"the disk is full"}
+
+    play(scene())
+
+
 def test_a_party_that_begins_from_another_checkpoint_is_named_by_the_others(tmp_path: Path) -> None:
     """All of them hold both checkpoints: each refuses to agree on keys with one that goes on from the other."""
 
     async def scene() -> None:
         async with lying(agreed(), tmp_path) as there:
-            await two_checkpoints(there)
-            there.hub.rewind("again")
-            await there.hub.assemble(30)
-            begin = type(there.hub)._start
-            start = lambda hub, party, round: begin(hub, party, 1 if party == "party4" else round)  # noqa: E731
-            there.hub._start = start.__get__(there.hub)  # type: ignore[method-assign]
-            there.hub.begin([2], 2, there._between)
+            await begin_again(there, lambda party: 1 if party == "party4" else 2)
             with pytest.raises(ColonnadeError):
                 await there.summing("run1")
             errors = await there.errors()
@@ -275,12 +302,7 @@ def test_a_party_that_begins_from_another_checkpoint_is_named_by_the_others(tmp_
 def test_a_party_refuses_a_round_of_which_it_has_no_checkpoint(tmp_path: Path) -> None:
     async def scene() -> None:
         async with lying(agreed(), tmp_path) as there:
-            await two_checkpoints(there)
-            there.hub.rewind("again")
-            await there.hub.assemble(30)
-            begin = type(there.hub)._start
-            there.hub._start = (lambda hub, party, _round: begin(hub, party, 3)).__get__(there.hub)  # type: ignore[method-assign]
-            there.hub.begin([2], 2, there._between)
+            await begin_again(there, lambda _party: 3)
             for error in (await there.errors()).values():
                 assert isinstance(error, ContractError)
                 assert "Begin.round: expected that of a checkpoint which" in str(error) and "(2, 1), got 3" in str(
