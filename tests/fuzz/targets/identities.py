@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -14,7 +16,10 @@ from colonnade.common.crypto.pki.identity import load_identity, signed_by
 from colonnade.common.crypto.pki.keys import new_key, parse_key
 from colonnade.common.crypto.pki.requests import make_request, read_request
 from colonnade.common.crypto.sealing import Agreement, Offer, Session
+from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ColonnadeError
+from colonnade.common.transcript.receipts import Receipts
+from colonnade.common.transcript.statement import WindowStatement
 from tests.fuzz.engine import Broken, Case, Target
 from tests.fuzz.mutations.pem import mutate_pem
 from tests.fuzz.mutations.plain import mutate_bytes
@@ -83,28 +88,53 @@ def _read_lists() -> Callable[[str, bytes], object]:
 # What a server forwards between parties.
 
 
+_PARTS = ("key", "certificate", "signature", "told")
+
+
+@cache
+def _offer_of_bob() -> Offer:
+    return Agreement("bob", Session("f", "r", 1, {}), load_identity(_federation() / "bob")).offer()
+
+
 def _offers() -> list[Case]:
-    session = Session("f", "r", 1, {})
-    offer = Agreement("bob", session, load_identity(_federation() / "bob")).offer()
-    return [Case("key", offer.key), Case("certificate", offer.certificate), Case("signature", offer.signature)]
+    return [Case(part, getattr(_offer_of_bob(), part)) for part in _PARTS]
 
 
 def _read_offers() -> Callable[[str, bytes], object]:
     session, folder = Session("f", "r", 1, {}), _federation()
     ada = Agreement("ada", session, load_identity(folder / "ada"))
-    bob = Agreement("bob", session, load_identity(folder / "bob")).offer()
-    own = ada.offer()
+    bob, own = _offer_of_bob(), ada.offer()
     pins = {name: certificates.fingerprint((folder / name / "cert.pem").read_bytes()) for name in ("ada", "bob")}
     bob_pin = pins["bob"]
 
     def read(variant: str, data: bytes) -> object:
-        parts = {"key": bob.key, "certificate": bob.certificate, "signature": bob.signature, variant: data}
-        found = ada.meet({"ada": own, "bob": Offer(**parts)}, pins)
-        if variant == "key" and data != bob.key:
-            raise Broken("a key that its owner has not signed")
+        found = ada.meet({"ada": own, "bob": replace(bob, **{variant: data})}, pins)
+        if variant in ("key", "told") and data != getattr(bob, variant):
+            raise Broken(f"a {variant} that its owner has not signed")
         if variant == "certificate" and certificates.fingerprint(data) != bob_pin:
             raise Broken("a certificate that is not pinned")
         return found
+
+    return read
+
+
+def _statements() -> list[Case]:
+    told = Session("f", "r", 1, {}).told()
+    entries, receipts = {"Update": {3: "ab" * 16}}, {"exchanges": [[3, "0", "6"]], "boxes": {"ada": [1, "cd" * 32]}}
+    whole = WindowStatement(2, True, told, 9, ((1, 4), (6, 9)), entries, receipts, {"bob": "ef" * 60})
+    return [Case("", each.encode()) for each in (WindowStatement(0, False, told, 0), whole)]
+
+
+def _read_statements() -> Callable[[str, bytes], object]:
+    def read(_variant: str, data: bytes) -> object:
+        statement = WindowStatement.decode(data)
+        if WindowStatement.decode(statement.encode()) != statement:
+            raise Broken("another statement, once it is written and read again")
+        books = Receipts("ada", ("ada", "bob"))
+        books.use({"bob": bytes(32)})
+        with suppress(TranscriptError):  # a box that was not sent
+            books.compare("bob", statement.receipts)
+        return statement
 
     return read
 
@@ -171,7 +201,8 @@ TARGETS = (
         count=1500,
     ),
     _small("revocations", _read_lists, _lists, mutate=mutate_json, count=1500),
-    _small("offers", _read_offers, _offers, mutate=mutate_pem, count=800),
+    _small("offers", _read_offers, _offers, mutate=mutate_pem, count=1600),
+    Target("statements", _read_statements, _statements, (ValueError,), mutate_json, count=1500),
     _small("boxes", _read_boxes, _boxes, mutate=mutate_bytes, count=2000),
     Target(
         "elements", _read_elements, lambda: [Case("", e) for e in _ELEMENTS], (ColonnadeError, ValueError), count=600
