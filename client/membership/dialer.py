@@ -9,10 +9,22 @@ from functools import partial
 from typing import Any, TypeVar
 
 from colonnade.client.membership.inbox import Inbox
+from colonnade.client.membership.instructions import ended_early
 from colonnade.common.conversation.capacity import Capacity
 from colonnade.common.conversation.control import Close, Item, Open, Save, Statement
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Welcome
+from colonnade.common.conversation.membership import (
+    Begin,
+    Failure,
+    Farewell,
+    Hello,
+    Parcel,
+    Refusal,
+    Rewind,
+    Saved,
+    Spent,
+    Welcome,
+)
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.pki.names import dns_name
 from colonnade.common.crypto.pki.peers import verify_peer
@@ -24,7 +36,6 @@ from colonnade.common.errors import (
     ContractError,
     PartyAway,
     PartyFailed,
-    PartyLost,
     PeerError,
     RefusedError,
     TrainingDiverged,
@@ -60,7 +71,7 @@ class Membership:
         self._link: Link | None = None
         self._deliver: Callable[[Item], None] | None = None
         self._stop: asyncio.Future[Parcel | Exception] | None = None
-        self._farewell = asyncio.Event()
+        self._farewell, self._closed = asyncio.Event(), False  # _closed: the server has no more rounds
         self._connections: list[Connection] = []
 
     @property
@@ -148,7 +159,9 @@ class Membership:
             PeerError: the server has refused us, or the run has failed elsewhere.
         """
         self._deliver, self._stop, self._link = deliver, asyncio.get_running_loop().create_future(), link
-        while self._inbox:
+        self._closed = False
+        self._farewell.clear()
+        for _ in range(len(self._inbox)):  # what comes after the end of this session goes back
             self._hear(self._inbox.get_nowait())
         try:
             return await self._until_stopped(side, last=last)
@@ -207,13 +220,9 @@ class Membership:
         if not self._stop.done():
             return True
         stopped = self._stop.result()
-        if isinstance(stopped, ContractError):
-            self.post(Failure("", *declared(stopped)))
-        if isinstance(stopped, Exception):
-            raise stopped
         if isinstance(stopped, Rewind):
             return False
-        raise _as_error(stopped)
+        raise self._told(stopped, "what belongs to a session")
 
     async def _finish(self, side: asyncio.Future[None], stop: asyncio.Future[Any], *, last: bool) -> None:
         """Ends the party side: the last one says farewell, and waits for the server's farewell or error."""
@@ -239,25 +248,32 @@ class Membership:
 
     async def _await(self, *kinds: type[_N]) -> _N:
         notice = await self._inbox.get()
-        if isinstance(notice, Exception):
-            raise notice
         if isinstance(notice, kinds):
             return notice
-        raise _as_error(notice)
+        raise self._told(notice, " or ".join(kind.__name__ for kind in kinds))
+
+    def _told(self, heard: Parcel | Exception, expected: str) -> Exception:
+        """The error of what was heard; a breach of contract is reported to the server."""
+        error = heard if isinstance(heard, Exception) else _as_error(heard, expected)
+        if isinstance(error, ContractError):
+            self.post(Failure("", *declared(error)))
+        return error
 
     def _hear(self, heard: Parcel | Exception) -> None:
-        if self._deliver is None or self._stop is None:
-            self._inbox.put(heard)
+        if self._deliver is None or self._stop is None or self._stop.done():
+            self._inbox.put(heard)  # after Rewind too: the next one to ask hears that the connection broke
             return
         match heard:
             case Message() | Open() | Close() | Save() | Statement():
+                self._closed = self._closed or isinstance(heard, Close)
                 self._deliver(heard)
-            case Farewell():
+            case Farewell() if self._closed:
                 self._farewell.set()
+            case Farewell():
+                self._stop.set_result(ended_early())
             case PartyAway() if self._farewell.is_set():
-                if not self._stop.done() and (self._link is None or not self._link.closed):  # not the last message
-                    self._stop.set_result(PartyLost("server", "it ended the run early", hint="its log says why"))
-            case _ if not self._stop.done():
+                pass  # after the last message
+            case _:
                 self._stop.set_result(heard)
 
 
@@ -270,7 +286,7 @@ def _trust(identity: Identity | None, pin: str, host: str, port: int) -> ClientT
     return ClientTls(identity.key_pem, identity.chain_pem, certificate, dns_name(SERVER))
 
 
-def _as_error(parcel: Parcel) -> PeerError:
+def _as_error(parcel: Parcel, expected: str) -> PeerError:
     match parcel:
         case Refusal(reason=reason, hint=hint):
             return RefusedError(f"the server refused: {reason}", hint=hint)
@@ -278,5 +294,7 @@ def _as_error(parcel: Parcel) -> PeerError:
             return PeerError(f"the run ended: {reason}", hint=hint, shared=reason)
         case Failure(party=party, reason=reason, hint=hint):
             return PartyFailed(party or "server", reason, hint=hint)
+        case Hello() | Saved() | Spent():
+            return ContractError(SERVER, type(parcel).__name__, "", expected, "a message that parties send")
         case _:
-            return PartyLost("server", f"it sent {type(parcel).__name__} out of turn")
+            return ContractError(SERVER, type(parcel).__name__, "", expected, "it out of turn")

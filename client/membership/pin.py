@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import Lock
 
+from colonnade.client.membership.instructions import ended_early
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.conversation.control import Item, Open, Save
 from colonnade.common.conversation.conversation import SERVER
@@ -67,6 +68,11 @@ class Pin:
         """The run that the folder holds state of, "" if none."""
         return self._pinned.run if self._holds() else ""
 
+    @property
+    def committed(self) -> bool:
+        """True if every member has saved a checkpoint of the run, as far as the server has said."""
+        return self._pinned.committed
+
     def admit(self, begin: Begin) -> None:
         """Records a Begin before it is acted on: it is on the disk when this returns.
 
@@ -92,6 +98,22 @@ class Pin:
         committed = pinned.committed or begin.round > 0
         backed_off = pinned.backed_off if self._predicts else begin.backed_off
         self._keep(Pinned(begin.run, begin.session, committed, backed_off, pinned.entered))
+
+    def refuse_early_end(self, always: bool, last: Callable[[], int]) -> None:
+        """Refuses the server's farewell in the place of a Begin, unless the run can have ended without us.
+
+        Args:
+            always: True if it cannot, but for a connection that was lost after the last checkpoint.
+            last: returns the round before which it cannot end; only called where we hold a checkpoint.
+
+        Raises:
+            PartyLost: it ends early.
+        """
+        if not always and self.run:
+            return
+        held = self._store.rounds()
+        if not held or held[0] < last():
+            raise ended_early()
 
     def enter(self, round: int) -> None:
         """Records a round that the server opens; on the disk, ahead, before it is entered. Raises EnvironmentFault."""

@@ -13,6 +13,7 @@ import torch
 
 from colonnade.client.alignment.rows import PartyRows
 from colonnade.client.membership.dialer import Membership
+from colonnade.client.membership.instructions import Instructions
 from colonnade.client.membership.pin import Pin
 from colonnade.client.prediction.own_predictions import OwnPredictions
 from colonnade.client.privacy.egress import Egress
@@ -180,11 +181,18 @@ class PartySessions:
                     return
                 await self._saved()
                 membership.greet_again(self.greeting(hello))
+            if not self.task.predicts:
+                self._pin.refuse_early_end(self.federation.absence == "rollback", lambda: self._last_round)
             self._warn("the server has come to its end without us: we came too late to take part")
         finally:
             await self._saved()
             if self.progress.privacy is not None:  # else there is nothing yet that spends
                 self.progress.privacy.close()
+
+    @property
+    def _last_round(self) -> int:
+        """The round before which the run cannot end; 0 where it may stop, or is not known before the alignment."""
+        return self._schedule.rounds if self.federation.stop is None and self.progress.privacy is not None else 0
 
     def _admit(self, membership: Membership, begin: Begin) -> None:
         """Pins the run, and refuses a Begin that would discard some of it; the error is reported to the server."""
@@ -273,6 +281,8 @@ class PartySessions:
             if transcript is not None:
                 ctx.keyed, ctx.receipts = transcript.keyed, transcript.receipts
                 deliver = self._pin.before_rounds(transcript.inward(deliver), link.lose)
+                rules = Instructions(self.name, begin.round, self._last_round, self.store.rounds(), self._pin)
+                deliver = rules.checked(deliver, link.lose)
                 transcript.begin()
             side = lambda: self._half(membership, ctx, link, transcript)  # noqa: E731
             return await membership.attend(deliver, side, link=link)

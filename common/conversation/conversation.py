@@ -36,6 +36,7 @@ from colonnade.common.messaging.message import (
     check,
     check_exact,
     check_finite,
+    check_kind,
     declared,
     largest_bytes,
 )
@@ -63,13 +64,11 @@ class Link(Capacity):
         outlet: of the transport; sending waits until it has room.
 
     Attributes:
-        last: the last agreed round; None if unknown. closed: True if the other end has no more rounds.
+        last: the last agreed round; None if unknown. closed: True if the server has no more rounds.
         known: the newest round known to both ends; messages of rounds far ahead of it are refused.
-        on_round: called with the number of a round when this side has finished it.
-        on_save: called when a checkpoint was requested and this side has finished its round.
-        on_statement: called with every statement of a party, as it arrives.
-        keyed: True once keys were agreed over these connections: a peer that reconnects has none of them.
-        watch: sees every message.
+        on_round: called with the number of a round when this side has finished it. on_save: called when a checkpoint
+            was requested and this side has finished its round. on_statement: called with every statement of a party.
+        keyed: True once keys were agreed on: a peer that reconnects has none of them. watch: sees every message.
         given_up: the round of the last checkpoint requested here: of its round and those before,
             the other end gives up exchanges in progress.
     """
@@ -126,6 +125,7 @@ class Link(Capacity):
 
     def close(self) -> None:
         """Server only: declares that there are no more rounds."""
+        self.closed = True
         self._carry(Close())
 
     def request_save(self, save: Save) -> None:
@@ -246,12 +246,10 @@ class Link(Capacity):
         self.mailbox.fail(self.peer, error)
 
     def _accept(self, message: Message) -> None:
-        if self.kinds.get(type(message).__name__) is not type(message):
-            self.lose(ContractError(self.peer, type(message).__name__, "", declared(self.kinds), "an undeclared kind"))
-            return
-        if not self.expects(type(message).__name__, message.round):
-            return
         try:
+            check_kind(self.peer, message, self.kinds, server=self.peer == SERVER)
+            if not self.expects(type(message).__name__, message.round):
+                return
             check(self.peer, message, self.limits)
             if self.watch is None:
                 check_finite(self.peer, message)
@@ -302,10 +300,7 @@ class Cohort(Mapping[str, Link]):
         return len(self._links)
 
     async def broadcast(self, what: Message | Mapping[str, Message]) -> None:
-        """Sends one message to all parties, or to each named party its own.
-
-        A lost party is skipped: the next collection that needs it raises.
-        """
+        """Sends one message to all parties, or to each its own; skips a lost one, which the next collection reports."""
         for party in self._links if isinstance(what, Message) else what:
             if self._mailbox.fault([party]) is None:
                 await self._links[party].send(what if isinstance(what, Message) else what[party])

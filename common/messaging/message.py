@@ -199,6 +199,27 @@ def _largest(spec: TensorSpec, limits: Mapping[str, int], form: Form) -> int:
     return max(as_is, form.size(shape)) if spec.dtype == torch.float32 else as_is
 
 
+def check_kind(party: str, message: Message, kinds: Kinds, *, server: bool) -> None:
+    """Checks that a kind is declared, and that its sender may send it.
+
+    Args:
+        party: the sender, for the error.
+        message: as received.
+        kinds: the declared ones.
+        server: True if the sender is the server.
+
+    Raises:
+        ContractError: naming party and kind.
+    """
+    kind, sent = type(message).__name__, ServerMessage if server else PartyMessage
+    if kinds.get(kind) is not type(message):
+        raise ContractError(party, kind, "", declared(kinds), "an undeclared kind")
+    if not isinstance(message, sent):
+        theirs = {name: other for name, other in kinds.items() if issubclass(other, sent)}
+        got = "a message of parties" if server else "a message of the server"
+        raise ContractError(party, kind, "", declared(theirs), got)
+
+
 def check(party: str, message: Message, limits: Mapping[str, int]) -> None:
     """Checks that dtypes and ranks are as declared and sizes within the limits.
 

@@ -288,7 +288,7 @@ class Hub:
                 member.parted.set()
                 member.ready = False
                 self._fail(party, PartyFailed(party, reason, hint=hint))
-            case said.Farewell() if party in self._links:
+            case said.Farewell() if party in self._links and self._links[party].closed:
                 member.parted.set()
             case said.Spent(releases=releases) if 0 <= releases < math.inf:
                 self.releases[party] = max(self.releases.get(party, 0), releases)

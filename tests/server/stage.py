@@ -110,6 +110,12 @@ class Stage:
         return [{k: v for k, v in e.items() if k not in ("kind", "time")} for e in self.events if e["kind"] == kind]
 
 
+def close(cohort: Cohort) -> None:
+    """Closes after the last round, as a protocol's server side does."""
+    for link in cohort.values():
+        link.close()
+
+
 def stage(agreed: FederationConfig | None = None, revoked: Path | None = None, *, secure: bool = False) -> Stage:
     agreed, events = agreed or federation(), list[Event]()
     telemetry = Telemetry(None, events.append)

@@ -16,7 +16,6 @@ from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.crypto.sealing import Session
@@ -127,13 +126,12 @@ class Liar:
         found = await sums.training(1, sums._ctx.schedule.batch(1))
         return found.total
 
-    async def save(self, save: Save) -> None:
-        """Asks for a checkpoint, and waits until all have it on the disk."""
-        self.hub.request_save(save)
+    async def kept(self, checkpoint: int) -> None:
+        """Waits until all parties have a checkpoint on the disk."""
         waiting = set(self.parties)
-        while waiting:  # one that was asked twice reports twice
+        while waiting:
             party, round = await self.saved.get()
-            if round == save.round:
+            if round == checkpoint:
                 waiting.discard(party)
 
     @property

@@ -48,7 +48,7 @@ async def two_checkpoints(there: Liar) -> None:
         await sums.training(number, sums._ctx.schedule.batch(number))
         there.hub.request_save(Save(number, keep=number - 1))  # while the one before may still be written
     await anext(rounds)
-    await there.save(Save(2, keep=1))
+    await there.kept(2)
 
 
 def others(there: Liar) -> list[str]:

@@ -16,7 +16,7 @@ from colonnade.common.errors import ContractError, PartyAway, PartyFailed, Party
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.version import VERSION, read_version
 from colonnade.server.reporting.summary import _versions
-from tests.server.stage import RUN, federation, hello, play, refused, stage
+from tests.server.stage import RUN, close, federation, hello, play, refused, stage
 from tests.support.patience import PATIENCE
 
 # Joining.
@@ -180,7 +180,7 @@ def test_joining_a_finished_run_is_refused() -> None:
     async def scene() -> None:
         there = stage()
         ada, bob = await there.join("ada", "bob")
-        await there.assemble(1)
+        close(await there.assemble(1))
         for one in (ada, bob):
             one.arrive(Farewell())
         await there.hub.part(1)
@@ -389,7 +389,7 @@ def test_parting_waits_for_every_farewell_and_no_longer() -> None:
     async def scene() -> None:
         there = stage()
         ada, bob = await there.join("ada", "bob")
-        await there.assemble(1)
+        close(await there.assemble(1))
         parting = asyncio.create_task(there.hub.part(10))
         ada.arrive(Farewell())
         await asyncio.sleep(2)
@@ -405,7 +405,7 @@ def test_parting_waits_for_every_farewell_and_no_longer() -> None:
 def test_parting_does_not_wait_for_parties_that_joined_too_late() -> None:
     async def scene() -> None:
         there = stage()
-        there.hub.begin([], 0, _nothing, names=[n for n in ("ada",) if await there.join(n)])
+        close(there.hub.begin([], 0, _nothing, names=[n for n in ("ada",) if await there.join(n)])[0])
         (bob,) = await there.join("bob")
         parting = asyncio.create_task(there.hub.part(10))
         await asyncio.sleep(1)

@@ -17,7 +17,6 @@ import torch
 
 from colonnade.client.membership.dialer import Membership
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.conversation.control import Close
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Hello
 from colonnade.common.conversation.responses import Quorum
@@ -305,7 +304,7 @@ def test_a_server_that_says_farewell_and_hangs_up_ends_a_party_that_still_needs_
             wait = enough.wait if closed else partial(to_ada.recv, Gradient, 1)  # after the last round it needs none
             side = asyncio.create_task(ada.attend(to_ada.deliver, wait, link=to_ada))
             if closed:
-                to_ada.deliver(Close())
+                there.cohort["ada"].close()
             await there.hub.part(0)
             if closed:
                 await asyncio.sleep(0.2)

@@ -113,7 +113,7 @@ def test_a_party_that_said_farewell_is_called_back() -> None:
     async def scene() -> None:
         there = stage()
         ada, bob = await there.join("ada", "bob")
-        await there.assemble(1)
+        (await there.assemble(1))["ada"].close()
         ada.arrive(Farewell())
         there.hub.rewind("bob is away")
         for connection, name in ((ada, "ada"), (bob, "bob")):

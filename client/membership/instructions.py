@@ -1,0 +1,95 @@
+"""Check of the server's instructions in a session: the rounds that it opens, the checkpoints, the close.
+
+An honest server opens rounds in order, asks for a checkpoint between two rounds, and closes after the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from colonnade.common.conversation.control import Close, Item, Open, Save
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.errors import ContractError, PartyLost
+
+
+class Record(Protocol):
+    """The party's record of the run."""
+
+    @property
+    def committed(self) -> bool:
+        """True if every member has saved a checkpoint of the run."""
+
+
+class Instructions:
+    """The instructions of one session of training, in the order of their arrival.
+
+    Args:
+        party: its name, for messages.
+        begun: the round that the session goes on after.
+        last: the round before which the run cannot end.
+        held: rounds of the checkpoints that the party holds.
+        record: of the run.
+    """
+
+    def __init__(self, party: str, begun: int, last: int, held: Collection[int], record: Record) -> None:
+        self._party, self._newest, self._last, self._record = party, begun, last, record
+        self._held = {round for round in held if round <= begun}
+        self._opened = False  # True while no checkpoint was asked for of the newest open round
+        self._closed = False
+
+    def checked(self, deliver: Callable[[Item], None], fail: Callable[[Exception], None]) -> Callable[[Item], None]:
+        """Wraps the delivery of items.
+
+        Args:
+            deliver: takes an item.
+            fail: ends the party side, with the ContractError of an instruction that no honest server gives.
+        """
+
+        def receive(item: Item) -> None:
+            try:
+                self.check(item)
+            except ContractError as wrong:
+                fail(wrong)
+            else:
+                deliver(item)
+
+        return receive
+
+    def check(self, item: Item) -> None:
+        """Takes the next item. Raises ContractError."""
+        if isinstance(item, Open | Save | Close) and self._closed:
+            raise ContractError(SERVER, type(item).__name__, "", "nothing more after Close", "it")
+        match item:
+            case Open(round=round):
+                if round <= self._newest:
+                    raise ContractError(SERVER, "Open", "round", f"more than {self._newest}", str(round))
+                self._newest, self._opened = round, True
+            case Save():
+                self._check_save(item)
+            case Close():
+                if self._newest < self._last:
+                    expected = f"after round {self._last}, as agreed"
+                    raise ContractError(SERVER, "Close", "", expected, f"it after round {self._newest}")
+                self._closed = True
+
+    def _check_save(self, save: Save) -> None:
+        """Checks a request for a checkpoint: the party removes all others than those that it names."""
+        if save.round != self._newest or not self._opened:
+            expected = f"{self._newest}, the newest open round" if self._opened else "an open round, once"
+            raise ContractError(SERVER, "Save", "round", expected, str(save.round))
+        if not save.keep and self._record.committed:
+            expected = "that of a checkpoint, since one was committed in this run"
+            raise ContractError(SERVER, "Save", "keep", expected, "0")
+        for name, round in (("keep", save.keep), ("best", save.best)):
+            if round and self._held and round not in self._held:  # a party with a new folder holds none
+                ours = ", ".join(map(str, sorted(self._held))) or "none"
+                expected = f"that of a checkpoint which {self._party} holds ({ours})"
+                raise ContractError(SERVER, "Save", name, expected, str(round))
+        self._opened = False
+        self._held = {save.round, save.keep, save.best} - {0}
+
+
+def ended_early() -> PartyLost:
+    """The error of a run that the server ends before its last round."""
+    return PartyLost(SERVER, "it ended the run early", hint="its log says why")

@@ -1,0 +1,165 @@
+"""Whole members, as `colonnade server` and `colonnade client` run them, over streams in memory on the virtual clock.
+
+Everything but gRPC and threads is real: frames, codecs, connections, membership, folders.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from colonnade.client.run.process import ClientRun
+from colonnade.common.alignment.messages import all_kinds
+from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.errors import EnvironmentFault
+from colonnade.common.observability.telemetry import Event
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.connection import Connection
+from colonnade.common.wire.listen import Greet
+from colonnade.server.membership.saving import Saving
+from colonnade.server.run.training import ServerRun
+from tests.support.federation import config
+from tests.support.pipe import PipeEnd, connected, pipe
+
+ROUNDS, ROWS, WIDTH = 4, 8, 4
+SETS = (
+    f"federation.rounds={ROUNDS}", "federation.epochs=0", f"federation.batch={ROWS}", "federation.transcript.every=0",
+    "federation.timeouts={answer: 20, away: 20}",
+)  # fmt: skip
+LONG = 300.0
+"""Virtual seconds within which a member ends: more than all of its time limits together."""
+
+
+def agreed(*sets: str) -> Config:
+    """A federation whose parties send embeddings of 8 rows and receive gradients, for 4 rounds."""
+    return config({"name": "split", "embedding": WIDTH}, *SETS, *sets)
+
+
+@dataclass
+class Members:
+    """Members of a federation that a test starts, and what connects them.
+
+    Args:
+        config: of all members.
+        folder: with the members' folders.
+
+    Attributes:
+        up: False if no party reaches a server any more.
+        events: of all members.
+        ends: the other ends of new connections, where no server listens: for a test to take.
+    """
+
+    config: Config
+    folder: Path
+    up: bool = True
+    events: list[Event] = field(default_factory=list)
+    ends: asyncio.Queue[PipeEnd] = field(default_factory=asyncio.Queue)
+    through: Callable[[PipeEnd], PipeEnd] = lambda end: end
+    _accept: Callable[[PipeEnd], None] | None = None
+
+    def start(self, name: str) -> asyncio.Task[None]:
+        """Starts a member, in the folder that it had before."""
+        home = self.home(name)
+        home.mkdir(parents=True, exist_ok=True)
+        federation, listeners = self.config.federation, (self.events.append,)
+        if name == SERVER:
+            assert self.config.server is not None
+            server = ServerRun(federation, self.config.server, self.folder, home, secure=False, listeners=listeners)
+            return asyncio.ensure_future(server.run())
+        own = self.config.parties[name]
+        party = ClientRun(name, federation, own, self.folder, home, False, lambda: "127.0.0.1:1", listeners)
+        return asyncio.ensure_future(party.run())
+
+    def home(self, name: str) -> Path:
+        """The folder of a member."""
+        return self.folder / name
+
+    async def error(self, member: asyncio.Task[None]) -> BaseException | None:
+        """The error that a member ends with, None at the end of the run. Fails if it does not end."""
+        await asyncio.wait({member}, timeout=LONG)
+        assert member.done(), "it hangs"
+        return member.exception()
+
+    def files(self, name: str) -> dict[str, bytes]:
+        """Everything in the folder of a member but its own record of events."""
+        home = self.home(name)
+        paths = (path for path in sorted(home.rglob("*")) if path.is_file() and path.name != "events.jsonl")
+        return {path.relative_to(home).as_posix(): path.read_bytes() for path in paths}
+
+    @property
+    def codec(self) -> Codec:
+        """Of both directions."""
+        federation = self.config.federation
+        return Codec(all_kinds(federation, CONTRACTS[federation.protocol.name]))
+
+    def dial(self) -> PipeEnd:
+        """A party's end of a new stream to the server. Raises EnvironmentFault if none is up."""
+        if not self.up:
+            raise EnvironmentFault("the server did not come")
+        ours, theirs = pipe()
+        if self._accept is None:
+            self.ends.put_nowait(theirs)
+        else:
+            self._accept(theirs)
+        return ours
+
+    def listen(self, codec: Codec, largest: int, greet: Greet) -> None:
+        """Passes new streams to a server."""
+        self._greetings: set[asyncio.Future[None]] = set()
+
+        def accept(end: PipeEnd) -> None:
+            self._greetings.add(asyncio.ensure_future(greet(connected(end, codec, largest), None)))
+
+        self._accept = accept
+
+    def hang_up(self) -> None:
+        """The server listens no more."""
+        self.up = False
+
+
+@contextmanager
+def members(folder: Path, cfg: Config | None = None) -> Iterator[Members]:
+    """Members without a network, and without threads, which a virtual clock does not wait for."""
+    there = Members(cfg or agreed(), folder)
+
+    class PipeDialer:
+        def __init__(self, codec: Codec, largest: int) -> None:
+            self._codec, self._largest = codec, largest
+            self._connection: Connection | None = None
+
+        async def dial(self, *_how: object) -> Connection:
+            self._connection = connected(there.through(there.dial()), self._codec, self._largest, SERVER)
+            return self._connection
+
+        async def close(self) -> None:
+            if self._connection is not None:
+                self._connection.done.set()
+
+    class PipeListener:
+        def __init__(self, codec: Codec, largest: int, greet: Greet, _parties: int) -> None:
+            self._start = lambda: there.listen(codec, largest, greet)
+
+        async def start(self, *_where: object) -> int:
+            self._start()
+            return 1
+
+        async def stop(self) -> None:
+            there.hang_up()
+
+    async def at_once(work: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        return work(*args, **named)
+
+    with (
+        patch("colonnade.client.membership.dialer.Dialer", PipeDialer),
+        patch("colonnade.server.run.service.Port", PipeListener),
+        patch("asyncio.to_thread", at_once),
+        patch.dict(Saving.__init__.__kwdefaults__, {"aside": at_once}),
+    ):
+        yield there
