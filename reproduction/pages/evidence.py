@@ -8,7 +8,7 @@ from typing import Literal
 
 from colonnade.reproduction.papers.intervals import Outcome
 from colonnade.reproduction.papers.paper_comparison import CellStanding, ClaimStanding, TableStanding
-from colonnade.reproduction.papers.papers import Sentence
+from colonnade.reproduction.papers.papers import FindingSentence
 
 Kind = Literal["held", "failed", "new"]
 
@@ -50,7 +50,7 @@ class Support:
         return f"of the {total} claims or cells it rests on {together}" if total > 1 else f"what it rests on {together}"
 
 
-def support(sentence: Sentence, kind: Kind, tables: Sequence[TableStanding]) -> Support:
+def support(sentence: FindingSentence, kind: Kind, tables: Sequence[TableStanding]) -> Support:
     """What the results say of a sentence that is filed under this heading.
 
     A claim of the paper and a cell support what held if they hold, and what failed if they are reversed; a claim of

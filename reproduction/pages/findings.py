@@ -19,8 +19,8 @@ from colonnade.reproduction.papers.placeholders import Placeholder, fill, placeh
 _SECTIONS: Mapping[Kind, str] = {"held": "What held", "failed": "What did not hold", "new": "What is new"}
 _FILED: Mapping[Kind, str] = {"held": "Said to hold", "failed": "Said not to hold", "new": "Said to be new"}
 _OPEN = (
-    "Sentences of the lists that the seeds do not decide yet, or that the results contradict. A claim with fewer than two "
-    "seeds is open."
+    "Sentences of the lists that the seeds do not decide yet, or that the results contradict. A claim with fewer than "
+    "two seeds is open."
 )
 
 

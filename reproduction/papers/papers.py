@@ -230,7 +230,7 @@ class PaperTable(Section):
         return list(dict.fromkeys(named))
 
 
-class Sentence(Section):
+class FindingSentence(Section):
     """A sentence of a finding.
 
     Measured values are placeholders, so that nobody types them: `{run.measure}`, and `{run.measure - run.measure}` of a
@@ -249,12 +249,12 @@ class Sentence(Section):
 class Finding(Section):
     """A paper in short: sentences about what held, what failed, and what is new."""
 
-    held: tuple[Sentence, ...] = ()
-    failed: tuple[Sentence, ...] = ()
-    new: tuple[Sentence, ...] = ()
+    held: tuple[FindingSentence, ...] = ()
+    failed: tuple[FindingSentence, ...] = ()
+    new: tuple[FindingSentence, ...] = ()
 
     @property
-    def sentences(self) -> tuple[Sentence, ...]:
+    def sentences(self) -> tuple[FindingSentence, ...]:
         """All of them."""
         return self.held + self.failed + self.new
 
@@ -322,7 +322,7 @@ class Paper(Section):
         return self
 
     def evidence(self, named: str) -> Claim | Cell:
-        """The claim or the cell that `TABLE: TEXT` or `TABLE: ROW, COLUMN` names. Raises ConfigError if there is none."""
+        """The claim or cell that `TABLE: TEXT` or `TABLE: ROW, COLUMN` names. Raises ConfigError if none is it."""
         table, _, label = named.partition(": ")
         if table not in self.tables:
             raise ConfigError(f"rests_on {named!r}: no table {table!r}{nearest(table, self.tables)}")
