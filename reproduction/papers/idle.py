@@ -97,8 +97,10 @@ def _waits_less(one: Config, two: Config) -> bool:
     mine, others = one.federation.protocol, two.federation.protocol
     if not isinstance(mine, FedvsConfig) or not isinstance(others, FedvsConfig):
         return False
-    less = mine.segments + mine.masks < others.segments + others.masks
-    return less and mine.segments <= others.segments
+    k, other_k = mine.segments, others.segments
+    if not isinstance(k, int) or not isinstance(other_k, int):  # `auto`: known once the parties are
+        return False
+    return k <= other_k and k + mine.masks < other_k + others.masks
 
 
 def _computes(config: Config) -> bool:
