@@ -1,4 +1,4 @@
-"""A server that ends, repeats or leaves out what holds a session together: the party ends with an error that says so."""
+"""A server that ends, repeats or leaves out what holds a session together: the party ends with an error of it."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import torch
 from colonnade.common.conversation.capacity import AHEAD
 from colonnade.common.conversation.responses import Quorum
 from colonnade.common.errors import ContractError, PartyAway
-from colonnade.common.protocols.split import CONTRACT, Embedding, Gradient
+from colonnade.common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
 from tests.common.conversation.transports import Transport, Wired, both
 
 LIMITS = {"rows": 512, "width": 512}  # a megabyte
@@ -113,7 +113,7 @@ def test_unread_messages_do_not_block_awaited_ones(transport: Transport) -> None
 
         async def send() -> None:
             for round in range(1, 20):
-                await party.send(Gradient(round, torch.ones(512, 512)))  # of a kind that is not awaited
+                await party.send(Evaluation(round, "test", 0, torch.ones(512, 512)))  # of a kind that is not awaited
             await party.send(embedding(20))
 
         sending = asyncio.create_task(send())
