@@ -23,6 +23,7 @@ def check(config: Config) -> None:
         _check_answers(config.federation, config.server)
         _check_task(config.federation, config.server)
         _check_labels(config.federation, config.server)
+        _check_label_noise(config.federation, config.server)
         _check_outside(config.federation, config.server)
 
 
@@ -115,6 +116,17 @@ def _check_labels(federation: FederationConfig, server: ServerConfig) -> None:
             "server.labels.missing = drop with federation.align = none: a row that the server alone leaves out shifts "
             "all that follow against the parties' rows",
             hint="align rows by keys (federation.align: psi or sorted), or leave the same rows out of every table",
+        )
+
+
+def _check_label_noise(federation: FederationConfig, server: ServerConfig) -> None:
+    """Rejects sets of classes that cannot be drawn of the federation's."""
+    size = None if server.privacy.labels is None else server.privacy.labels.size
+    if size is not None and size >= federation.outputs:
+        raise ConfigError(
+            f"server.privacy.labels.size = {size}: of {federation.outputs} classes a set must leave out one at least, "
+            "or it says nothing",
+            hint="leave it out, and the most informative size is taken",
         )
 
 

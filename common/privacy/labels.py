@@ -1,17 +1,25 @@
 """Label differential privacy: noise on the training labels, once before training.
 
-Source: Malek, Mironov, Prasad, Shilov and Tramèr, "Antipodes of label differential privacy: PATE
-and ALIBI", 2021 (ALIBI). Laplace noise of scale b is added to every entry of the one-hot vector
-of a label. Two one-hot vectors differ by 2 in the L1 norm, so this is epsilon-differentially private with epsilon = 2/b
-for every label, under any post-processing. The post-processing is Bayes' rule: the model's own prediction p is the
-prior, and the posterior
+Two mechanisms, both epsilon-differentially private (delta 0) for every label, under any post-processing:
 
-    q_c  proportional to  p_c exp((|v_c| - |v_c - 1|) / b)
+- `subset`: a random set of classes that leans towards the label (common/privacy/subsets.py).
+- `laplace`: Laplace noise on every entry of the one-hot vector of a label, below.
 
-of a noisy vector v replaces the label in the loss.
+The post-processing is Bayes' rule: the model's own prediction p is the prior, and the posterior
 
-The noise is drawn on a grid of 2^-20 with integers (common/privacy/laplace.py): every value of v is exact, and epsilon
-is that of the discrete distribution, also 2/b.
+    q_c  proportional to  p_c L_c,    L_c the probability of the released value if the label were c,
+
+replaces the label in the loss. Cross-entropy to q has the gradient of -log sum_c p_c L_c, the loss of the released
+value itself (forward correction: Patrini et al., "Making deep neural networks robust to label noise", 2017).
+
+Source of `laplace`: Malek, Mironov, Prasad, Shilov and Tramèr, "Antipodes of label differential privacy: PATE
+and ALIBI", 2021 (ALIBI). Two one-hot vectors differ by 2 in the L1 norm, so Laplace noise of scale b has epsilon = 2/b,
+and
+
+    log L_c = (|v_c| - |v_c - 1|) / b
+
+of a noisy vector v, up to a constant. The noise is drawn on a grid of 2^-20 with integers (common/privacy/laplace.py):
+every value of v is exact, and epsilon is that of the discrete distribution, also 2/b.
 """
 
 from __future__ import annotations
@@ -20,7 +28,7 @@ import math
 import os
 import random
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -28,6 +36,7 @@ from torch import Tensor
 
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.laplace import Bits, discrete_laplace
+from colonnade.common.privacy.subsets import SubsetSelection
 
 _GRID = 2**20  # steps of the noise per unit
 _SENSITIVITY = 2  # of a one-hot vector, in the L1 norm
@@ -39,23 +48,39 @@ class LabelPrivacyConfig(BaseModel):
     """`server.privacy.labels`: noise on the training labels, given by one of two numbers.
 
     Args:
+        mechanism: subset, or laplace.
         epsilon: of every training label.
-        deviation: the noise's standard deviation, the paper's lambda; b = deviation / sqrt 2.
+        deviation: of laplace, the noise's standard deviation, the paper's lambda; b = deviation / sqrt 2.
+        size: of subset, d; the most informative if left out.
         seeded: draws the noise from the federation's seed, which every member knows: for tests and
             benchmarks. It then protects nothing.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    mechanism: Literal["laplace"] = Field(default="laplace", description="distribution of the noise")
+    mechanism: Literal["laplace", "subset"] = Field(
+        default="laplace",
+        description="laplace: noise on one-hot labels, as in papers; subset: a random set of classes that leans "
+        "towards the label, more informative at the same epsilon",
+    )
     epsilon: Amount | None = Field(default=None, description="privacy budget of every training label; or `deviation`")
     deviation: Amount | None = Field(
-        default=None, description="standard deviation of the noise on a one-hot entry; or `epsilon`"
+        default=None, description="laplace: standard deviation of the noise on a one-hot entry; or `epsilon`"
+    )
+    size: int | None = Field(
+        default=None, ge=1, description="subset: number of classes in a set; left out, the most informative"
     )
     seeded: bool = Field(default=False, description="noise from the federation's seed: for tests, protects nothing")
 
     @model_validator(mode="after")
     def _one_of_two(self) -> LabelPrivacyConfig:
+        if self.mechanism == "subset":
+            self._refuse_deviation()
+        elif self.size is not None:
+            raise ConfigError(
+                f"server.privacy.labels.size = {self.size} with mechanism = laplace, which draws no sets of classes",
+                hint="give mechanism: subset, or leave size out",
+            )
         if (self.epsilon is None) == (self.deviation is None):
             given = "neither epsilon nor deviation is" if self.epsilon is None else "both epsilon and deviation are"
             comes_to = f"; deviation = {self.deviation:g} comes to {_of(self.deviation):.2f}" if self.deviation else ""
@@ -64,6 +89,13 @@ class LabelPrivacyConfig(BaseModel):
                 hint=f"give epsilon, from which the noise follows (2 sqrt(2) / deviation), such as 2{comes_to}",
             )
         return self
+
+    def _refuse_deviation(self) -> None:
+        if self.deviation is not None:
+            raise ConfigError(
+                f"server.privacy.labels.deviation = {self.deviation:g} with mechanism = subset, which has no deviation",
+                hint=f"give epsilon: {_of(self.deviation):.4g} is that of Laplace noise with this deviation",
+            )
 
     @property
     def steps(self) -> int:
@@ -75,29 +107,106 @@ class LabelPrivacyConfig(BaseModel):
         """Source of the noise: the operating system, unless the configuration asks for a seed."""
         return random.Random(f"{seed}/labels").randbytes if self.seeded else os.urandom  # noqa: S311  # asked for
 
+    def noise(self, classes: int) -> LabelNoise:
+        """The mechanism for a number of classes. Raises InputError if it does not suit them."""
+        if self.mechanism == "laplace":
+            return LaplaceLabels(classes, self.steps)
+        assert self.epsilon is not None  # no other amount is possible
+        if self.size is None:
+            return SubsetSelection.best(classes, self.epsilon)
+        return SubsetSelection(classes, self.size, self.epsilon)
+
+    def settings(self, classes: int) -> list[Any]:
+        """The parameters that noise is drawn with: JSON values. Those of laplace are as in version 0.1.0."""
+        if self.mechanism == "laplace":
+            return [self.mechanism, self.steps, self.seeded, classes]
+        return [self.noise(classes).summary(), self.epsilon, self.seeded, classes]
+
 
 def _of(deviation: float) -> float:
     """Epsilon of noise with this standard deviation."""
     return _SENSITIVITY * math.sqrt(2) / deviation
 
 
-def label_epsilon(config: LabelPrivacyConfig) -> float:
-    """Epsilon of every training label, at delta 0, that the configured noise comes to."""
-    return _SENSITIVITY * _GRID / config.steps
+class LabelNoise(Protocol):
+    """A mechanism that releases labels."""
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of every label, at delta 0."""
+        ...
+
+    def draw(self, labels: Tensor, bits: Bits) -> Tensor:
+        """The released values of labels int64 (rows,): float64 (rows, classes)."""
+        ...
+
+    def evidence(self, values: Tensor) -> Tensor:
+        """The log-likelihood of every class, up to a constant per row: float64 (rows, classes)."""
+        ...
+
+    def counts(self, values: Tensor) -> Tensor:
+        """Unbiased estimates of the rows of every class: float64 (classes,)."""
+        ...
+
+    def summary(self) -> dict[str, Any]:
+        """Its name and parameters."""
+        ...
+
+
+@dataclass(frozen=True)
+class LaplaceLabels:
+    """Laplace noise on one-hot labels.
+
+    Args:
+        classes: number of classes.
+        steps: b in steps of the grid.
+    """
+
+    classes: int
+    steps: int
+
+    @property
+    def scale(self) -> float:
+        """b of the noise."""
+        return self.steps / _GRID
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of every label: 2 / b."""
+        return _SENSITIVITY / self.scale
+
+    def draw(self, labels: Tensor, bits: Bits) -> Tensor:
+        """v of labels int64 (rows,): float64 (rows, classes), multiples of 2^-20."""
+        noise = discrete_laplace(labels.numel() * self.classes, self.steps, bits)
+        values = torch.from_numpy(noise).to(torch.float64).reshape(-1, self.classes) / _GRID
+        values[torch.arange(len(labels)), labels.cpu()] += 1.0
+        return values
+
+    def evidence(self, values: Tensor) -> Tensor:
+        """The log-likelihood of every class, up to a constant per row: float64 (rows, classes)."""
+        return (values.abs() - (values - 1.0).abs()) / self.scale
+
+    def counts(self, values: Tensor) -> Tensor:
+        """Unbiased estimates of the rows of every class: float64 (classes,)."""
+        return values.sum(dim=0)
+
+    def summary(self) -> dict[str, Any]:
+        """Its name and parameters."""
+        return {"mechanism": "laplace", "scale": self.scale}
 
 
 @dataclass(frozen=True)
 class NoisyLabels:
-    """Training labels with noise.
+    """Released training labels.
 
     Args:
-        values: v, float64 (rows, classes), multiples of 2^-20.
-        scale: b of the noise.
+        values: what was released of every label, float64 (rows, classes).
+        noise: the mechanism.
         seeded: True if the noise can be reproduced.
     """
 
     values: Tensor
-    scale: float
+    noise: LabelNoise
     seeded: bool = False
 
     @classmethod
@@ -107,22 +216,27 @@ class NoisyLabels:
         Args:
             labels: class numbers of the training rows, int64 (rows,).
             classes: number of classes.
-            config: the amount of noise.
+            config: the mechanism and its amount of noise.
             seed: of the federation; used only where the configuration says `seeded`.
+
+        Raises:
+            InputError: the mechanism does not suit the number of classes.
         """
-        noise = discrete_laplace(labels.numel() * classes, config.steps, config.bits(seed))
-        values = torch.from_numpy(noise).to(torch.float64).reshape(-1, classes) / _GRID
-        values[torch.arange(len(labels)), labels.cpu()] += 1.0
-        return cls(values, config.steps / _GRID, config.seeded)
+        noise = config.noise(classes)
+        return cls(noise.draw(labels, config.bits(seed)), noise, config.seeded)
 
     @property
     def epsilon(self) -> float:
         """Epsilon of every training label."""
-        return _SENSITIVITY / self.scale
+        return self.noise.epsilon
 
     def evidence(self) -> Tensor:
         """The log-likelihood of every class, up to a constant per row: float64 (rows, classes)."""
-        return (self.values.abs() - (self.values - 1.0).abs()) / self.scale
+        return self.noise.evidence(self.values)
+
+    def counts(self) -> Tensor:
+        """Unbiased estimates of the rows of every class: float64 (classes,)."""
+        return self.noise.counts(self.values)
 
 
 def posterior(logits: Tensor, evidence: Tensor) -> Tensor:

@@ -42,10 +42,10 @@ def discrete_laplace(count: int, scale: int, bits: Bits) -> _Whole:
 
 def _candidates(count: int, scale: int, bits: Bits) -> _Whole:
     """Algorithm 2, without the rejected samples."""
-    low = _below(scale, count, bits)
+    low = uniform_below(scale, count, bits)
     low = low[_decays(low, scale, bits)]
     size = low + scale * _successes(len(low), bits)
-    negative = _below(2, len(size), bits) == 1
+    negative = uniform_below(2, len(size), bits) == 1
     kept: _Whole = np.where(negative, -size, size)[~(negative & (size == 0))]  # otherwise 0 would count twice
     return kept
 
@@ -66,15 +66,15 @@ def _decays(u: _Whole, n: int, bits: Bits) -> NDArray[np.bool_]:
     going: NDArray[Any] = np.arange(len(u))
     k = 1
     while going.size:
-        going = going[_below(n * k, going.size, bits) < u[going]]  # a coin of probability u / (n k)
+        going = going[uniform_below(n * k, going.size, bits) < u[going]]  # a coin of probability u / (n k)
         tosses[going] += 1
         k += 1
     odd: NDArray[np.bool_] = tosses % 2 == 1
     return odd
 
 
-def _below(bound: int, count: int, bits: Bits) -> _Whole:
-    """Uniform integers 0 .. bound - 1, by rejection of words that would bias them."""
+def uniform_below(bound: int, count: int, bits: Bits) -> _Whole:
+    """Uniform integers 0 .. bound - 1, int64 (count,), by rejection of words that would bias them; bound <= 2^62."""
     words = _words(count, bits)
     while (again := np.flatnonzero(words >= _RANGE - _RANGE % bound)).size:
         words[again] = _words(again.size, bits)

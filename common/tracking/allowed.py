@@ -44,7 +44,7 @@ OWN_NUMBERS = (
     "head.bias", "head.hidden", "head.layers", "head.dropout",
     "optimiser.lr", "optimiser.momentum", "optimiser.weight_decay", "optimiser.nesterov", "optimiser.eps",
     "optimiser.lr_decay", "optimiser.initial_accumulator_value", "optimiser.alpha", "optimiser.centered",
-    "privacy.labels.scale", "privacy.labels.epsilon", "privacy.labels.seeded",
+    "privacy.labels.scale", "privacy.labels.epsilon", "privacy.labels.size", "privacy.labels.seeded",
     "privacy.answers.clip", "privacy.answers.head_clip", "privacy.answers.noise_multiplier",
     "privacy.answers.epsilon", "privacy.answers.delta", "privacy.answers.seeded",
 )  # fmt: skip
@@ -68,7 +68,7 @@ BELOW = frozenset({
     "round", "checkpoint", "up", "down", "payload", "wire", "parties", "epsilon", "delta", "clip", "head_clip", "scale",
     "noise_multiplier", "releases", "release_epsilon", "deviation", "accounted", "rows", "turns", "staleness", "row",
     "participation", "replace", "zeta", "variance", "delta_prime", "epsilon_bar", "epsilon_bar_printed", "delta_bar",
-    "epsilon_renyi", "times", "factor",
+    "epsilon_renyi", "times", "factor", "size",
 })  # fmt: skip
 """Keys at any depth of a summary, besides parties' names and names of metrics."""
 

@@ -34,9 +34,9 @@ class ClassBalance:
         return cls(torch.bincount(labels.cpu(), minlength=classes).tolist())
 
     @classmethod
-    def estimated(cls, noisy: Tensor) -> ClassBalance:
-        """From labels with noise, float64 (rows, classes): their sums estimate the counts without more epsilon."""
-        return cls(noisy.sum(dim=0).clamp_min(0.0).tolist())
+    def estimated(cls, counts: Tensor) -> ClassBalance:
+        """From estimates of the counts by labels with noise, float64 (classes,), which cost no more epsilon."""
+        return cls(counts.clamp_min(0.0).tolist())
 
     @property
     def commonest(self) -> int:

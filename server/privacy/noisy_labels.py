@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from pathlib import Path
 
 import safetensors.torch
@@ -66,9 +65,8 @@ class NoisyLabelFile:
         try:
             with safe_open(self._path, "pt") as file:
                 found, values = dict(file.metadata() or {}), file.get_tensor("values")
-            scale = float(found["scale"])
             whole = found.pop("checksum") == _checksum(values, found) and about.keys() <= found.keys()
-            whole = whole and values.dtype == torch.float64 and math.isfinite(scale) and bool(values.isfinite().all())
+            whole = whole and values.dtype == torch.float64 and bool(values.isfinite().all())
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
             whole = False
         if not whole:
@@ -78,18 +76,17 @@ class NoisyLabelFile:
                 raise CheckpointError(f"{self._path} was drawn for other {what}", hint=f"restore them, or {_ANEW}")
         if values.shape != shape:  # of as many bytes as the checksum is over
             raise CheckpointError(f"{self._path} was altered: it is of shape {tuple(values.shape)}", hint=_ANEW)
-        return NoisyLabels(values, scale, config.seeded)
+        return NoisyLabels(values, config.noise(shape[1]), config.seeded)
 
     def _write(self, drawn: NoisyLabels, about: dict[str, str]) -> None:
-        record = {**about, "scale": repr(drawn.scale)}
-        record["checksum"] = _checksum(drawn.values, record)
+        record = {**about, "checksum": _checksum(drawn.values, about)}
         write_kept(self._path, safetensors.torch.save({"values": drawn.values}, record), 0o600)
 
 
 def _about(config: LabelPrivacyConfig, labels: Tensor, rows: Tensor, classes: int) -> dict[str, str]:
     """Fingerprints of the training labels and of the settings that noise was drawn for."""
     named = labels[rows].cpu().numpy().tobytes() + rows.cpu().numpy().tobytes()
-    settings = json.dumps([config.mechanism, config.steps, config.seeded, classes])
+    settings = json.dumps(config.settings(classes))
     return {"labels": hashlib.sha256(named).hexdigest(), "settings": settings}
 
 

@@ -8,7 +8,6 @@ from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.words import Sentence, describe_plan, little
-from colonnade.common.privacy.labels import label_epsilon
 from colonnade.server.privacy.label_budget import expected_releases, refuse_large_delta
 from colonnade.server.training.context import ServerContext
 
@@ -29,7 +28,7 @@ def planned(federation: FederationConfig, server: ServerConfig | None, schedule:
         said = describe_plan(schedule.privacy, len(federation.names), active)
         found += [("federation.privacy", each) for each in said]
     if server is not None:
-        found += [("server.privacy.labels", each) for each in _labels(server)]
+        found += [("server.privacy.labels", each) for each in _labels(federation, server)]
         found += [("server.privacy.answers", each) for each in _answers(federation, server, schedule)]
     return [Sentence(f"{key}: {said.text}", said.weak) for key, said in found]
 
@@ -40,10 +39,10 @@ def tell_planned(ctx: ServerContext) -> None:
         ctx.telemetry.event("privacy", party=SERVER, said=said, weak=weak)
 
 
-def _labels(server: ServerConfig) -> list[Sentence]:
+def _labels(federation: FederationConfig, server: ServerConfig) -> list[Sentence]:
     if (config := server.privacy.labels) is None:
         return []
-    spent = label_epsilon(config)
+    spent = config.noise(federation.outputs).epsilon
     if config.seeded:
         said = f"no guarantee, since the seed is known; by the noise alone a label: epsilon {spent:.2f}"
         return [Sentence(said, weak=True)]

@@ -182,7 +182,7 @@ def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:
     if (noisy := ctx.noisy) is None:
         return None
     epsilon = None if noisy.seeded else round(noisy.epsilon, 6)
-    return {"mechanism": "laplace", "scale": noisy.scale, "rows": len(noisy.values), "epsilon": epsilon, "delta": 0}
+    return {**noisy.noise.summary(), "rows": len(noisy.values), "epsilon": epsilon, "delta": 0}
 
 
 def pace(ctx: ServerContext) -> dict[str, Any] | None:

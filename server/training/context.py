@@ -147,7 +147,7 @@ class ServerContext:
             return
         train, shape = self.schedule.partition.train, (len(self.labels), noisy.values.shape[1])
         self.noisy, self.labels = noisy, self.labels.clone()
-        self.balance = ClassBalance.estimated(noisy.values)
+        self.balance = ClassBalance.estimated(noisy.counts())
         self.labels[train] = -1  # using these by mistake fails
         self._evidence = torch.zeros(shape, device=self.device)
         self._evidence[train] = noisy.evidence().to(self.device, torch.float32)

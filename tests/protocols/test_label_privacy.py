@@ -57,6 +57,19 @@ def test_it_learns_from_noisy_labels() -> None:
     assert outcome.server.metrics["test_accuracy"] > 0.8
 
 
+@pytest.mark.parametrize("name", ["split", "vimadmm", "fdml"])
+def test_sets_of_classes_take_the_place_of_labels(name: str) -> None:
+    cfg = config(PROTOCOLS[name], "server.privacy.labels={mechanism: subset, epsilon: 2.0, seeded: true}", *SHORT)
+    alone = federate(cfg, save=True)
+    server = alone.server
+    assert (server.labels[server.schedule.partition.train] == -1).all()
+    assert server.noisy is not None and server.noisy.epsilon == pytest.approx(2.0, rel=1e-6)
+    assert set(server.noisy.values.unique().tolist()) == {0.0, 1.0}
+    resumed = federate(cfg, save=True, start=(3, alone.saved[3]))
+    for member in (SERVER, *cfg.federation.names):
+        assert same(resumed.saved[END][member], alone.saved[END][member])
+
+
 @pytest.mark.parametrize("name", [name for name, contract in CONTRACTS.items() if contract.shares_labels])
 def test_parties_are_sent_the_posterior_of_noise_and_model(name: str) -> None:
     _, outcome = noisy(name)

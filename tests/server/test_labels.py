@@ -28,7 +28,17 @@ def test_a_second_start_reads_the_labels_drawn_by_the_first(tmp_path: Path, monk
     monkeypatch.setattr(NoisyLabels, "draw", lambda *_: pytest.fail("noise was drawn again"))
     again = get(tmp_path, begun=True)
     assert again is not None and torch.equal(again.values, first.values)
-    assert (again.scale, again.epsilon) == (first.scale, first.epsilon)
+    assert (again.noise, again.epsilon) == (first.noise, first.epsilon)
+
+
+def test_sets_of_classes_are_read_too(tmp_path: Path) -> None:
+    config = LabelPrivacyConfig(mechanism="subset", epsilon=1.0, size=2)
+    first, again = get(tmp_path, config), get(tmp_path, config, begun=True)
+    assert first is not None and again is not None and torch.equal(again.values, first.values)
+    assert again.noise == first.noise and first.noise.summary() == {"mechanism": "subset", "size": 2}
+    for other in (ONE, config.model_copy(update={"size": 1}), config.model_copy(update={"epsilon": 1.1})):
+        with pytest.raises(CheckpointError, match="was drawn for other settings"):
+            get(tmp_path, other)
 
 
 def test_another_run_draws_anew(tmp_path: Path) -> None:

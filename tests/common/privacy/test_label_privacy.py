@@ -55,7 +55,7 @@ def test_noise_is_new_each_time_unless_a_seed_is_asked_for() -> None:
 def test_epsilon_is_the_largest_log_ratio_over_all_pairs_of_labels(config: dict[str, float]) -> None:
     """Computes the definition from the exact probabilities of every entry on the grid."""
     _, drawn = noisy(**config)
-    scale = round(drawn.scale * GRID)
+    scale = round(drawn.noise.scale * GRID)
     # One entry is 1 under one label and 0 under another; -GRID, 0, GRID and 2 GRID hold the extremes of each ratio.
     points = np.array([-GRID, 0, GRID // 3, GRID, 2 * GRID])
     log_p = lambda value: -np.abs(points - value) / scale  # noqa: E731  # up to a constant that is the same
@@ -74,7 +74,7 @@ def test_the_posterior_is_bayes_rule_by_brute_force() -> None:
     labels, drawn = noisy(rows=50, classes=4, deviation=1.5)
     logits = torch.randn(50, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     found = posterior(logits, drawn.evidence())
-    density = laplace(scale=drawn.scale).pdf
+    density = laplace(scale=drawn.noise.scale).pdf
     for j, v in enumerate(drawn.values.numpy()):
         prior = np.exp(logits[j].numpy())
         joint = np.array([prior[c] * density(v - np.eye(4)[c]).prod() for c in range(4)])
