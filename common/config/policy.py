@@ -36,6 +36,12 @@ class PolicyConfig(Section):
     min_noise_multiplier: float | None = Field(
         default=None, gt=0, description="smallest noise, as federation.privacy.noise_multiplier"
     )
+    min_colluders: int = Field(
+        default=1,
+        ge=0,
+        description="where a rule above limits epsilon or noise: fewest colluding parties that federation.privacy.once "
+        "must allow for; 0 trusts all other parties",
+    )
     protocols: tuple[str, ...] | None = Field(
         default=None, description="protocols that the party takes part in; left out, all"
     )
@@ -99,6 +105,8 @@ class PolicyConfig(Section):
                 self.object(party, rule, wants, "federation.privacy.evaluate = clean")
             elif privacy.seeded:
                 self.object(party, rule, wants, "federation.privacy.seeded = true")
+            elif privacy.once is not None and privacy.once.colluders < self.min_colluders:
+                self.object(party, "min_colluders", self.min_colluders, f"once.colluders = {privacy.once.colluders}")
             elif rule != "min_noise_multiplier" and privacy.delta > self.max_delta:
                 self.object(party, "max_delta", self.max_delta, privacy.delta)
 

@@ -333,6 +333,19 @@ def test_settings_that_would_weaken_it_are_refused(sets: tuple[str, ...], said: 
         config({**PROTOCOLS["split_avg"], "aggregate": "blinded"}, CLIENTS, *sets)
 
 
+@pytest.mark.parametrize("rule", ["max_epsilon", "min_noise_multiplier"])
+def test_a_policy_that_limits_epsilon_wants_noise_that_allows_for_a_colluder(rule: str) -> None:
+    """Each other party reads what comes of the sum, and knows its own noise."""
+    alone = (CLIENTS, "federation.privacy.once.colluders=0", "federation.rounds=1", "federation.epochs=0")
+    cfg = config({**PROTOCOLS["fdml"], "aggregate": "blinded"}, *alone)
+    plan = Schedule(cfg.federation, 1797, 0).privacy
+    limit = {rule: 1000.0 if rule == "max_epsilon" else 1.0}
+    with pytest.raises(ConfigError, match=r"policy.min_colluders = 1: the federation has once.colluders = 0"):
+        Privacy("party1", cfg.federation, PolicyConfig(**limit), plan, None)
+    Privacy("party1", cfg.federation, PolicyConfig(**limit, min_colluders=0), plan, None)
+    Privacy("party1", cfg.federation, PolicyConfig(), plan, None)
+
+
 def test_a_protocol_without_sums_is_refused_and_so_is_a_factor_from_shares() -> None:
     with pytest.raises(ConfigError, match=r"once with the protocol vimadmm: .*") as refused:
         config({"name": "vimadmm"}, CLIENTS)
