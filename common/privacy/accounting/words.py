@@ -52,10 +52,12 @@ def _once(plan: PrivacyPlan, parties: int) -> list[Sentence]:
     """A sentence about noise that is in a sum once: how much less it is, and against whom it holds."""
     if (once := plan.config.once) is None:
         return []
-    against = "the server" + (f" and {once.colluders} parties that tell it their noise" if once.colluders else " alone")
+    against = (
+        f"the server and {once.colluders} of them that tell it their noise" if once.colluders else "the server alone"
+    )
     said = (
         f"noise once on sums of at least {plan.present} of {parties} parties: {plan.gain:.3g} times less than noise of "
-        f"each; it holds against {against}, and hides no single party's values, which masks do"
+        f"each; it holds against {against}, and rests on the masks of blinded sums"
     )
     return [Sentence(said)]
 
