@@ -22,8 +22,8 @@ def noise_over_values(plan: PrivacyPlan, batch: int, width: int) -> float:
         width: numbers of a row.
     """
     if plan.strict == "row":  # every entry has noise of 2 sigma in units of `clip`
-        return 2 * plan.noise_multiplier * math.sqrt(width)
-    return plan.noise_multiplier * math.sqrt(batch * width)
+        return 2 * plan.noise_multiplier * math.sqrt(width) / plan.gain
+    return plan.noise_multiplier * math.sqrt(batch * width) / plan.gain
 
 
 def drowned(federation: FederationConfig, schedule: Schedule) -> str:

@@ -70,8 +70,9 @@ class _Blinded:
     """
 
     def __init__(self, ctx: ClientContext, server: Link, masks: dict[str, bytes]) -> None:
-        self._ctx, self._server, self._ring = ctx, server, ring(ctx.federation)
-        names, self._least = ctx.federation.names, smallest_set(ctx.federation)
+        privacy, names = ctx.schedule.privacy, ctx.federation.names
+        self._ctx, self._server, self._ring = ctx, server, ring(ctx.federation, privacy)
+        self._least = max(smallest_set(ctx.federation), 0 if privacy is None else privacy.present)
         self._blinder = Blinder(ctx.name, names, masks, least=self._least)
         self._record = MemberRecord(ctx.run_cache, ctx.session.run, names)
         self._set: frozenset[str] = frozenset()
@@ -111,10 +112,16 @@ class _Blinded:
         return self._masked(round, self._ctx.schedule.stage(round, part, block), released)
 
     def _masked(self, round: int, stage: int, released: Released) -> Masked:
+        words = self._blinder.blind(self._encoded(released), round, stage, self._set)
+        return Masked(round, stage, self._ctx.admit_masked(words.viewed(torch.int32), released))
+
+    def _encoded(self, released: Released) -> Tensor:
+        """Words of what was released; with a share of a sum's noise it is in whole steps already."""
+        if released.steps is not None:
+            return self._ring.wrap(released.steps)
         values = released.detach().cpu()
         self._warn_of_clipping(values)
-        words = self._blinder.blind(self._ring.encode(values), round, stage, self._set)
-        return Masked(round, stage, self._ctx.admit_masked(words.viewed(torch.int32), released))
+        return self._ring.encode(values)
 
     def _warn_of_clipping(self, values: Tensor) -> None:
         if not self._clipped and bool((values.abs() > self._ring.bound).any()):

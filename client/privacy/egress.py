@@ -130,6 +130,9 @@ class Egress:
         found = self._redeem(getattr(message, name))
         if found is None or not isinstance(found.tensor, way):
             raise ContractError("this side", type(message).__name__, name, _ALLOWED[way], "another")
+        if isinstance(found.tensor, Released) and found.tensor.steps is not None:
+            expected = "a masked tensor: this one has only a share of the noise of a sum"
+            raise ContractError("this side", type(message).__name__, name, expected, "it in the clear")
         if _changed(found):
             expected = f"the tensor as it was {way.__name__.lower()}"
             raise ContractError("this side", type(message).__name__, name, expected, "one that was changed afterwards")

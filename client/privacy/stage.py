@@ -17,10 +17,12 @@ from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
-from colonnade.common.privacy.noise import Normals, secure_normals, seeded_normals
+from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals, seeded_bytes, seeded_normals
 from colonnade.common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.rows import NoisySteps, RowRelease, deviation
+from colonnade.common.privacy.sum_noise import NoiseShare
+from colonnade.common.secure_aggregation.masked_sums import ring
 
 
 class Privacy:
@@ -59,6 +61,7 @@ class Privacy:
         self._counts = torch.zeros(0 if plan is None else rows or plan.rows, dtype=torch.float64)
         self._form, self._evaluations = form_of(federation.compress.up), federation.compress.evaluations
         self._budget: Budget | None = None
+        self._ring = None if plan is None or plan.config.once is None else ring(federation, plan)
         if plan is None:
             return
         self._limit = _limit(party, policy, plan)
@@ -81,19 +84,20 @@ class Privacy:
         if self.plan is None:
             return release_clear
         normals: Normals = secure_normals
-        counts = self._counts
+        source, counts = secure_bytes, self._counts
         if self.plan.config.seeded:
             draws = state.keep("noise", lambda: generator("noise", self._seed, self._party))
-            normals = seeded_normals(draws)
+            normals, source = seeded_normals(draws), lambda: seeded_bytes(draws)
             self._budget = Budget(None, self._limit, self.plan.releases, state.keep("spent", dict[str, float]))
             counts = state.keep("row counts", lambda: torch.zeros_like(self._counts))
         assert self._budget is not None  # made with the plan, or just now
+        share = None if self._ring is None else NoiseShare(self.plan, self._ring, source)
         if isinstance(self.plan.config, AdaptivePrivacyConfig):
             if self.plan.config.steps is not None:
                 self.steps = NoisySteps(self.plan, self._local_steps, normals)
             factor = rescale(state, self.plan.config, deviation(self.plan))
-            return RowRelease(self.plan, normals, RowBudget(self._budget, counts), factor, self.steps)
-        return GaussianRelease(self.plan, normals, self._budget)
+            return RowRelease(self.plan, normals, RowBudget(self._budget, counts), factor, self.steps, share)
+        return GaussianRelease(self.plan, normals, self._budget, share)
 
     def close(self) -> None:
         """Returns the unused part of a reservation."""

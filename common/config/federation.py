@@ -44,6 +44,7 @@ STEPS = ("protocol.tau", "protocol.local_steps")
 _NEWER = [
     ("privacy.accounting", BEFORE["accounting"]), ("loss", ""), ("stop.metric", None), ("protocol.damping", "none"),
     ("back_off", 0), ("privacy.predictions", 0), ("protocol.combine", "sum"), ("protocol.own", "exact"),
+    ("privacy.once", None),
 ]  # fmt: skip
 
 
@@ -135,6 +136,12 @@ class FederationConfig(Section):
     def names(self) -> tuple[str, ...]:
         """The parties in the roster's order."""
         return tuple(self.parties)
+
+    @property
+    def fewest_summed(self) -> int:
+        """Fewest parties whose values one blinded sum may be of: all, unless a round may continue without some."""
+        need = self.quorum.need
+        return len(self.parties) if need == "all" else max(need, self.blinding.least)
 
     @property
     def round_quorum(self) -> Quorum:

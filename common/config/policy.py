@@ -10,6 +10,7 @@ from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.errors import ConfigError
+from colonnade.common.privacy.mechanism import Privacy
 from colonnade.common.section import Section
 
 _BLINDED = 3  # parties of a blinded sum; of two, each reveals the other's term if it reveals its own
@@ -35,6 +36,12 @@ class PolicyConfig(Section):
     )
     min_noise_multiplier: float | None = Field(
         default=None, gt=0, description="smallest noise, as federation.privacy.noise_multiplier"
+    )
+    min_colluders: int = Field(
+        default=1,
+        ge=0,
+        description="where a rule above limits epsilon or noise: fewest colluding parties that federation.privacy.once "
+        "must allow for; 0 trusts all other parties",
     )
     protocols: tuple[str, ...] | None = Field(
         default=None, description="protocols that the party takes part in; left out, all"
@@ -81,26 +88,31 @@ class PolicyConfig(Section):
         if blinded and federation.blinding.least < least:
             self.object(party, "min_parties", least, f"blinding.least = {federation.blinding.least}")
         for rule in ("max_epsilon", "max_row_epsilon", "min_noise_multiplier"):
-            if (wants := getattr(self, rule)) is None:
-                continue
-            if privacy is None:
-                self.object(party, rule, wants, "no federation.privacy")
-            elif privacy.adjacency == "row" and rule == "max_epsilon":
-                self.object(party, rule, wants, f"mechanism = {privacy.mechanism}, whose epsilon is one row's")
-            elif privacy.heuristic:
-                self.object(party, rule, wants, privacy.heuristic)
-            elif privacy.unbounded and rule == "max_row_epsilon" and self.row_epsilon_without_steps == "refuse":
-                self.object(
-                    party, rule, wants, f"no federation.privacy.steps: {privacy.unbounded}",
-                    hint="agree on federation.privacy.steps; or set row_epsilon_without_steps: accept in your policy, "
-                    "which then limits the count of a row's own embeddings alone",
-                )  # fmt: skip
-            elif privacy.evaluate == "clean":
-                self.object(party, rule, wants, "federation.privacy.evaluate = clean")
-            elif privacy.seeded:
-                self.object(party, rule, wants, "federation.privacy.seeded = true")
-            elif rule != "min_noise_multiplier" and privacy.delta > self.max_delta:
-                self.object(party, "max_delta", self.max_delta, privacy.delta)
+            if (wants := getattr(self, rule)) is not None:
+                self._refuse_privacy(party, privacy, rule, wants)
+
+    def _refuse_privacy(self, party: str, privacy: Privacy | None, rule: str, wants: float) -> None:
+        """Refuses agreed privacy that one rule of this policy finds weaker. Raises ConfigError."""
+        if privacy is None:
+            self.object(party, rule, wants, "no federation.privacy")
+        elif privacy.adjacency == "row" and rule == "max_epsilon":
+            self.object(party, rule, wants, f"mechanism = {privacy.mechanism}, whose epsilon is one row's")
+        elif privacy.heuristic:
+            self.object(party, rule, wants, privacy.heuristic)
+        elif privacy.unbounded and rule == "max_row_epsilon" and self.row_epsilon_without_steps == "refuse":
+            self.object(
+                party, rule, wants, f"no federation.privacy.steps: {privacy.unbounded}",
+                hint="agree on federation.privacy.steps; or set row_epsilon_without_steps: accept in your policy, "
+                "which then limits the count of a row's own embeddings alone",
+            )  # fmt: skip
+        elif privacy.evaluate == "clean":
+            self.object(party, rule, wants, "federation.privacy.evaluate = clean")
+        elif privacy.seeded:
+            self.object(party, rule, wants, "federation.privacy.seeded = true")
+        elif privacy.once is not None and privacy.once.colluders < self.min_colluders:
+            self.object(party, "min_colluders", self.min_colluders, f"once.colluders = {privacy.once.colluders}")
+        elif rule != "min_noise_multiplier" and privacy.delta > self.max_delta:
+            self.object(party, "max_delta", self.max_delta, privacy.delta)
 
     @staticmethod
     def object(

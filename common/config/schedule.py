@@ -13,8 +13,10 @@ from torch import Tensor
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import local_steps
 from colonnade.common.data.rows import Batches, Partition, generator, partition
+from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.privacy.accounting.plan import AnyPrivacyConfig, PrivacyPlan, plan
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
+from colonnade.common.privacy.sum_noise import noisy_ring
 
 _EVALUATED = ("validation", "test")
 
@@ -51,7 +53,15 @@ class Schedule:
         self.privacy: PrivacyPlan | None = None
         if federation.privacy is not None:
             count = self._counted(federation.privacy)
-            self.privacy = plan(federation.privacy, rows, self.rounds, count, benchmark=federation.benchmark)
+            self.privacy = plan(
+                federation.privacy,
+                rows,
+                self.rounds,
+                count,
+                benchmark=federation.benchmark,
+                present=federation.fewest_summed,
+            )
+            _refuse_coarse(federation, self.privacy)
             self.rounds = self.privacy.rounds
 
     @property
@@ -141,3 +151,13 @@ class Schedule:
             return rounds
         counts = Counter(name for round in range(1, rounds + 1) for name in self.participants(round))
         return max(counts.values(), default=0)
+
+
+def _refuse_coarse(federation: FederationConfig, privacy: PrivacyPlan) -> None:
+    """Refuses noise once that the ring of the sums has too few steps for. Raises ConfigError."""
+    if privacy.config.once is None:
+        return
+    try:
+        noisy_ring(privacy, federation.blinding.bound, len(federation.parties), federation.blinding.bits)
+    except InputError as wrong:
+        raise ConfigError(f"federation.blinding: {wrong}", hint=wrong.hint) from None

@@ -40,15 +40,26 @@ class Released(Outgoing):
         mechanism: applied to it, as the ledger names it.
         epsilon: spent by all releases so far, or None without protection.
         packed: the value's wire form, if compressed.
+        steps: the value as whole steps of a ring, int64 in its shape, if it has only a share of the noise of a sum: it
+            may leave under masks alone.
     """
 
     epsilon: float | None
     packed: Packed | None
+    steps: Tensor | None
 
-    def __new__(cls, value: Tensor, mechanism: str, epsilon: float | None, packed: Packed | None = None) -> Self:
-        """Attaches mechanism, epsilon and packed form."""
+    def __new__(
+        cls,
+        value: Tensor,
+        mechanism: str,
+        epsilon: float | None,
+        packed: Packed | None = None,
+        *,
+        steps: Tensor | None = None,
+    ) -> Self:
+        """Attaches mechanism, epsilon, packed form and steps."""
         made = cls._made(value, mechanism)
-        made.epsilon, made.packed = epsilon, packed
+        made.epsilon, made.packed, made.steps = epsilon, packed, steps
         return made
 
 

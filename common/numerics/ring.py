@@ -41,6 +41,7 @@ class Ring:
         parties: C, the maximum number of summands.
         bits: b, 32 or 64.
         precision: minimum bits of a number, besides its sign: s B ≥ 2^precision.
+        finest: a power of two that s does not exceed; without one, the range alone limits it.
 
     Raises:
         InputError: an argument is out of range, or the bits are too few for so many parties.
@@ -50,6 +51,7 @@ class Ring:
     parties: int
     bits: int = 32
     precision: int = 8
+    finest: float = math.inf
 
     def __post_init__(self) -> None:
         if self.bits not in DTYPES:
@@ -68,7 +70,7 @@ class Ring:
     @cached_property
     def scale(self) -> float:
         """s, a power of two: multiplying by it rounds nothing."""
-        return 2.0 ** _exponent(self._top // self.parties, self.bound)
+        return min(2.0 ** _exponent(self._top // self.parties, self.bound), self.finest)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -111,6 +113,10 @@ class Ring:
             raise InputError("a number is not finite and has no word", hint="look for gaps, or for a step too large")
         scaled = x.detach().double().clamp(-self.bound, self.bound) * self.scale
         return (round_nearest(scaled) if draws is None else round_stochastic(scaled, draws)).to(self.dtype)
+
+    def wrap(self, steps: Tensor) -> Tensor:
+        """Whole numbers of steps, int64 of any shape, as words: modulo 2^b, not clipped to ±B."""
+        return steps.to(self.dtype)  # torch drops the high bits
 
     def total(self, words: Tensor) -> Tensor:
         """The sum modulo 2^b over the first dimension, as words."""

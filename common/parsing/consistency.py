@@ -192,6 +192,13 @@ def _check_class_weights(federation: FederationConfig, server: ServerConfig) -> 
 def _check_sums(federation: FederationConfig) -> None:
     if getattr(federation.protocol, "aggregate", "clear") == "blinded":
         check_blinded(federation)
+    elif federation.privacy is not None and federation.privacy.once is not None:
+        sums = [name for name, contract in imported_contracts().items() if "aggregate" in contract.config.model_fields]
+        raise ConfigError(
+            f"federation.privacy.once with the protocol {federation.protocol.name}: the server would see each party's "
+            "values with only a share of the noise",
+            hint=f"set federation.protocol.aggregate to blinded in one of {', '.join(sorted(sums))}; or leave once out",
+        )
 
 
 def _check_length(federation: FederationConfig) -> None:

@@ -40,6 +40,20 @@ def discrete_laplace(count: int, scale: int, bits: Bits) -> _Whole:
     return np.concatenate(found)[:count]
 
 
+def bernoulli_exp(numerators: _Whole, n: int, bits: Bits) -> NDArray[np.bool_]:
+    """True with probability exp(-u / n), for every u of 0 or more: exp(-1) for each whole n in u, then the rest."""
+    kept = np.zeros(len(numerators), np.bool_)
+    whole = numerators // n
+    going: NDArray[Any] = np.arange(len(numerators))
+    step = 0
+    while (unsure := whole[going] > step).any():
+        lives = _decays(np.ones(int(unsure.sum()), np.int64), 1, bits)
+        going = np.concatenate([going[~unsure], going[unsure][lives]])
+        step += 1
+    kept[going] = _decays(numerators[going] - whole[going] * n, n, bits)
+    return kept
+
+
 def _candidates(count: int, scale: int, bits: Bits) -> _Whole:
     """Algorithm 2, without the rejected samples."""
     low = uniform_below(scale, count, bits)

@@ -15,6 +15,23 @@ from torch import Tensor
 Normals = Callable[[torch.Size], Tensor]
 
 
+def secure_bytes() -> Callable[[int], bytes]:
+    """A source of bytes that cannot be predicted or reproduced: a ChaCha20 keystream under a system key of its own."""
+    stream = Cipher(ChaCha20(os.urandom(32), os.urandom(16)), mode=None).encryptor()
+    return lambda count: stream.update(bytes(count))
+
+
+def seeded_bytes(generator: torch.Generator) -> Callable[[int], bytes]:
+    """A source of bytes from a generator, reproducible from the same state."""
+
+    def draw(count: int) -> bytes:
+        words = torch.randint(-(2**63), 2**63 - 1, (-(-count // 8),), generator=generator)
+        made: bytes = words.numpy().tobytes()[:count]
+        return made
+
+    return draw
+
+
 def secure_normals(shape: torch.Size) -> Tensor:
     """Standard normal numbers that cannot be predicted or reproduced, float64.
 
@@ -23,8 +40,7 @@ def secure_normals(shape: torch.Size) -> Tensor:
     """
     count = math.prod(shape)
     half = (count + 1) // 2
-    stream = Cipher(ChaCha20(os.urandom(32), os.urandom(16)), mode=None).encryptor()
-    bits = np.frombuffer(stream.update(bytes(16 * half)), dtype=np.uint64) >> np.uint64(11)
+    bits = np.frombuffer(secure_bytes()(16 * half), dtype=np.uint64) >> np.uint64(11)
     radius, angle = ((bits + 0.5) * 2.0**-53).reshape(2, half)
     length, turn = np.sqrt(-2.0 * np.log(radius)), 2.0 * np.pi * angle
     normals = np.concatenate([length * np.cos(turn), length * np.sin(turn)])[:count]

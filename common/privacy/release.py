@@ -18,6 +18,7 @@ from colonnade.common.messaging.outgoing import Released
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.noise import Normals, add_normals
+from colonnade.common.privacy.sum_noise import NoiseShare
 
 
 class Release(Protocol):
@@ -60,14 +61,16 @@ class GaussianRelease:
         plan: C, sigma and delta.
         normals: source of the noise.
         budget: charged for every release.
+        share: adds the noise in place of `normals`, where a sum has it once.
     """
 
-    def __init__(self, plan: PrivacyPlan, normals: Normals, budget: Budget) -> None:
-        self._plan, self._normals, self._budget = plan, normals, budget
+    def __init__(self, plan: PrivacyPlan, normals: Normals, budget: Budget, share: NoiseShare | None = None) -> None:
+        self._plan, self._normals, self._budget, self._share = plan, normals, budget, share
         self._deviation = plan.noise_multiplier * plan.config.clip
         seeded = " seeded" if plan.config.seeded else ""
         sigma, delta = f"{plan.noise_multiplier:g}", f"{plan.config.delta:g}"
-        self._name = f"gaussian C={plan.config.clip:g} sigma={sigma} delta={delta} {plan.config.adjacency}{seeded}"
+        about = f"{plan.config.adjacency}{seeded}{once_in_words(plan)}"
+        self._name = f"gaussian C={plan.config.clip:g} sigma={sigma} delta={delta} {about}"
         self._void = plan.void is not None
 
     def __call__(
@@ -82,8 +85,23 @@ class GaussianRelease:
             return unpaid(self._plan.config.evaluate, private)
         spent = self._budget.spend()
         clipped = clip_frobenius(private.detach().double(), self._plan.config.clip)
+        epsilon = None if self._void else self._plan.epsilon(spent)
+        if self._share is not None:
+            return shared(self._share, clipped, private, self._name, epsilon)
         value = add_normals(clipped, self._deviation, self._normals)
-        return Released(value.to(private.dtype), self._name, None if self._void else self._plan.epsilon(spent))
+        return Released(value.to(private.dtype), self._name, epsilon)
+
+
+def shared(share: NoiseShare, bounded: Tensor, private: Tensor, name: str, epsilon: float | None) -> Released:
+    """Releases clipped values with a share of a sum's noise, in the private ones' dtype: for masked sums alone."""
+    steps = share(bounded)
+    return Released(share.value(steps, private), name, epsilon, steps=steps)
+
+
+def once_in_words(plan: PrivacyPlan) -> str:
+    """The words of a mechanism's name about noise once, or ""."""
+    config = plan.config.once
+    return "" if config is None else f" once, {plan.present} present, {config.colluders} colluding"
 
 
 def unpaid(evaluate: str, private: Tensor) -> Released:
@@ -110,7 +128,7 @@ class QuantisedRelease:
         """Releases the values that the receiver will decode. Raises InputError, and the inner stage's errors."""
         inner = self._inner(private, evaluation=evaluation, rows=rows)
         form = self._evaluations if evaluation else self._form
-        if inner.dtype != torch.float32 or form == AS_IS:
+        if inner.dtype != torch.float32 or form == AS_IS or inner.steps is not None:
             return inner
         packed = pack(inner.detach(), form, self._draws)
         value = unpack(packed).to(private.device)

@@ -14,9 +14,10 @@ from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
 from colonnade.common.privacy.noise import Normals, add_normals
 from colonnade.common.privacy.regions import bring_into
-from colonnade.common.privacy.release import unpaid
+from colonnade.common.privacy.release import once_in_words, shared, unpaid
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.response_noise import RowNoise
+from colonnade.common.privacy.sum_noise import NoiseShare
 
 _ROUNDING = 1e-6  # relative, of float32 norms and sums
 
@@ -33,15 +34,22 @@ class RowRelease:
         budget: charged per row.
         rescale: updated with every release.
         steps: paid for with every training row, if steps have noise.
+        share: adds the noise in place of `normals`, where a sum has it once.
     """
 
     def __init__(
-        self, plan: PrivacyPlan, normals: Normals, budget: RowBudget, rescale: Rescale, steps: NoisySteps | None = None
+        self,
+        plan: PrivacyPlan,
+        normals: Normals,
+        budget: RowBudget,
+        rescale: Rescale,
+        steps: NoisySteps | None = None,
+        share: NoiseShare | None = None,
     ) -> None:
         config = plan.config
         assert isinstance(config, AdaptivePrivacyConfig)  # the plan selects this release
         self._plan, self._config, self._normals, self._budget, self._rescale = plan, config, normals, budget, rescale
-        self._deviation, self._steps = deviation(plan), steps
+        self._deviation, self._steps, self._share = deviation(plan), steps, share
         self._name = _name(plan, config)
         self._void = plan.void is not None
 
@@ -52,10 +60,14 @@ class RowRelease:
         if rows is None or len(rows) != len(private):
             raise InputError("a release that protects rows needs their numbers", hint="pass rows= to release")
         spent = self._budget.spend(rows, 1.0 if evaluation or self._steps is None else self._steps.pay())
-        value = add_normals(self._bounded(private.detach()), self._deviation, self._normals).to(private.dtype)
+        epsilon = None if self._void else self._plan.epsilon(spent)
+        bounded = self._bounded(private.detach())
+        if self._share is not None:
+            return shared(self._share, bounded, private, self._name, epsilon)
+        value = add_normals(bounded, self._deviation, self._normals).to(private.dtype)
         if not evaluation:
             self._rescale.observe(value)
-        return Released(value, self._name, None if self._void else self._plan.epsilon(spent))
+        return Released(value, self._name, epsilon)
 
     def _bounded(self, private: Tensor) -> Tensor:
         h = private.double().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
@@ -122,4 +134,4 @@ def _name(plan: PrivacyPlan, config: AdaptivePrivacyConfig) -> str:
     said = f" ({config.heuristic})" if config.heuristic else ""
     seeded = " seeded" if config.seeded else ""
     steps = "" if config.steps is None else f" steps C={config.steps.clip:g} cost={config.steps.cost:g}"
-    return f"adaptive {config.release} t={config.clip:g} {noise} row{steps}{rescale}{seeded}{said}"
+    return f"adaptive {config.release} t={config.clip:g} {noise} row{steps}{rescale}{seeded}{said}{once_in_words(plan)}"

@@ -15,6 +15,28 @@ BEFORE = {"accounting": "renyi", "adjacency": "participation"}
 """Defaults of `federation.privacy` in version 0.1.0."""
 
 
+class OnceConfig(BaseModel):
+    """`federation.privacy.once`: the noise is in a blinded sum once, and not once for each party in it.
+
+    Every party adds its share, of sigma / sqrt(present - colluders), before its part is blinded: the sum over any
+    `present` parties less any `colluders` of them has at least the noise of sigma.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    present: int | None = Field(
+        default=None,
+        ge=1,
+        description="parties that are in every sum at least; left out, all that federation.quorum and blinding ensure",
+    )
+    colluders: int = Field(
+        default=1,
+        ge=0,
+        description="parties of a sum that may tell the server their noise, or add none, without weakening the "
+        "guarantee; 1 also covers what each party reads itself; 0 protects against the server alone",
+    )
+
+
 class NoiseConfig(BaseModel):
     """Settings common to every mechanism of `federation.privacy`: noise and budget."""
 
@@ -41,6 +63,9 @@ class NoiseConfig(BaseModel):
         default="released",
         description="clean: evaluations without noise, which voids the guarantee; none: zeros in their place, which "
         "shows what the model predicts without the parties, and costs nothing",
+    )
+    once: OnceConfig | None = Field(
+        default=None, description="noise once on a blinded sum, in shares of the parties; left out, each adds all of it"
     )
 
     @property

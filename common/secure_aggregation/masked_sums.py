@@ -23,6 +23,8 @@ from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.numerics.ring import Ring
+from colonnade.common.privacy.accounting.plan import PrivacyPlan
+from colonnade.common.privacy.sum_noise import noisy_ring
 from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
 
 Summing = Literal["clear", "blinded"]
@@ -76,16 +78,17 @@ def words(federation: FederationConfig, width: int) -> int:
     return width * federation.blinding.bits // 32
 
 
-def ring(federation: FederationConfig) -> Ring:
-    """The federation's agreed ring. Raises InputError if its sums do not fit."""
-    blinding = federation.blinding
-    return Ring(blinding.bound, len(federation.parties), blinding.bits)
+def ring(federation: FederationConfig, privacy: PrivacyPlan | None = None) -> Ring:
+    """The federation's agreed ring, with room for noise that is in a sum once. Raises InputError if sums do not fit."""
+    blinding, parties = federation.blinding, len(federation.parties)
+    if privacy is not None and privacy.config.once is not None:
+        return noisy_ring(privacy, blinding.bound, parties, blinding.bits)
+    return Ring(blinding.bound, parties, blinding.bits)
 
 
 def smallest_set(federation: FederationConfig) -> int:
     """Minimum parties in a sum: all, unless a round may continue without some."""
-    need = federation.quorum.need
-    return len(federation.parties) if need == "all" else max(need, federation.blinding.least)
+    return federation.fewest_summed
 
 
 def check_smallest_set(federation: FederationConfig) -> None:
@@ -126,3 +129,34 @@ def check_blinded(federation: FederationConfig) -> None:
         ring(federation)
     except InputError as wrong:
         raise ConfigError(f"federation.blinding: {wrong}", hint=wrong.hint) from None
+    _check_once(federation)
+
+
+def _check_once(federation: FederationConfig) -> None:
+    """Rejects noise once that sums may have less of than promised. Raises ConfigError."""
+    if federation.privacy is None or (once := federation.privacy.once) is None:
+        return
+    fewest, where = federation.fewest_summed, "federation.privacy.once"
+    present = once.present or fewest
+    if present > fewest:
+        raise ConfigError(
+            f"{where}.present = {present}: a sum may be of {fewest} parties, and would have less noise than promised",
+            hint=f"leave present out, or set federation.quorum to {{need: {present}, grace: SECONDS}}",
+        )
+    if once.colluders >= present:
+        raise ConfigError(
+            f"{where}.colluders = {once.colluders}: of the {present} parties of a sum none is left whose noise counts",
+            hint="give fewer colluders than parties present; noise of every party by itself (without once) holds "
+            "against all others together",
+        )
+    if federation.privacy.seeded and not federation.benchmark:
+        raise ConfigError(
+            f"{where} with federation.privacy.seeded: every member could subtract all shares of the noise",
+            hint="leave seeded out; or, where nobody's secrets are in the data, set federation.benchmark to true",
+        )
+    if (rescale := getattr(federation.privacy, "rescale", "none")) != "none":
+        raise ConfigError(
+            f"{where} with federation.privacy.rescale = {rescale}: what a party has released has only a share of the "
+            "noise, and no factor may follow from it",
+            hint="leave one of the two out",
+        )

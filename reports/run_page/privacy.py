@@ -31,6 +31,9 @@ _SETTINGS = {
     "rescale": "rescale",
     "deviation": "standard deviation of the noise",
     "release_epsilon": "epsilon of a single release",
+    "present": "noise once: fewest parties in a sum",
+    "colluders": "noise once: colluding parties that it allows for",
+    "gain": "noise once: times less than noise of each party",
     "about": "about",
 }
 

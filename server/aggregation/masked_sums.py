@@ -45,7 +45,7 @@ class Blinded:
 
     def __init__(self, ctx: ServerContext, clients: Cohort, width: int) -> None:
         self._ctx, self._clients = ctx, clients
-        self._ring, self._words = ring(ctx.federation), words(ctx.federation, width)
+        self._ring, self._words = ring(ctx.federation, ctx.schedule.privacy), words(ctx.federation, width)
         self._record = MemberRecord(ctx.run_cache, ctx.session.run, tuple(clients))
         self._failures: dict[str, int] = {}
         self._rests_until: dict[str, int] = {}

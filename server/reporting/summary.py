@@ -129,6 +129,7 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
             "releases": counts,
             "epsilon": by_adjacency,
             "void": void,
+            **once_privacy(plan),
             **row_privacy(plan),
         },
     }
@@ -147,6 +148,13 @@ def person(ctx: ServerContext, plan: PrivacyPlan, counts: Mapping[str, float | N
         void = f"{', '.join(silent)} did not say what was spent"
     epsilon = None if void else round(plan.person_epsilon(known.values()), 6)
     return {"parties": len(counts), "epsilon": epsilon, "delta": plan.config.delta, "void": void}
+
+
+def once_privacy(plan: PrivacyPlan) -> dict[str, Any]:
+    """Further entries where the noise is in a sum once: against whom it holds, and how much less it is."""
+    if plan.config.once is None:
+        return {}
+    return {"present": plan.present, "colluders": plan.config.once.colluders, "gain": round(plan.gain, 6)}
 
 
 _OWN = (

@@ -18,7 +18,7 @@ from colonnade.common.conversation.control import Open
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import Agreement, SealError, Session
 from colonnade.common.errors import ContractError, InputError, PartyAway, PartyLost
-from colonnade.common.messaging.outgoing import MaskedTensor
+from colonnade.common.messaging.outgoing import MaskedTensor, Released
 from colonnade.common.secure_aggregation.masked_sums import Masked, Members, ring
 from colonnade.common.secure_aggregation.masks import Blinder
 from colonnade.server.training.context import ServerContext
@@ -329,7 +329,8 @@ def test_values_beyond_the_bound_are_clipped_with_one_warning() -> None:
 
 
 def test_non_finite_values_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.client.privacy.egress.Egress.release", lambda _self, private, **_: private / 0 * 0)
+    nan = lambda _self, private, **_: Released(private / 0 * 0, "none", None)  # noqa: E731
+    monkeypatch.setattr("colonnade.client.privacy.egress.Egress.release", nan)
     with pytest.raises(InputError, match="a number is not finite and has no word"):
         run("fdml")
 

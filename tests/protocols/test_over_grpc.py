@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.parsing.file import load
-from tests.cli.run.test_up import assert_as_simulated, events, summary_of, write
+from tests.cli.run.test_up import NOISE_ONCE, assert_as_simulated, events, summary_of, write
 from tests.support.federation import federate
 from tests.support.household import colonnade
 
@@ -31,6 +31,19 @@ PROTOCOLS = [
 )
 def test_on_the_wire_a_protocol_learns_the_same_as_without(tmp_path: Path, protocol: dict) -> None:
     file, out = write(tmp_path, protocol, epochs=1), tmp_path / "run"
+    code, output = colonnade("up", file, "--out", out)
+    assert code == 0, output
+    assert_as_simulated(file, out, output)
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [{"name": "fdml"}, {"name": "vfedmh"}, {"name": "vimadmm_j", "update": "signal"}],
+    ids=lambda p: p["name"],
+)
+def test_with_noise_once_on_a_sum_it_learns_the_same_too(tmp_path: Path, protocol: dict) -> None:
+    blinded = {"embedding": 16, "aggregate": "blinded", **protocol}
+    file, out = write(tmp_path, blinded, epochs=1, benchmark=True, privacy=NOISE_ONCE), tmp_path / "run"
     code, output = colonnade("up", file, "--out", out)
     assert code == 0, output
     assert_as_simulated(file, out, output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -27,6 +28,7 @@ class PrivacyPlan:
         affordable: releases within the budget; None without a budget.
         rows: of the data.
         predictions: releases kept back from training for predictions, beside `releases`.
+        present: with noise once, the fewest parties in a sum; 1 where every party adds all of the noise.
     """
 
     config: AnyPrivacyConfig
@@ -36,6 +38,17 @@ class PrivacyPlan:
     affordable: int | None
     rows: int = 0
     predictions: int = 0
+    present: int = 1
+
+    @property
+    def honest(self) -> int:
+        """Parties whose shares of the noise the guarantee needs in every sum; 1 without noise once."""
+        return self.present if self.config.once is None else self.present - self.config.once.colluders
+
+    @property
+    def gain(self) -> float:
+        """Noise of a party's release over that of its share: sums have so many times less than without noise once."""
+        return math.sqrt(self.honest)
 
     @property
     def void(self) -> str | None:
@@ -72,9 +85,10 @@ class PrivacyPlan:
     def person_epsilon(self, releases: Iterable[float]) -> float:
         """Epsilon of all parties' releases for a person with a row at each of them.
 
-        They are Gaussian releases of one person's data, so the counts of all parties add up.
+        They are Gaussian releases of one person's data, so the counts of all parties add up. With noise once n parties
+        of a sum move it n times as far as one, against n shares of the noise: each release counts `honest` times.
         """
-        return self.epsilon(sum(releases), self.strict)
+        return self.epsilon(self.honest * sum(releases), self.strict)
 
     def within(self, budget: float) -> int:
         """Number of releases within an epsilon between two data sets, or two values of a row."""
@@ -82,7 +96,13 @@ class PrivacyPlan:
 
 
 def plan(
-    config: AnyPrivacyConfig, rows: int, rounds: int, releases: Callable[[int], int], *, benchmark: bool = False
+    config: AnyPrivacyConfig,
+    rows: int,
+    rounds: int,
+    releases: Callable[[int], int],
+    *,
+    benchmark: bool = False,
+    present: int = 1,
 ) -> PrivacyPlan:
     """Finds sigma if only a budget is given, and the rounds within a budget.
 
@@ -92,6 +112,7 @@ def plan(
         rounds: configured for the federation.
         releases: function of rounds: releases of one party (or row) in a run of that length, evaluations included.
         benchmark: True if the data are public, so that delta may be as in a paper.
+        present: fewest parties in a sum, if the noise is in it once.
 
     Raises:
         ConfigError: delta is too large for the number of rows, or the budget does not allow one round.
@@ -123,7 +144,8 @@ def plan(
             hint="leave noise_multiplier out, so that it is found from epsilon; or give a larger epsilon, a larger "
             "batch or smaller test parts",
         )
-    return PrivacyPlan(config, sigma, paid, releases(paid), allowed, rows, config.predictions)
+    least = 1 if config.once is None else config.once.present or present
+    return PrivacyPlan(config, sigma, paid, releases(paid), allowed, rows, config.predictions, least)
 
 
 def _paid(rounds: int, allowed: int, releases: Callable[[int], int]) -> int:

@@ -45,7 +45,21 @@ def describe_plan(plan: PrivacyPlan, parties: int, active: str = "") -> list[Sen
     all_of_them = f"no guarantee ({active})" if active else f"epsilon {person:.2f}"
     said = f"{about} at {delta} ({noise}); a person at all {parties} parties: {all_of_them}"
     weak = little(own if active else max(own, person))
-    return [Sentence(said, weak=bool(active)), *weak, *large_delta(plan), *_none_left(plan)]
+    return [Sentence(said, weak=bool(active)), *_once(plan, parties), *weak, *large_delta(plan), *_none_left(plan)]
+
+
+def _once(plan: PrivacyPlan, parties: int) -> list[Sentence]:
+    """A sentence about noise that is in a sum once: how much less it is, and against whom it holds."""
+    if (once := plan.config.once) is None:
+        return []
+    against = (
+        f"the server and {once.colluders} of them that tell it their noise" if once.colluders else "the server alone"
+    )
+    said = (
+        f"noise once on sums of at least {plan.present} of {parties} parties: {plan.gain:.3g} times less than noise of "
+        f"each; it holds against {against}, and rests on the masks of blinded sums"
+    )
+    return [Sentence(said)]
 
 
 def _counted(plan: PrivacyPlan) -> str:

@@ -1,0 +1,85 @@
+"""A party's share of the noise of a blinded sum: a discrete Gaussian on the steps of the sum's ring.
+
+Kairouz, Liu and Steinke 2021. Values are clipped first and rounded towards zero afterwards: no entry grows, so that two
+rounded vectors are no further apart than the two clips allow, and rounding costs no sensitivity. The words are added
+modulo 2^b, which is a function of the sum, so that a sum that wrapped would protect as much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from colonnade.common.errors import InputError
+from colonnade.common.numerics.ring import Ring
+from colonnade.common.privacy.accounting.plan import PrivacyPlan
+from colonnade.common.privacy.accounting.sums import LEAST, share
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.discrete_gaussian import discrete_gaussian
+from colonnade.common.privacy.laplace import Bits
+from colonnade.common.privacy.regions import radius
+
+_FINEST = 2.0**20  # steps of a share's deviation, at most: finer hides nothing more, and coarser rounds more
+_TAIL = 12.0  # deviations that the ring has room for: a share is beyond them once in 10^32 draws
+_ROUNDING = 1e-9  # relative, of norms in float64: values are shortened by it, so that no clip is passed
+
+
+def sum_deviation(plan: PrivacyPlan) -> float:
+    """Standard deviation that the noise of a sum has at least, in every entry."""
+    row = isinstance(plan.config, AdaptivePrivacyConfig)
+    return plan.noise_multiplier * plan.config.clip * (2 if row else 1)
+
+
+def noisy_ring(plan: PrivacyPlan, bound: float, parties: int, bits: int) -> Ring:
+    """The ring of sums with noise once: room for every party's clipped values and noise, in fine steps.
+
+    Args:
+        plan: with noise once.
+        bound: at least this large is what the ring has room for, as for evaluations in the clear.
+        parties: in the roster.
+        bits: of a word.
+
+    Raises:
+        InputError: the bits are too few: the noise would have too few steps, or wrap around.
+    """
+    config, part = plan.config, sum_deviation(plan) / plan.gain
+    largest = radius(config.release, config.clip) if isinstance(config, AdaptivePrivacyConfig) else config.clip
+    finest = 2.0 ** math.floor(math.log2(_FINEST / part))
+    ring = Ring(max(bound, largest + _TAIL * part), parties, bits, finest=finest)
+    if ring.scale * part < LEAST:
+        raise InputError(
+            f"noise of {part:.3g} a party and sums of {parties} numbers in ±{ring.bound:.3g}: with {bits} bits the "
+            f"noise has fewer than {LEAST} steps",
+            hint="lower federation.blinding.bound, which need not be larger than the values, or take bits: 64",
+        )
+    return ring
+
+
+class NoiseShare:
+    """Adds a party's share of the noise to values that are clipped already.
+
+    Args:
+        plan: with noise once.
+        ring: of the sum.
+        source: makes a source of random bytes for each call.
+
+    Attributes:
+        sigma: of the discrete Gaussian, in steps.
+    """
+
+    def __init__(self, plan: PrivacyPlan, ring: Ring, source: Callable[[], Bits]) -> None:
+        self._scale, self._source = ring.scale, source
+        self.sigma = share(sum_deviation(plan) * ring.scale, plan.honest)
+
+    def __call__(self, bounded: Tensor) -> Tensor:
+        """Whole steps of the ring, int64 in the shape of the values, on the CPU."""
+        steps = (bounded.double().cpu() * (self._scale * (1 - _ROUNDING))).trunc().long()
+        noise = discrete_gaussian(steps.numel(), self.sigma, self._source())
+        return steps + torch.from_numpy(noise).view(steps.shape)
+
+    def value(self, steps: Tensor, like: Tensor) -> Tensor:
+        """What the steps stand for, in dtype and on the device of another tensor."""
+        return (steps.double() / self._scale).to(like.device, like.dtype)

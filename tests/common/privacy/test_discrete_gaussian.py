@@ -1,0 +1,80 @@
+"""The sampler of discrete Gaussians: its probabilities, held against exact ones, and its randomness."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest, chisquare, kstest, norm
+
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import InputError
+from colonnade.common.privacy.discrete_gaussian import LARGEST, discrete_gaussian
+from colonnade.common.privacy.laplace import bernoulli_exp
+from colonnade.common.privacy.noise import secure_bytes, seeded_bytes
+
+
+def drawn(count: int, sigma: int, seed: int) -> np.ndarray:
+    return discrete_gaussian(count, sigma, random.Random(seed).randbytes)
+
+
+def exact(sigma: int, reach: int) -> list[float]:
+    """Probabilities of -reach .. reach by decimal arithmetic of 40 digits: the definition, with its own normaliser."""
+    with localcontext(prec=40):
+        weight = [(-Decimal(x * x) / Decimal(2 * sigma * sigma)).exp() for x in range(20 * sigma)]
+        total = weight[0] + 2 * sum(weight[1:], Decimal(0))
+        return [float(weight[abs(x)] / total) for x in range(-reach, reach + 1)]
+
+
+@pytest.mark.parametrize("sigma", [1, 2, 5, 17])
+def test_whole_numbers_come_as_often_as_they_should(sigma: int) -> None:
+    count, reach = 400_000, 3 * sigma
+    x, chances = drawn(count, sigma, sigma), exact(sigma, reach)
+    inner = [int((x == value).sum()) for value in range(-reach, reach + 1)]
+    counts, expected = [*inner, count - sum(inner)], np.array([*chances, 1 - sum(chances)]) * count
+    assert chisquare(counts, expected).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("sigma", [300, 2**16 + 1, 2**20, LARGEST])
+def test_a_wide_one_has_a_normals_distribution_and_moments(sigma: int) -> None:
+    x = drawn(200_000, sigma, sigma) / sigma
+    assert kstest(x, norm.cdf).pvalue > 1e-3
+    for power, moment, spread in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):  # spread: variance of x^power
+        assert abs((x**power).mean() - moment) < 4.5 * (spread / len(x)) ** 0.5
+
+
+def test_its_coin_falls_with_the_probability_of_the_exponential() -> None:
+    for numerator, n in ((0, 1), (1, 3), (3, 3), (7, 3), (10**17, 4 * 10**16)):
+        tosses = bernoulli_exp(np.full(100_000, numerator), n, random.Random(numerator).randbytes)
+        assert binomtest(int(tosses.sum()), len(tosses), float(np.exp(-numerator / n))).pvalue > 1e-3
+
+
+def test_neighbours_in_a_row_of_draws_are_independent() -> None:
+    x = drawn(400_000, 50, 3) / 50
+    for lag in (1, 2, 7):
+        assert abs((x[lag:] * x[:-lag]).mean()) < 4.5 / len(x) ** 0.5
+
+
+def test_draws_are_new_each_time_unless_a_generator_is_given() -> None:
+    one, two = (discrete_gaussian(1000, 1000, secure_bytes()) for _ in range(2))
+    assert not np.array_equal(one, two)
+    seeded: Callable[[], np.ndarray] = lambda: discrete_gaussian(1000, 1000, seeded_bytes(generator("noise", 3, "a")))  # noqa: E731
+    assert np.array_equal(seeded(), seeded())
+
+
+def test_a_generators_bytes_go_on_from_its_state() -> None:
+    draws = generator("noise", 3, "a")
+    state = draws.get_state()
+    first, second = seeded_bytes(draws)(13), seeded_bytes(draws)(13)
+    assert len(first) == 13 and first != second
+    assert seeded_bytes(torch.Generator().set_state(state))(13) == first
+
+
+@pytest.mark.parametrize("sigma", [0, -3, LARGEST + 1])
+def test_a_sigma_that_integers_of_64_bits_cannot_hold_is_refused(sigma: int) -> None:
+    with pytest.raises(InputError, match=rf"a discrete Gaussian of sigma = {sigma}"):
+        discrete_gaussian(3, sigma, secure_bytes())
