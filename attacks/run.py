@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,11 @@ class AttackedRun:
     def protocol(self) -> str:
         """Name of the protocol."""
         return self.config.federation.protocol.name
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that it trained, the last of them perhaps in part."""
+        return math.ceil(self.schedule.epoch(int(self.summary["rounds"])))
 
     @property
     def captured(self) -> tuple[str, ...]:

@@ -27,14 +27,14 @@ class Options:
     Args:
         party: the one whose capture is attacked; "" for all.
         known: share of the training rows whose features the attacker of an inversion has.
-        epochs: captured epochs whose messages are averaged.
+        epochs: newest captured epochs that are used; 0 for all, combined.
         seed: of all that an attacker draws.
         shadows: federations that the attacker of a membership simulates.
     """
 
     party: str = ""
     known: float = 0.2
-    epochs: int = 1
+    epochs: int = 0
     seed: int = 0
     shadows: int = 4
 
@@ -74,16 +74,16 @@ def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
 Found = tuple[dict[str, Any], Table]
 
 
-def _labels(run: AttackedRun, names: tuple[str, ...], _options: Options, _place: Path) -> Found:
+def _labels(run: AttackedRun, names: tuple[str, ...], options: Options, _place: Path) -> Found:
     chance = labels.largest_class(run.labels[run.schedule.partition.train])
     table = Table("party", "best method", "labels named", "chance", title="labels, from what came back")
     parties = {}
     for name in names:
-        guesses = labels.infer(run, name)
+        guesses = labels.infer(run, name, options.epochs)
         parties[name] = {"best": vars(guesses[0]) if guesses else None, "all": [vars(guess) for guess in guesses]}
         if guesses:
             best = guesses[0]
-            method = f"{best.method} of {best.field}, epoch {best.epoch}"
+            method = f"{best.method} of {best.field}, epochs: {best.epochs}"
             table.add_row(name, method, f"{best.accuracy:.2%}", f"{best.chance:.2%}")
         else:
             table.add_row(name, "nothing came back that names rows", f"{chance:.2%}", f"{chance:.2%}")

@@ -110,7 +110,9 @@ def attack(
         Path | None, typer.Option("--out", help="output folder; default: RUN/attacks", show_default=False)
     ] = None,
     known: Annotated[float, typer.Option(help="inversion: share of the rows whose features are known")] = 0.2,
-    epochs: Annotated[int, typer.Option(help="inversion: captured epochs that are averaged", min=1)] = 1,
+    epochs: Annotated[
+        int, typer.Option(help="labels, inversion: newest captured epochs that are used; 0: all, combined", min=0)
+    ] = 0,
     seed: Annotated[int, typer.Option(help="seed of the attacker's draws")] = 0,
     shadows: Annotated[int, typer.Option(help="membership: number of simulated federations")] = 4,
 ) -> None:
