@@ -142,12 +142,13 @@ class AttackedRun:
         return RunFolder(self.folder).party(party)
 
 
-def open_run(folder: Path, sample: Tensor | None = None) -> AttackedRun:
+def open_run(folder: Path, sample: Tensor | None = None, *, captured: bool = True) -> AttackedRun:
     """Opens the folder of a run of `up` or `simulate`.
 
     Args:
         folder: the run's.
         sample: the rows of the sources that the run used; None for all.
+        captured: whether a party has to have captured.
 
     Raises:
         InputError: it holds no such run, is of a newer format, or no party captured.
@@ -174,7 +175,7 @@ def open_run(folder: Path, sample: Tensor | None = None) -> AttackedRun:
     labels = sampled(labels, sample)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)
     run = AttackedRun(folder, config, base, summary, labels=labels.values, schedule=schedule, sample=sample)
-    if not run.captured:
+    if captured and not run.captured:
         raise InputError(f"no party of the run in {folder} kept what crossed its link", hint=_HOW)
     return run
 
