@@ -1,4 +1,7 @@
-"""Texts of the lists with the results filled in, and the page's sections on what held, what failed and what is new."""
+"""Texts of the lists with the results filled in, and the page's sections on what held, what failed and what is new.
+
+A sentence stands where its list files it only if the results say so; all others are together under what is open.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,19 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from colonnade.reproduction.pages.evidence import Kind, support
 from colonnade.reproduction.papers.intervals import Seeds, interval, paired
 from colonnade.reproduction.papers.measures import unit, value
 from colonnade.reproduction.papers.paper_comparison import Find, TableStanding, without_mean
 from colonnade.reproduction.papers.papers import Paper
-from colonnade.reproduction.papers.placeholders import Placeholder, fill
+from colonnade.reproduction.papers.placeholders import Placeholder, fill, placeholders
 
-_SECTIONS = {"held": "What held", "failed": "What did not hold", "new": "What is new"}
+_SECTIONS: Mapping[Kind, str] = {"held": "What held", "failed": "What did not hold", "new": "What is new"}
+_FILED: Mapping[Kind, str] = {"held": "Said to hold", "failed": "Said not to hold", "new": "Said to be new"}
+_OPEN = (
+    "Sentences of the lists that the seeds do not decide yet, or that the results contradict. A claim with fewer than "
+    "two seeds is open."
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,11 @@ class Texts:
     def filled(self, text: str) -> str:
         """The text with a value for every placeholder."""
         return fill(text, self._said)
+
+    def complete(self, text: str) -> bool:
+        """True if every value of the text was measured."""
+        runs = [run for place in placeholders(text) for run, _measure in place.values]
+        return all(any(self.find(run, seed) for seed in range(self.seeds)) for run in runs)
 
     def _said(self, place: Placeholder) -> str:
         if place.table:
@@ -58,15 +72,38 @@ class Texts:
 
 
 def findings(papers: Mapping[str, Texts]) -> Iterator[str]:
-    """Lines of the sections, one of each kind, with a link to the paper's page before each sentence."""
+    """Lines of the sections, one of each kind, with a link to the paper's page before each sentence.
+
+    Sentences that the results do not decide, or contradict, have a section of their own; those that wait for runs are
+    counted there.
+    """
+    undecided: list[str] = []
+    waiting = 0
     for kind, title in _SECTIONS.items():
-        lines = [
-            f"- [{texts.paper.called}]({name}.md): {texts.filled(sentence)}"
-            for name, texts in papers.items()
-            for sentence in getattr(texts.paper.finding, kind)
-        ]
+        lines: list[str] = []
+        for name, texts in papers.items():
+            for sentence in getattr(texts.paper.finding, kind):
+                found = support(sentence, kind, texts.standings)
+                line = f"- [{texts.paper.called}]({name}.md): {texts.filled(sentence.text)}"
+                if found.waiting or not texts.complete(sentence.text):
+                    waiting += 1
+                elif found.stands:
+                    lines.append(line)
+                else:
+                    undecided.append(f"{line} *{_FILED[kind]}; {found.words}.*")
         if lines:
             yield from (f"## {title}", "", *lines, "")
+    if undecided or waiting:
+        yield from ("## What is open", "", *_open(undecided, waiting), "")
+
+
+def _open(undecided: Sequence[str], waiting: int) -> Iterator[str]:
+    if undecided:
+        yield from (_OPEN, "", *undecided)
+    if undecided and waiting:
+        yield ""
+    if waiting:
+        yield f"{waiting} {'sentence waits' if waiting == 1 else 'sentences wait'} for runs."
 
 
 def _words(values: Sequence[float], sign: str, measure: str) -> str:

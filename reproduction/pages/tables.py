@@ -80,8 +80,11 @@ def claims(standing: TableStanding) -> list[str]:
 
 
 def claim_words(one: ClaimStanding) -> str:
-    """The claim, with the lead that it asks for, and whose it is if it is ours."""
+    """The claim, with the lead that it asks for unless its text has the number, and whose it is if it is ours."""
     own = "beyond the paper: " if one.claim.of == "ours" else ""
     sign = unit(next(iter(one.claim.measures.values())))
-    lead = f" (by {one.claim.by:g} {'points' if sign == '%' else sign}".rstrip() + ")" if one.claim.by else ""
-    return f"{own}{one.claim.text}{lead}"
+    number = f"{one.claim.by:g}"
+    if not one.claim.by or number in one.claim.text.split():
+        return f"{own}{one.claim.text}"
+    points = "point" if one.claim.by == 1 else "points"
+    return f"{own}{one.claim.text} (by {number} {points if sign == '%' else sign}".rstrip() + ")"

@@ -18,10 +18,11 @@ _RULES = (
     "methods that it compares itself with may be better here, too: of all pairs of a column that the paper "
     "separates by more than this slack, one *holds* or is *reversed* if the 95 % interval of the difference, paired "
     "by seed, excludes 0. Otherwise it is *open*, and so is every pair of one seed. Claims are decided in the same "
-    "way. Numbers that follow from shapes, such as bytes a round, are *accounting*, a number that is printed again "
-    "is a *repeat*, and neither is counted as a result, nor is a number that is *shown* only, because a setting was "
-    "fitted to it or the larger class alone comes as far. Ours are means over seeds with their 95 % interval "
-    "(Student's t) in brackets; ± is the paper's own deviation."
+    "way; a lead that a claim asks for is ours unless the claim quotes the paper's. Numbers that follow from shapes, "
+    "such as bytes a round, are *accounting*, and so are bytes to an accuracy that all seeds had at the first look. A "
+    "number that is printed again is a *repeat*. Neither is counted as a result, nor is a number that is *shown* only, "
+    "because a setting was fitted to it or the larger class alone comes as far. Ours are means over seeds with their "
+    "95 % interval (Student's t) in brackets; ± is the paper's own deviation."
 )
 
 

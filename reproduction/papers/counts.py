@@ -26,7 +26,10 @@ class Tally:
     @property
     def words(self) -> str:
         """`12 hold, 3 are reversed, 2 open`."""
-        said = f"{self.holds} hold, {self.reversed} {'is' if self.reversed == 1 else 'are'} reversed, {self.open} open"
+        hold = "holds" if self.holds == 1 else "hold"
+        said = (
+            f"{self.holds} {hold}, {self.reversed} {'is' if self.reversed == 1 else 'are'} reversed, {self.open} open"
+        )
         return f"{said}, {self.waiting} not run yet" if self.waiting else said
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -140,28 +140,48 @@ class TableStanding:
 
     @property
     def short(self) -> bool:
-        """True if a result falls short, or an order does not hold."""
+        """True if a result falls short, or an order is reversed; one that is open asks for seeds, not for a reason."""
         worse = any(one.verdict in {"worse", "differs"} for one in self.cells)
         found = {pair.outcome for pair in self.pairs} | {claim.outcome for claim in self.claims}
-        return worse or bool(found & {"reversed", "open"})
+        return worse or "reversed" in found
 
 
 def stand(paper: Paper, find: Find, seeds: int) -> list[TableStanding]:
     """Of every table of a paper."""
 
-    def values(run: str, measure: str) -> Seeds:
-        records = {seed: find(run, seed) for seed in range(seeds)}
-        return {seed: value(record, measure) for seed, record in records.items() if record is not None}
+    def records(run: str) -> dict[int, RunRecord]:
+        found = {seed: find(run, seed) for seed in range(seeds)}
+        return {seed: record for seed, record in found.items() if record is not None}
 
-    return [
-        TableStanding(
+    def values(run: str, measure: str) -> Seeds:
+        return {seed: value(record, measure) for seed, record in records(run).items()}
+
+    def standing(name: str, table: PaperTable) -> TableStanding:
+        cells = tuple(as_looked_at(cell, records(cell.run).values()) for cell in table.cells)
+        return TableStanding(
             name,
-            table,
-            tuple(CellStanding(cell, values(cell.run, cell.measure)) for cell in table.cells),
+            table.model_copy(update={"cells": cells}),
+            tuple(CellStanding(cell, values(cell.run, cell.measure)) for cell in cells),
             tuple(_claim(claim, values) for claim in table.claims),
         )
-        for name, table in paper.tables.items()
-    ]
+
+    return [standing(name, table) for name, table in paper.tables.items()]
+
+
+def as_looked_at(cell: Cell, records: Iterable[RunRecord]) -> Cell:
+    """The cell with the kind that its runs give it.
+
+    Bytes to an accuracy that every seed has at its first look follow from the shapes, and are accounting; where a seed
+    needed more than one look they are a result. What the list says counts until there is a run.
+    """
+    kind, _, share = cell.measure.partition("@")
+    looks = [record.points for record in records]
+    if cell.kind not in {"result", "accounting"} or kind not in {"mb", "mib"} or not looks:
+        return cell
+    if not share or share.endswith("epochs"):
+        return cell
+    first = all(points and points[0].accuracy >= float(share) / 100 for points in looks)
+    return cell.model_copy(update={"kind": "accounting" if first else "result"})
 
 
 def without_mean(ours: Sequence[float], measure: str) -> str:

@@ -230,16 +230,41 @@ class PaperTable(Section):
         return list(dict.fromkeys(named))
 
 
-class Finding(Section):
-    """A paper in short: sentences about what held, what failed, and what is new.
+class FindingSentence(Section):
+    """A sentence of a finding.
 
     Measured values are placeholders, so that nobody types them: `{run.measure}`, and `{run.measure - run.measure}` of a
     difference that is paired seed by seed.
+
+    Args:
+        text: in words.
+        rests_on: the claims (`TABLE: TEXT`) and cells (`TABLE: ROW, COLUMN`) whose outcomes decide if it stands where
+            it is filed.
     """
 
-    held: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
-    new: tuple[str, ...] = ()
+    text: str
+    rests_on: tuple[str, ...] = ()
+
+
+class Finding(Section):
+    """A paper in short: sentences about what held, what failed, and what is new."""
+
+    held: tuple[FindingSentence, ...] = ()
+    failed: tuple[FindingSentence, ...] = ()
+    new: tuple[FindingSentence, ...] = ()
+
+    @property
+    def sentences(self) -> tuple[FindingSentence, ...]:
+        """All of them."""
+        return self.held + self.failed + self.new
+
+    @model_validator(mode="after")
+    def _decided(self) -> Finding:
+        for sentence in self.held + self.failed:
+            if not sentence.rests_on and "](" not in sentence.text:
+                hint = "name claims and cells under rests_on, or link the page that argues it"
+                raise ConfigError(f"finding {sentence.text!r}: no result decides it", hint=hint)
+        return self
 
 
 class Paper(Section):
@@ -273,7 +298,7 @@ class Paper(Section):
 
     @model_validator(mode="after")
     def _known_places(self) -> Paper:
-        sentences = [*self.finding.held, *self.finding.failed, *self.finding.new]
+        sentences = [sentence.text for sentence in self.finding.sentences]
         for sentence in sentences:
             if found := typed(sentence):
                 hint = "write {RUN.MEASURE} or {paper TABLE: ROW, COLUMN} in its place"
@@ -282,6 +307,30 @@ class Paper(Section):
             for place in placeholders(text):
                 self._refuse_unknown(place)
         return self
+
+    @model_validator(mode="after")
+    def _known_evidence(self) -> Paper:
+        """A claim of ours cannot hold for the paper, and one of the paper is nothing new."""
+        for kind in ("held", "failed", "new"):
+            for sentence in getattr(self.finding, kind):
+                for evidence in sentence.rests_on:
+                    found = self.evidence(evidence)
+                    ours = isinstance(found, Claim) and found.of == "ours"
+                    if (kind == "held" and ours) or (kind == "new" and not ours):
+                        whose = "beyond the paper" if ours else "the paper's"
+                        raise ConfigError(f"finding {sentence.text!r}, under {kind}: {evidence!r} is {whose}")
+        return self
+
+    def evidence(self, named: str) -> Claim | Cell:
+        """The claim or cell that `TABLE: TEXT` or `TABLE: ROW, COLUMN` names. Raises ConfigError if none is it."""
+        table, _, label = named.partition(": ")
+        if table not in self.tables:
+            raise ConfigError(f"rests_on {named!r}: no table {table!r}{nearest(table, self.tables)}")
+        found: dict[str, Claim | Cell] = {cell.label: cell for cell in self.tables[table].cells}
+        found |= {claim.text: claim for claim in self.tables[table].claims}
+        if label not in found:
+            raise ConfigError(f"rests_on {named!r}: no such claim or cell{nearest(label, found)}")
+        return found[label]
 
     def _refuse_unknown(self, place: Placeholder) -> None:
         for run, measure in place.values:

@@ -320,9 +320,21 @@ class TestPages:
         assert ("no reason was found yet" in text) is said
         assert note in text
 
-    def test_a_shortened_claim_without_a_reason_is_marked(self, tmp_path: Path) -> None:
-        claim = Claim(text="", more={"one": "accuracy", "two": "auc"})
-        assert "no reason was found yet" in _page(tmp_path, PaperTable(title="", claims=(claim,)))
+    @pytest.mark.parametrize(("seeds", "said"), [(1, False), (2, True)])
+    def test_a_reversed_claim_without_a_reason_is_marked_and_an_open_one_is_not(
+        self, tmp_path: Path, seeds: int, said: bool
+    ) -> None:
+        claim = Claim(text="", more={"two": "own@party2", "one": "accuracy"})
+        text = _page(tmp_path, PaperTable(title="", claims=(claim,)), seeds=seeds)
+        assert ("no reason was found yet" in text) is said
+
+    @pytest.mark.parametrize(
+        ("text", "by", "said"),
+        [("ahead", 1, "ahead (by 1 point)"), ("ahead", 20, "ahead (by 20 points)"), ("by 4 points", 4, "by 4 points")],
+    )
+    def test_a_claim_states_its_lead_once(self, tmp_path: Path, text: str, by: float, said: str) -> None:
+        claim = Claim(text=text, more={"one": "accuracy", "two": "own@party2"}, by=by)
+        assert f"| {said} |" in _page(tmp_path, PaperTable(title="", claims=(claim,)))
 
     def test_the_page_states_seeds_and_rounding(self, tmp_path: Path) -> None:
         claim = Claim(text="ahead", more={"one": "accuracy", "two": "own@party2"})
@@ -351,10 +363,10 @@ class TestPages:
         assert "bytes count evaluations" in (tmp_path / "index.md").read_text()
 
 
-def _page(folder: Path, table: PaperTable, name: str = "table1") -> str:
+def _page(folder: Path, table: PaperTable, name: str = "table1", seeds: int = 2) -> str:
     """The page of a paper with this table, in which all runs have the same record."""
     paper = Paper(cite="A paper", note="Ten epochs.", runs=dict.fromkeys(table.runs, QUICK), tables={name: table})
-    PaperPages({"p": paper}, {"p": stand(paper, lambda _run, _seed: RECORD, 2)}, 2).write(folder)
+    PaperPages({"p": paper}, {"p": stand(paper, lambda _run, _seed: RECORD, seeds)}, seeds).write(folder)
     return (folder / "p.md").read_text()
 
 

@@ -70,6 +70,33 @@ def test_a_claim_that_cannot_fail_is_named(
 
 
 @pytest.mark.parametrize(
+    ("first", "other", "computing", "idle"),
+    [
+        ((4, 1), (4, 9), "", True),
+        ((1, 1), (6, 1), "", True),
+        ((1, 1), (6, 1), "1Gop/s", False),  # K = 1 computes the whole batch
+        ((4, 9), (4, 1), "", False),  # the one that waits for more is to win
+        ((6, 1), (1, 9), "", False),  # waits for fewer, but its shares are later
+    ],
+)
+def test_waiting_for_fewer_responses_cannot_be_slower(
+    first: tuple[int, int], other: tuple[int, int], computing: str, idle: bool
+) -> None:
+    charged = (f"every_party.chaos.computing={computing}",) if computing else ()
+    runs = {
+        name: PaperRun(
+            file="fedvs/stragglers.yaml",
+            set=(f"federation.protocol.segments={segments}", f"federation.protocol.masks={masks}", *charged),
+            minutes=1,
+        )
+        for name, (segments, masks) in (("a", first), ("b", other))
+    }
+    faster = Claim(text="faster", fewer={"a": "seconds@75", "b": "seconds@75"})
+    paper = Paper(cite="", runs=runs, tables={"t": PaperTable(title="", claims=(faster,))})
+    assert ["waits for fewer responses" in each for each in idle_claims(paper)] == [True] * idle
+
+
+@pytest.mark.parametrize(
     ("what", "why", "tried", "said"),
     [
         ("MNIST", "data", "", "MNIST is in the catalogue"),
@@ -110,7 +137,12 @@ def test_a_finding_whose_number_has_no_result_is_refused(sentence: str, said: st
     table = {"title": "", "cells": [{"row": "a", "column": "b", "paper": 1.0, "run": "one"}]}
     with pytest.raises(ConfigError, match=said):
         Paper.model_validate(
-            {"cite": "", "runs": {"one": QUICK}, "tables": {"t": table}, "finding": {"held": [sentence]}}
+            {
+                "cite": "",
+                "runs": {"one": QUICK},
+                "tables": {"t": table},
+                "finding": {"held": [{"text": sentence, "rests_on": ["t: a, b"]}]},
+            }
         )
 
 
