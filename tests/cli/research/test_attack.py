@@ -129,8 +129,8 @@ def test_an_audit_needs_no_capture_and_writes_bounds_beside_claims(
     audited = found(tmp_path / "run" / "attacks" / "audit.json")["mechanisms"]
     assert set(audited) == {"federation.privacy, adaptive", "server.privacy.labels"}
     rows, labels = audited["federation.privacy, adaptive"], audited["server.privacy.labels"]
-    assert 0 < rows["least_gaussian"] and rows["claimed"] == pytest.approx(gaussian_epsilon(2.0, 1e-5))
-    assert 0 < labels["least"] and labels["claimed"] == pytest.approx(2, rel=1e-4) and labels["least_gaussian"] is None
+    assert rows["least_gaussian"] > 0 and rows["claimed"] == pytest.approx(gaussian_epsilon(2.0, 1e-5))
+    assert labels["least"] > 0 and labels["claimed"] == pytest.approx(2, rel=1e-4) and labels["least_gaussian"] is None
 
 
 def test_runs_without_a_mechanism_and_audits_of_a_party_are_refused(
