@@ -4,7 +4,7 @@
 
 Of left halves of MNIST: embeddings of the paper's kind of model before training (where its factor gains most), and of
 the parties `left` of runs of `experiments/leakage/mnist.yaml`. In 100 batches of 64 one row is replaced: by another of
-the data, or by one that is no digit. Epsilon is exact, of one release, at delta 1e-5 / .9987; and by a canary audit of a
+the data, or by one that is no digit. Epsilon is exact, of one release, at delta 1e-5 / .9987; and by a canary audit of
 a crowd with one row far from it.
 """
 
