@@ -7,20 +7,23 @@ rows in the place of queries: the server never sees the party's model.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from colonnade.attacks.network import fit
-from colonnade.attacks.rows import by_field, pieces, vectors
+from colonnade.attacks.network import Network, fit, linear
+from colonnade.attacks.rows import FieldRecords, pieces, vectors
 from colonnade.attacks.run import AttackedRun, accuracy
 from colonnade.attacks.similarity import ssim
+from colonnade.attacks.transcript import Rows, Transcript, gathered, principal, window_length
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 
+NEWEST = "newest"
 _FEWEST = 10
+_COMPONENTS = (16, 64, 256)
 _SMALLEST = 4  # pixels of a side that count as an image
 
 
@@ -52,6 +55,8 @@ class Inversion:
         ssim, floor_ssim: mean structural similarity of images, and the mean image's; None where there are none.
         readable: how well a classifier recognises reconstructions.
         originals, made: of the tested rows, (rows, *shape).
+        decoder: `network` or `linear`.
+        how: the way in which epochs were combined.
     """
 
     known: int
@@ -64,6 +69,8 @@ class Inversion:
     readable: Readable
     originals: Tensor
     made: Tensor
+    decoder: str
+    how: str = NEWEST
 
 
 def invert(run: AttackedRun, party: str, known: float, epochs: int, seed: int) -> Inversion | None:
@@ -71,7 +78,8 @@ def invert(run: AttackedRun, party: str, known: float, epochs: int, seed: int) -
 
     Args:
         known: share of the training rows whose features the attacker knows.
-        epochs: number of the last captured epochs that are averaged.
+        epochs: number of the newest captured epochs that are averaged; 0 for everything that was captured,
+            combined in the way that is best for the known rows.
         seed: of the choice of known rows, and of the networks.
 
     Returns:
@@ -80,10 +88,10 @@ def invert(run: AttackedRun, party: str, known: float, epochs: int, seed: int) -
     Raises:
         InputError: too few rows were captured.
     """
-    sent = by_field(pieces(run.schedule, run.training(party)), "out", epochs)
-    if not sent:
+    ways = _said(run, party, epochs)
+    if not ways:
         return None
-    rows, said = vectors(sent)
+    rows = next(iter(ways.values()))[0]
     order = torch.randperm(len(rows), generator=generator("known rows", seed, party))
     have, rest = order[: round(known * len(rows))], order[round(known * len(rows)) :]
     if min(len(have), len(rest)) < _FEWEST:
@@ -93,13 +101,39 @@ def invert(run: AttackedRun, party: str, known: float, epochs: int, seed: int) -
             hint="choose another --known, or capture a whole epoch",
         )
     x, y = run.columns(party)[rows], run.labels[rows]
-    return reconstruct(said[have], said[rest], x[have], x[rest], y[have], y[rest], seed=seed)
+    target = x[have].flatten(1)
+    how = min(ways, key=lambda way: linear(ways[way][1][have], target)[1]) if len(ways) > 1 else next(iter(ways))
+    said = ways[how][1]
+    found = reconstruct(said[have], said[rest], x[have], x[rest], y[have], y[rest], seed=seed)
+    return replace(found, how=how)
+
+
+def _said(run: AttackedRun, party: str, epochs: int) -> dict[str, Rows]:
+    """What a party sent about every row, in each way of combining epochs; all of the same rows. Empty if nothing."""
+    length = window_length(run)
+    found = pieces(run.schedule, run.training(party))
+    newest, whole = gathered(found, "out", lambda: FieldRecords(max(epochs, 1)), lambda: Transcript(length))
+    if not newest:
+        return {}
+    ways = {NEWEST: vectors([records.newest() for records in newest.values()])}
+    if epochs == 0:
+        ways["mean of all epochs"] = vectors([one.mean() for one in whole.values()])
+        rows, windows = vectors([one.windows() for one in whole.values()])
+        for most in _COMPONENTS:
+            ways[f"{most} components of all epochs"] = rows, principal(windows, most)
+    rows = ways[NEWEST][0]
+    for other, _ in ways.values():
+        rows = rows[torch.isin(rows, other)]
+    return {how: (rows, values[torch.searchsorted(about, rows)]) for how, (about, values) in ways.items()}
 
 
 def reconstruct(
     said: Tensor, about: Tensor, x: Tensor, originals: Tensor, y: Tensor, truth: Tensor, *, seed: int
 ) -> Inversion:
     """Runs the attack on given values.
+
+    The decoder is a network or a linear map: the one that does better on the second half of the known rows when it is
+    trained on the first.
 
     Args:
         said, about: values sent of known and of other rows, float32 (n, width) and (m, width).
@@ -109,7 +143,7 @@ def reconstruct(
     """
     flat, shape = x.flatten(1), originals.shape
     centre = flat.mean(0)
-    decoder = fit(said, flat - centre, functional.mse_loss, flat.shape[1], seed)
+    decoder, name = _decoder(said, flat - centre, seed)
     made = (decoder(about) + centre).view(shape)
     mean = centre.view(shape[1:]).expand(shape)
     classes = int(max(y.max(), truth.max())) + 1
@@ -118,10 +152,20 @@ def reconstruct(
     chance = (torch.bincount(truth).max() / len(truth)).item()
     return Inversion(
         len(x), len(originals), said.shape[1], functional.mse_loss(made, originals).item(),
-        floor=functional.mse_loss(mean, originals).item(),
+        floor=functional.mse_loss(mean, originals).item(), decoder=name,
         ssim=similarity(made, originals), floor_ssim=similarity(mean, originals),
         readable=Readable(true, read, chance), originals=originals, made=made,
     )  # fmt: skip
+
+
+def _decoder(said: Tensor, target: Tensor, seed: int) -> tuple[Network, str]:
+    half = len(said) // 2
+    network = fit(said[:half], target[:half], functional.mse_loss, target.shape[1], seed)
+    ridge, _ = linear(said[:half], target[:half])
+    of_network, of_ridge = (functional.mse_loss(one(said[half:]), target[half:]) for one in (network, ridge))
+    if of_ridge < of_network:
+        return linear(said, target)[0], "linear"
+    return fit(said, target, functional.mse_loss, target.shape[1], seed), "network"
 
 
 def as_images(x: Tensor) -> Tensor | None:

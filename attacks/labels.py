@@ -17,8 +17,9 @@ from sklearn.cluster import KMeans
 from torch import Tensor
 
 from colonnade.attacks.estimates import estimates
-from colonnade.attacks.rows import Piece, by_field, pieces
+from colonnade.attacks.rows import FieldRecords, Piece, pieces
 from colonnade.attacks.run import AttackedRun, accuracy
+from colonnade.attacks.transcript import Transcript, gathered, principal, window_length
 from colonnade.common.data.rows import generator
 
 
@@ -28,7 +29,7 @@ class Guess:
 
     Args:
         field: KIND.FIELD that it uses.
-        epoch: of the messages: the first that was captured, or the last.
+        epochs: of the messages: the first that was captured, the last, or all and how they were combined.
         method: its name.
         accuracy: share of rows with the correct label.
         chance: accuracy of the same method with shuffled labels, or the largest class, if that is more.
@@ -36,21 +37,47 @@ class Guess:
     """
 
     field: str
-    epoch: int
+    epochs: str
     method: str
     accuracy: float
     chance: float
     rows: int
 
 
-def infer(run: AttackedRun, party: str) -> list[Guess]:
-    """Returns every guess of a curious party from its own capture, the best first. Empty if no message names rows."""
+def infer(run: AttackedRun, party: str, epochs: int = 0) -> list[Guess]:
+    """Returns every guess of a curious party from its own capture, the best first. Empty if no message names rows.
+
+    Args:
+        epochs: 0 for everything that was captured; 1 for the first captured epoch and the last alone.
+    """
+    classes, length = run.config.federation.outputs, window_length(run)
+    about = pieces(run.schedule, run.training(party), estimates(run, party))
+    fields = gathered(about, "in", FieldRecords, lambda: Transcript(length), lambda: Transcript(length, directions))
     found: list[Guess] = []
-    for name, records in by_field(pieces(run.schedule, run.training(party), estimates(run, party)), "in").items():
+    for name, records in fields[0].items():
         for said in {id(said[-1]): said for said in (records.first, records.last)}.values():
-            ways = guesses(said, run.labels, run.config.federation.outputs)
-            found += [Guess(name, said[-1].epoch, *way) for way in ways]
+            found += [Guess(name, str(said[-1].epoch), *way) for way in guesses(said, run.labels, classes)]
+        if epochs == 0 and said[-1].values.is_floating_point():
+            for how, one in combined(fields[1][name], fields[2][name], classes).items():
+                found += [Guess(name, how, *way) for way in guesses([one], run.labels, classes)]
     return sorted(found, key=lambda guess: guess.chance - guess.accuracy)
+
+
+def combined(values: Transcript, turned: Transcript, classes: int) -> dict[str, Piece]:
+    """A line for every row from all epochs: means, and principal components of windows.
+
+    Components mix the entries of a line, so that the place of an entry says nothing about classes any more.
+
+    Args:
+        values: of the lines.
+        turned: of their directions.
+        classes: number of them; twice as many components are kept.
+    """
+    parts = {"mean": values.mean(), "mean direction": turned.mean()}
+    for how, one in {"components": values, "components of directions": turned}.items():
+        rows, windows = one.windows()
+        parts[how] = rows, principal(windows, 2 * classes)
+    return {f"all, {how}": Piece("", "in", 0, "train", rows, said) for how, (rows, said) in parts.items()}
 
 
 def largest_class(labels: Tensor) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -155,12 +155,14 @@ def by_field(found: Iterable[Piece], way: Way, epochs: int = 1) -> dict[str, Fie
     return fields
 
 
-def vectors(fields: dict[str, FieldRecords]) -> tuple[Tensor, Tensor]:
+def vectors(known: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """All values of each row, concatenated: row numbers, int64 (n,), and float32 (n, width).
 
     Rows that a field lacks are left out. Fields are brought to one scale.
+
+    Args:
+        known: of every field, its row numbers, int64 ascending, and their values, (n, width).
     """
-    known = [records.newest() for records in fields.values()]
     size = 1 + max(int(rows.max()) for rows, _ in known)
     count = torch.zeros(size, dtype=torch.int64)
     for rows, _ in known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,11 @@ class AttackedRun:
     def protocol(self) -> str:
         """Name of the protocol."""
         return self.config.federation.protocol.name
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that it trained, the last of them perhaps in part."""
+        return math.ceil(self.schedule.epoch(int(self.summary["rounds"])))
 
     @property
     def captured(self) -> tuple[str, ...]:
@@ -136,12 +142,13 @@ class AttackedRun:
         return RunFolder(self.folder).party(party)
 
 
-def open_run(folder: Path, sample: Tensor | None = None) -> AttackedRun:
+def open_run(folder: Path, sample: Tensor | None = None, *, captured: bool = True) -> AttackedRun:
     """Opens the folder of a run of `up` or `simulate`.
 
     Args:
         folder: the run's.
         sample: the rows of the sources that the run used; None for all.
+        captured: whether a party has to have captured.
 
     Raises:
         InputError: it holds no such run, is of a newer format, or no party captured.
@@ -168,7 +175,7 @@ def open_run(folder: Path, sample: Tensor | None = None) -> AttackedRun:
     labels = sampled(labels, sample)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)
     run = AttackedRun(folder, config, base, summary, labels=labels.values, schedule=schedule, sample=sample)
-    if not run.captured:
+    if captured and not run.captured:
         raise InputError(f"no party of the run in {folder} kept what crossed its link", hint=_HOW)
     return run
 

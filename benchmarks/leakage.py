@@ -2,9 +2,9 @@
 
     python -m benchmarks.leakage FOLDER [NAME ...]
 
-Runs `experiments/leakage/mnist.yaml` under every protocol, attacks what was captured in three ways (docs/attacks.md)
-and prints a table in Markdown. Runs that lie in FOLDER already are not made again. One seed: differences of a few
-per cent are none. Shares of two parties are their mean.
+Runs `experiments/leakage/mnist.yaml` under every protocol, attacks what was captured in three ways (docs/attacks.md),
+labels and inversion with one epoch and with all, and prints a table in Markdown. Runs and attacks that lie in FOLDER
+already are not made again. One seed: differences of a few per cent are none. Shares of two parties are their mean.
 """
 
 from __future__ import annotations
@@ -16,10 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import console
+from colonnade.reports import guarantee
 
 FILE = Path(__file__).parents[1] / "experiments" / "leakage" / "mnist.yaml"
 COMMAND = (sys.executable, "-m", "colonnade")
-KINDS = ("labels", "inversion", "membership")
+ATTACKS = {
+    "labels": ("--kind", "labels"),
+    "inversion": ("--kind", "inversion"),
+    "labels-once": ("--kind", "labels", "--epochs", "1"),
+    "inversion-once": ("--kind", "inversion", "--epochs", "1"),
+    "membership": ("--kind", "membership"),
+}
 
 _ROWS = "federation.privacy={mechanism: adaptive, clip: 1, release: %s, noise_multiplier: %s, delta: 0.01}"
 _BALL, _POSITIVE = _ROWS % ("ball", 0.5), _ROWS % ("positive_sphere", 0.5)
@@ -78,9 +85,9 @@ def _run(folder: Path, name: str) -> None:
     if not (place / "summary.json").exists():
         sets = [word for value in CASES[name] for word in ("--set", value)]
         _call("simulate", FILE, "--out", place, *sets)
-    for kind in KINDS:
-        if not (place / "attacks" / f"{kind}.json").exists():
-            _call("attack", place, "--kind", kind)
+    for attack, options in ATTACKS.items():
+        if not _kept(place, attack).exists():
+            _call("attack", place, *options, "--out", _kept(place, attack).parent)
     console.print(f"{name}: done", style="dim")
 
 
@@ -92,27 +99,43 @@ def _call(*words: object) -> None:
 
 def _table(folder: Path, names: list[str]) -> str:
     lines = [
-        "| protocol, defence | test accuracy | labels named | MSE over the mean image's | readable | members told | "
-        "epsilon at least |",
-        "|---|---|---|---|---|---|---|",
+        "| protocol, defence | test accuracy | epsilon of a party | labels named: one epoch, all | MSE over the mean "
+        "image's | readable | members told | epsilon at least |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     return "\n".join([*lines, *(_line(_place(folder, name), name) for name in names)])
 
 
 def _line(place: Path, name: str) -> str:
     summary = _json(place / "summary.json")
-    labels, inversion, membership = (_json(place / "attacks" / f"{kind}.json") for kind in KINDS)
-    best = [party["best"] for party in labels.get("parties", {}).values()]
-    made = [party for party in inversion.get("parties", {}).values() if party]
+    found = {attack: _json(_kept(place, attack)) for attack in ATTACKS}
+    named, made, read = [], [], []
+    for how in ("-once", ""):
+        best = [party["best"] for party in found[f"labels{how}"].get("parties", {}).values()]
+        named.append(_share([each["accuracy"] for each in best if each]))
+        images = [party for party in found[f"inversion{how}"].get("parties", {}).values() if party]
+        made.append(f"{_mean([each['mse'] / each['floor'] for each in images]):.2f}" if images else "-")
+        read.append(_share([each["readable"]["made"] for each in images]))
+    membership = found["membership"]
     cells = [
         _share([summary.get("metrics", {}).get("test_accuracy")]),
-        _share([each["accuracy"] for each in best if each]),
-        f"{_mean([each['mse'] / each['floor'] for each in made]):.2f}" if made else "-",
-        _share([each["readable"]["made"] for each in made]),
+        _claimed(summary),
+        *(", ".join(dict.fromkeys(pair)) for pair in (named, made, read)),
         _share([membership.get("accuracy")]),
         f"{membership['least_epsilon']:.1f}" if membership else "-",
     ]
     return f"| {name} | {' | '.join(cells)} |"
+
+
+def _claimed(summary: dict[str, Any]) -> str:
+    """Epsilon of a party over the whole run; `none` without a guarantee."""
+    known = [value for value in guarantee.by_party(summary).values() if value is not None]
+    return f"{max(known):.3g}" if known else "none"
+
+
+def _kept(place: Path, attack: str) -> Path:
+    kind, _, once = attack.partition("-")
+    return place / f"attacks{once}" / f"{kind}.json"
 
 
 def _share(values: list[float | None]) -> str:

@@ -100,6 +100,7 @@ APART: Mapping[str, str] = {
     "drill": "kills members and looks at what is left: `make drill`",
     "learning_sets": "the sets of `default_table`",
     "leakage": "runs attacks for docs/attacks.md, and times nothing",
+    "rescaling": "an audit for docs/protocols/vfl_afe.md, and times nothing",
     "flooders": "the strangers of flood, as a process",
     "gpu": "needs a GPU: `python -m benchmarks.gpu`",
     "gpu_loops": "the floors of `gpu`",

@@ -103,22 +103,27 @@ def reproduce(
 
 
 def attack(
-    run: Annotated[Path, typer.Argument(help="the folder of a run that captured", show_default=False)],
-    kind: Annotated[str, typer.Option(help="labels, inversion or membership", show_default=False)],
+    run: Annotated[
+        Path, typer.Argument(help="the folder of a run; but for audits it has to have captured", show_default=False)
+    ],
+    kind: Annotated[str, typer.Option(help="labels, inversion, membership or audit", show_default=False)],
     party: Annotated[str, typer.Option(help="the party whose messages are attacked; default: all that captured")] = "",
     out: Annotated[
         Path | None, typer.Option("--out", help="output folder; default: RUN/attacks", show_default=False)
     ] = None,
     known: Annotated[float, typer.Option(help="inversion: share of the rows whose features are known")] = 0.2,
-    epochs: Annotated[int, typer.Option(help="inversion: captured epochs that are averaged", min=1)] = 1,
+    epochs: Annotated[
+        int, typer.Option(help="labels, inversion: newest captured epochs that are used; 0: all, combined", min=0)
+    ] = 0,
     seed: Annotated[int, typer.Option(help="seed of the attacker's draws")] = 0,
     shadows: Annotated[int, typer.Option(help="membership: number of simulated federations")] = 4,
+    canaries: Annotated[int, typer.Option(help="audit: number of canaries of every mechanism", min=100)] = 20_000,
 ) -> None:
     """Attack a captured run as curious members could, and report what they learn."""
-    from colonnade.cli.research.attack import Options  # noqa: PLC0415
     from colonnade.cli.research.attack import attack as run_it  # noqa: PLC0415
+    from colonnade.cli.research.attack_kinds import Options  # noqa: PLC0415
 
-    run_it(run, kind, out, Options(party, known, epochs, seed, shadows))
+    run_it(run, kind, out, Options(party, known, epochs, seed, shadows, canaries))
 
 
 def protocols() -> None:

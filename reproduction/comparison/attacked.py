@@ -58,7 +58,7 @@ def attack(job: Job) -> RunRecord:
 
 
 def _named(run: AttackedRun) -> dict[str, float]:
-    guesses = labels.infer(run, VICTIM)
+    guesses = labels.infer(run, VICTIM, _EPOCHS)
     return {LABELS: guesses[0].accuracy, CHANCE: guesses[0].chance} if guesses else {}
 
 

@@ -120,6 +120,6 @@ def test_fields_stand_side_by_side_for_the_rows_that_all_know() -> None:
     a, b = FieldRecords(), FieldRecords()
     a.add(piece(1, [3, 1, 2], 3, 1, 2))
     b.add(piece(1, [2, 3, 9], 20, 30, 90))
-    rows, values = vectors({"a": a, "b": b})
+    rows, values = vectors([a.newest(), b.newest()])
     assert rows.tolist() == [2, 3]
     torch.testing.assert_close(values[1] / values[0], torch.tensor([1.5, 1.5]))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
 from tests.cli.data.test_wrong_input import run
 from tests.support.federation import tree
 
@@ -103,6 +104,42 @@ def test_wrong_options_of_a_membership(
     for party in ("--party", "party1"), ("--shadows", "0"):
         code, said = attack(monkeypatch, capfd, simulated, "--kind", "membership", *party)
         assert code == 2 and f"error: {party[0]}" in said
+
+
+def private(folder: Path) -> Path:
+    """A run with noise on embeddings and on labels, of which nothing was captured."""
+    made = tree(
+        {"name": "split", "embedding": 6},
+        epochs=1,
+        privacy={"mechanism": "adaptive", "clip": 1, "noise_multiplier": 2, "delta": 1.0e-5},
+    )
+    made["federation"] |= {"rows": {"train": 200, "validation": 0, "test": 50}, "batch": 100}
+    made["server"]["privacy"] = {"labels": {"epsilon": 2}}
+    (folder / "federation.yaml").write_text(yaml.safe_dump(made))
+    return folder / "federation.yaml"
+
+
+def test_an_audit_needs_no_capture_and_writes_bounds_beside_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, said = run(monkeypatch, capfd, "simulate", private(tmp_path), "--out", tmp_path / "run")
+    assert code == 0, said
+    code, said = attack(monkeypatch, capfd, tmp_path / "run", "--kind", "audit", "--canaries", "5000")
+    assert code == 0, said
+    audited = found(tmp_path / "run" / "attacks" / "audit.json")["mechanisms"]
+    assert set(audited) == {"federation.privacy, adaptive", "server.privacy.labels"}
+    rows, labels = audited["federation.privacy, adaptive"], audited["server.privacy.labels"]
+    assert rows["least_gaussian"] > 0 and rows["claimed"] == pytest.approx(gaussian_epsilon(2.0, 1e-5))
+    assert labels["least"] > 0 and labels["claimed"] == pytest.approx(2, rel=1e-4) and labels["least_gaussian"] is None
+
+
+def test_runs_without_a_mechanism_and_audits_of_a_party_are_refused(
+    simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, said = attack(monkeypatch, capfd, simulated, "--kind", "audit", "--out", tmp_path / "out")
+    assert code == 2 and "has no mechanism to audit" in said
+    code, said = attack(monkeypatch, capfd, simulated, "--kind", "audit", "--party", "party1")
+    assert code == 2 and "--party party1: an audit is of mechanisms" in said
 
 
 def test_membership_of_a_private_run(

@@ -1,0 +1,1 @@
+"""Lower bounds of a mechanism's epsilon from canaries, beside its claim."""

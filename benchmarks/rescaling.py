@@ -1,0 +1,98 @@
+"""Theorem 3.6 of VFL-AFE under audit: epsilon between two batches that `rescale: paper` releases, beside its claim.
+
+    python -m benchmarks.rescaling [RUN ...]
+
+Of left halves of MNIST: embeddings of the paper's kind of model before training (where its factor gains most), and of
+the parties `left` of runs of `experiments/leakage/mnist.yaml`. In 100 batches of 64 one row is replaced: by another of
+the data, or by one that is no digit. Epsilon is exact, of one release, at delta 1e-5 / .9987; and by a canary audit of
+a crowd with one row far from it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.report import console
+from colonnade.attacks.audit.canaries import audit
+from colonnade.attacks.audit.rescaling import Neighbours, exact_epsilon, rescaled
+from colonnade.attacks.run import open_run
+from colonnade.common.data.sources import load_features, prepare
+from colonnade.common.models.towers.cnn import CnnConfig
+from colonnade.common.parsing.file import load
+from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
+
+T, SIGMA, DELTA = 1.0, 2.0, 1e-5
+BATCH, BATCHES, ROWS = 64, 100, 1000
+FILE = Path(__file__).parents[1] / "experiments" / "leakage" / "mnist.yaml"
+
+
+def main() -> None:
+    """Prints a table in Markdown, and the audit."""
+    torch.set_num_threads(1)
+    claim = gaussian_epsilon(SIGMA, DELTA)
+    lines = [
+        f"| model | the row in its place | epsilon (claim {claim:.2f}): median, largest | exceeds |",
+        "|---|---|---|---|",
+    ]
+    for name, model, x in _models():
+        for other, found in _epsilons(model, x):
+            above = (found > claim).double().mean()
+            lines.append(f"| {name} | {other} | {found.median():.2f}, {found.max():.2f} | {above:.0%} |")
+    console.print("\n".join(lines), markup=False, soft_wrap=True)
+    draws = torch.Generator().manual_seed(0)
+    for spread in (0.3, 0.2, 0.1, 0.05):
+        rows = spread * torch.randn(BATCH, 8, generator=draws)
+        rows[:, 0] += 0.5
+        pair = Neighbours(rows, torch.tensor([-1.0, *[0.0] * 7]), f"deviation {spread:g}")
+        least, exact = audit(rescaled(pair, T, SIGMA, DELTA), 2000, 0, 0.99), exact_epsilon(pair, T, SIGMA, DELTA)
+        console.print(
+            f"{pair.name}: {least.least:.2f} of any, {least.least_gaussian:.2f} of Gaussian, {exact:.2f} exact"
+        )
+
+
+def _models() -> Iterator[tuple[str, nn.Module, Tensor]]:
+    config = load(FILE)
+    data, rows = config.parties["left"].data, torch.arange(ROWS)
+    read = load_features(data, config.federation.party_index("left"), FILE.parent)
+    x = prepare(data, read, rows, 0, "left")[rows]
+    for seed in (0, 1, 2):
+        torch.manual_seed(seed)
+        yield (
+            f"CNN, not trained, seed {seed}",
+            CnnConfig(channels=(8, 16), embedding=448, flat=True).module((14, 28)),
+            x,
+        )
+    for folder in sys.argv[1:]:
+        run = open_run(Path(folder), captured=False)
+        local, columns = run.local("left")
+        yield run.folder.name, local, columns[run.schedule.partition.train]
+
+
+@torch.no_grad()
+def _epsilons(model: nn.Module, x: Tensor) -> Iterator[tuple[str, Tensor]]:
+    noise = torch.rand(x[:1].shape, generator=torch.Generator().manual_seed(0))
+    strange = {
+        "blank": torch.zeros_like(x[:1]),
+        "noise": noise,
+        "a negative": 1 - x[:1],
+        "white": torch.ones_like(x[:1]),
+    }
+    h = model.eval()(x)
+    others: dict[str, Tensor | None] = {"of the data": None, **{name: model(one)[0] for name, one in strange.items()}}
+    for name, other in others.items():
+        draws = torch.Generator().manual_seed(0)
+        found = []
+        for _ in range(BATCHES):
+            rows = h[torch.randperm(len(h), generator=draws)[: BATCH + 1]]
+            pair = Neighbours(rows[:BATCH], rows[BATCH] if other is None else other, name)
+            found.append(exact_epsilon(pair, T, SIGMA, DELTA))
+        yield name, torch.tensor(found)
+
+
+if __name__ == "__main__":
+    main()

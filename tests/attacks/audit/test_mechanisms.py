@@ -1,0 +1,86 @@
+"""Every mechanism under audit: as it is, below its claim and close to it; with half of its noise, above."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from colonnade.attacks.audit.canaries import Audited, audit
+from colonnade.attacks.audit.mechanisms import embedded_rows, labels, party_matrices, responses
+from colonnade.common.data.rows import generator
+from colonnade.common.privacy.accounting.plan import PrivacyPlan
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.labels import LabelPrivacyConfig
+from colonnade.common.privacy.noise import Normals, seeded_normals
+from colonnade.common.privacy.response_noise import ResponseNoiseConfig
+from colonnade.common.privacy.settings import PrivacyConfig
+
+CANARIES, CONFIDENCE = 4000, 0.999
+
+
+def plan(config: PrivacyConfig | AdaptivePrivacyConfig, sigma: float) -> PrivacyPlan:
+    return PrivacyPlan(config, sigma, 10, 10, None, CANARIES)
+
+
+def client(adjacency: str) -> Callable[[Normals], Audited]:
+    made = PrivacyConfig(clip=3.0, noise_multiplier=2.0, delta=1e-5, adjacency=adjacency)  # type: ignore[arg-type]
+    return lambda normals: party_matrices(plan(made, 2.0), 2, normals)
+
+
+def rows(**more: Any) -> Callable[[Normals], Audited]:
+    made = AdaptivePrivacyConfig.model_validate(
+        {"mechanism": "adaptive", "clip": 0.7, "noise_multiplier": 1.5, "delta": 1e-5, **more}
+    )
+    return lambda normals: embedded_rows(plan(made, 1.5), 2, normals)
+
+
+ANSWERS = ResponseNoiseConfig(clip=0.1, head_clip=1, noise_multiplier=3, delta=1e-5)
+
+GAUSSIAN: dict[str, Callable[[Normals], Audited]] = {
+    "a party replaced": client("replace"),
+    "a party absent": client("participation"),
+    "a row in a ball": rows(),
+    "a row on a positive sphere": rows(release="positive_sphere"),
+    "a row and its steps": rows(release="sphere", steps={"clip": 2, "cost": 0.5}),
+    "a label in responses": lambda normals: responses(ANSWERS, 3, normals),
+}
+
+
+def drawn(factor: float) -> Normals:
+    normals = seeded_normals(generator("audited noise"))
+    return lambda shape: factor * normals(shape)
+
+
+@pytest.mark.parametrize("name", GAUSSIAN)
+def test_gaussian_mechanisms_keep_their_claims_and_half_of_their_noise_does_not(name: str) -> None:
+    right, half = (audit(GAUSSIAN[name](drawn(factor)), CANARIES, 0, CONFIDENCE) for factor in (1.0, 0.5))
+    assert right.claimed is not None and right.least_gaussian is not None
+    assert not right.refuted and right.least_gaussian > 0.7 * right.claimed, right
+    assert half.refuted and half.claimed == right.claimed
+    assert half.least_gaussian is not None and half.least_gaussian > 1.5 * right.claimed
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+def test_noisy_labels_keep_their_claim_and_half_of_the_noise_does_not(classes: int) -> None:
+    right = labels(LabelPrivacyConfig(epsilon=2.0, seeded=True), classes)
+    half = replace(labels(LabelPrivacyConfig(epsilon=4.0, seeded=True), classes), epsilon=right.epsilon)
+    found, broken = (audit(one, 20_000, 0, CONFIDENCE) for one in (right, half))
+    assert not found.refuted and found.least > 0.6 * 2.0 and found.claimed == pytest.approx(2.0, rel=1e-4)
+    assert broken.refuted and broken.least > 2.5
+
+
+def test_noise_of_the_systems_randomness_is_audited_as_well() -> None:
+    """The default source, which no seed repeats: wrong once in a thousand times."""
+    made = AdaptivePrivacyConfig.model_validate(
+        {"mechanism": "adaptive", "clip": 1, "noise_multiplier": 1.0, "delta": 1e-5}
+    )
+    assert not audit(embedded_rows(plan(made, 1.0), 1), 20_000, 0, CONFIDENCE).refuted
+
+
+def test_a_quarter_of_the_noise_is_found_without_the_knowledge_that_it_is_normal() -> None:
+    """By the bound for any mechanism, which needs many canaries and a delta far below one by their number."""
+    found, broken = (audit(rows(delta=1e-9)(drawn(factor)), 200_000, 0, CONFIDENCE) for factor in (1.0, 0.25))
+    assert found.claimed is not None and found.least < found.claimed < broken.least
