@@ -18,7 +18,7 @@ from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
-from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels, label_epsilon
+from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
 from colonnade.common.privacy.noise import Normals, secure_normals
 from colonnade.common.privacy.release import GaussianRelease
 from colonnade.common.privacy.rescale import Rescale
@@ -119,20 +119,22 @@ def labels(config: LabelPrivacyConfig, classes: int, seed: int = 0) -> Audited:
         evidence = NoisyLabels.draw(coins.long(), classes, config, seed).evidence()
         return evidence[:, 1] - evidence[:, 0]
 
-    claimed = label_epsilon(config)
+    claimed = config.noise(classes).epsilon
     return Audited(f"labels, {config.mechanism}, {classes} classes", claimed, 0.0, scores)
 
 
 def _matrices_of(run: AttackedRun) -> Audited | None:
     plan = run.schedule.privacy
-    if plan is None or plan.config.mechanism != "gaussian":
-        return None
+    if plan is None or plan.config.mechanism != "gaussian" or plan.config.once is not None:
+        return None  # noise once is that of a sum, not of a release
     return party_matrices(plan, min(plan.releases, RELEASES))
 
 
 def _rows_of(run: AttackedRun) -> Audited | None:
     plan = run.schedule.privacy
     if plan is None or not isinstance(plan.config, AdaptivePrivacyConfig) or plan.config.heuristic:
+        return None
+    if plan.config.once is not None:
         return None
     return embedded_rows(plan, min(run.epochs, RELEASES))
 

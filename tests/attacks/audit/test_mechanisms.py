@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -63,10 +63,14 @@ def test_gaussian_mechanisms_keep_their_claims_and_half_of_their_noise_does_not(
     assert half.least_gaussian is not None and half.least_gaussian > 1.5 * right.claimed
 
 
+@pytest.mark.parametrize("mechanism", ["laplace", "subset"])
 @pytest.mark.parametrize("classes", [2, 10])
-def test_noisy_labels_keep_their_claim_and_half_of_the_noise_does_not(classes: int) -> None:
-    right = labels(LabelPrivacyConfig(epsilon=2.0, seeded=True), classes)
-    half = replace(labels(LabelPrivacyConfig(epsilon=4.0, seeded=True), classes), epsilon=right.epsilon)
+def test_noisy_labels_keep_their_claim_and_half_of_the_noise_does_not(
+    classes: int, mechanism: Literal["laplace", "subset"]
+) -> None:
+    right = labels(LabelPrivacyConfig(mechanism=mechanism, epsilon=2.0, seeded=True), classes)
+    half = labels(LabelPrivacyConfig(mechanism=mechanism, epsilon=4.0, seeded=True), classes)
+    half = replace(half, epsilon=right.epsilon)
     found, broken = (audit(one, 20_000, 0, CONFIDENCE) for one in (right, half))
     assert not found.refuted and found.least > 0.6 * 2.0 and found.claimed == pytest.approx(2.0, rel=1e-4)
     assert broken.refuted and broken.least > 2.5
