@@ -41,7 +41,8 @@ def describe_plan(plan: PrivacyPlan, parties: int, active: str = "") -> list[Sen
     if plan.void:
         reasons = "; ".join(dict.fromkeys(reason for reason in (plan.void, plan.config.unbounded) if reason))
         said = f"no guarantee: {reasons}; by the accounting alone {about} at {delta} ({noise})"
-        return [Sentence(said, weak=True), *little(own), *large_delta(plan), *_none_left(plan)]
+        weak = [*little(own), *large_delta(plan), *_none_left(plan)]
+        return [Sentence(said, weak=True), *_once(plan, parties), *weak]
     all_of_them = f"no guarantee ({active})" if active else f"epsilon {person:.2f}"
     said = f"{about} at {delta} ({noise}); a person at all {parties} parties: {all_of_them}"
     weak = little(own if active else max(own, person))
