@@ -123,8 +123,12 @@ class AttackedRun:
             )
         return rounds[0], store.load(rounds[0], owner)
 
-    def victims(self, wanted: str) -> tuple[str, ...]:
-        """The parties to attack: the named one, or all that captured if none is named.
+    def victims(self, wanted: str, *, captured: bool = True) -> tuple[str, ...]:
+        """The parties to attack: the named one, or all (that captured) if none is named.
+
+        Args:
+            wanted: a name, or "".
+            captured: whether they have to have captured.
 
         Raises:
             InputError: there is no such party, or it captured nothing.
@@ -134,6 +138,8 @@ class AttackedRun:
             raise InputError(
                 f"--party {wanted}: no such party{nearest(wanted, self.config.federation.names)}", hint=hint
             )
+        if not captured:
+            return (wanted,) if wanted else self.config.federation.names
         if wanted and wanted not in self.captured:
             raise InputError(f"--party {wanted}: it captured nothing in {self.folder}", hint=_HOW)
         return (wanted,) if wanted else self.captured

@@ -36,7 +36,7 @@ def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
         raise InputError(f"--known {options.known:g}: expected a share between 0 and 1", hint="the default is 0.2")
     torch.set_num_threads(1)  # small products: threads cost more than they save
     run = open_run(folder.resolve(), captured=kind not in WITHOUT_CAPTURE)
-    names = run.victims(options.party)
+    names = run.victims(options.party, captured=kind not in WITHOUT_CAPTURE)
     place = (out or RunFolder(folder).attacks).resolve()
     make_folder(place)
     with console.status(kind):

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from colonnade.attacks import inversion, labels, membership, pictures, shadows
+from colonnade.attacks import completion, inversion, labels, membership, pictures, shadows
 from colonnade.attacks.audit.canaries import AuditResult, audit
 from colonnade.attacks.audit.mechanisms import OF_RUNS
 from colonnade.attacks.bounds import clopper_pearson
@@ -32,6 +32,7 @@ class Options:
         seed: of all that an attacker draws.
         shadows: federations that the attacker of a membership simulates.
         canaries: of an audit.
+        labels: that the party of a completion knows.
     """
 
     party: str = ""
@@ -40,6 +41,7 @@ class Options:
     seed: int = 0
     shadows: int = 4
     canaries: int = 20_000
+    labels: int = 40
 
 
 Found = tuple[dict[str, Any], Table]
@@ -160,6 +162,18 @@ def _audit(run: AttackedRun, _names: tuple[str, ...], options: Options, _place: 
     return {"canaries": options.canaries, "seed": options.seed, "mechanisms": found}, table
 
 
+def _completion(run: AttackedRun, names: tuple[str, ...], options: Options, _place: Path) -> Found:
+    heads = ("party", "labels named", "raw columns", "largest class")
+    table = Table(*heads, title=f"model completion, from {options.labels} known labels")
+    parties = {}
+    for name in names:
+        found = completion.complete(run, name, options.labels, options.seed)
+        parties[name] = vars(found)
+        table.add_row(name, f"{found.accuracy:.2%} ({found.lowest:.1%} to {found.highest:.1%})",
+                      f"{found.baseline:.2%}", f"{found.chance:.2%}")  # fmt: skip
+    return {"seed": options.seed, "parties": parties}, table
+
+
 def _audited(setting: str, result: AuditResult) -> Mapping[str, str]:
     made, normal = result.guesses, result.least_gaussian
     claim = "nothing" if result.claimed is None else f"{result.claimed:.3f} at delta {result.delta:g}"
@@ -172,7 +186,7 @@ def _audited(setting: str, result: AuditResult) -> Mapping[str, str]:
     }
 
 
-WITHOUT_CAPTURE = {"audit"}
+WITHOUT_CAPTURE = {"audit", "completion"}
 """Kinds that look at no captured message."""
 
 KINDS: Mapping[str, Callable[[AttackedRun, tuple[str, ...], Options, Path], Found]] = {
@@ -180,4 +194,5 @@ KINDS: Mapping[str, Callable[[AttackedRun, tuple[str, ...], Options, Path], Foun
     "inversion": _inversion,
     "membership": _membership,
     "audit": _audit,
+    "completion": _completion,
 }

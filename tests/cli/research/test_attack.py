@@ -49,6 +49,16 @@ def test_labels(simulated: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.
     )
 
 
+def test_completion_of_parties_that_captured_nothing(
+    simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    argv = (simulated, "--kind", "completion", "--party", "party4", "--out", tmp_path, "--labels", "30")
+    assert attack(monkeypatch, capfd, *argv)[0] == 0
+    said = found(tmp_path / "completion.json")["parties"]
+    assert set(said) == {"party4"} and said["party4"]["known"] == 30
+    assert said["party4"]["lowest"] <= said["party4"]["accuracy"] <= said["party4"]["highest"]
+
+
 def test_inversion_of_one_party(
     simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,6 +76,8 @@ def test_inversion_of_one_party(
         (("--kind", "label"), "--kind label: no such attack"),
         (("--kind", "labels", "--party", "party9"), "--party party9: no such party"),
         (("--kind", "labels", "--party", "party4"), "--party party4: it captured nothing"),
+        (("--kind", "completion", "--labels", "9"), "--labels 9: expected 10, one of every class, to 1293"),
+        (("--kind", "completion", "--labels", "9999"), "--labels 9999: expected 10"),
         (("--kind", "inversion", "--known", "1.5"), "--known 1.5: expected a share between 0 and 1"),
     ],
 )
