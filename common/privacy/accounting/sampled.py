@@ -9,11 +9,11 @@ The pair ((1 - q) N(0) + q N(1), (1 - q) N(0) + q N(-1)), with variances sigma^2
 
 1. Balle, Barthe and Gaboardi, "Privacy amplification by subsampling" (2018), Theorem 2: for a = 1 + q (b - 1), b >= 1,
    the divergence of order a is q times that of order b between N(g) and (1 - a / b) N(0) + (a / b) N(g').
-2. After a shift by g this is E max(0, 1 - b R) with
-   R = (1 - a / b) e^(<u, x> - |u|^2 / 2) + (a / b) e^(<v, x> - |v|^2 / 2) for a standard normal x, |u| <= 1 / sigma and |v| <= 2 / sigma: the mean of a convex function of a sum of lognormals,
-   whose distributions depend on |u| and |v| alone. It is largest if they are comonotone (Dhaene et al., "The concept of
-   comonotonicity in actuarial science and finance: theory", 2002, Theorem 7), so u and v parallel, and as long as
-   possible: g = 1, g' = -1 on one axis. Orders below 1 are those of the exchanged pair, which is the mirrored one.
+2. After a shift by g this is E max(0, 1 - b R) with, for a standard normal x, |u| <= 1 / sigma and |v| <= 2 / sigma,
+   R = (1 - a / b) e^(<u, x> - |u|^2 / 2) + (a / b) e^(<v, x> - |v|^2 / 2): the mean of a convex function of a sum of
+   lognormals, whose distributions depend on |u| and |v| alone. It is largest if they are comonotone (Dhaene et al.,
+   "The concept of comonotonicity in actuarial science and finance: theory", 2002, Theorem 7), so u and v parallel, and
+   as long as possible: g = 1, g' = -1 on one axis. Orders below 1 are those of the exchanged, mirrored pair.
 
 Steps compose by convolution of the privacy loss (Zhu, Dong and Wang, "Optimal accounting of differential privacy via
 characteristic function", 2022, Theorem 10). The loss is moved to a grid so that both probabilities of every interval
