@@ -1,0 +1,115 @@
+"""Codes of a party's rows on its disk: each is drawn once, and the same draw is sent whenever the row is asked for.
+
+A second draw of a row would cost its epsilon again. Draws are therefore durable before they leave, and a row that has
+one keeps it, whatever its code has become since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from colonnade.common.errors import CheckpointError, InputError
+from colonnade.common.privacy.laplace import Bits
+from colonnade.common.privacy.subsets import SubsetSelection
+from colonnade.common.runtime.durable import write_kept
+
+_ANEW = "restore it from a copy, or begin a new run, which spends epsilon anew"
+
+
+class KeptCodes:
+    """Releases the codes of rows by subset selection: epsilon of a row is the mechanism's, over the whole run.
+
+    Every call writes all draws so far, of a bit per row and code: ask for many rows at once.
+
+    Args:
+        path: of the file, whose folder exists.
+        mechanism: k codes and a size of their sets.
+        rows: number of rows that have a code.
+        begun: True if codes may have left in an earlier start: their file must then be there.
+        bits: source of randomness.
+
+    Raises:
+        CheckpointError: the file is missing although codes have left, is damaged, or is of other settings.
+    """
+
+    def __init__(self, path: Path, mechanism: SubsetSelection, rows: int, *, begun: bool, bits: Bits) -> None:
+        self._path, self._mechanism, self._bits = path, mechanism, bits
+        a, b = mechanism.odds
+        self._about = {"settings": json.dumps([rows, mechanism.classes, mechanism.size, a, b])}
+        self._sets = np.zeros((rows, -(-mechanism.classes // 8)), np.uint8)  # no bit is set until a row is drawn
+        if path.exists():
+            self._sets = self._read()
+        elif begun:
+            raise CheckpointError(f"{path} is missing, and codes of these rows may have left", hint=_ANEW)
+
+    @property
+    def drawn(self) -> Tensor:
+        """Rows that have a draw: bool (rows,)."""
+        return torch.from_numpy(self._sets.any(axis=1))
+
+    def release(self, rows: Tensor, codes: Tensor) -> Tensor:
+        """The sets of some rows, drawn now for those that have none; all are on the disk when this returns.
+
+        Args:
+            rows: their numbers, int64 (n,), each once.
+            codes: their codes, from 0 to k - 1, int64 (n,).
+
+        Returns:
+            Membership as 1 and 0, float64 (n, k).
+
+        Raises:
+            InputError: a row or a code is outside its range, or a row comes twice.
+            EnvironmentFault: the disk refuses the draws; none is used then.
+        """
+        at, of = rows.cpu().numpy(), codes.cpu().numpy()
+        self._refuse(at, of)
+        new = ~self._sets[at].any(axis=1)
+        if new.any():
+            sets = self._sets.copy()
+            sets[at[new]] = np.packbits(self._mechanism.select(of[new], self._bits), axis=1)
+            self._write(sets)
+            self._sets = sets
+        found = np.unpackbits(self._sets[at], axis=1, count=self._mechanism.classes)
+        return torch.from_numpy(found).to(torch.float64)
+
+    def _refuse(self, rows: np.ndarray, codes: np.ndarray) -> None:
+        if rows.ndim != 1 or rows.shape != codes.shape or rows.dtype != np.int64 or codes.dtype != np.int64:
+            raise InputError("rows and codes: expected two lists of whole numbers, of one length")
+        if len(rows) and not (
+            rows.min() >= 0 and rows.max() < len(self._sets) and len(set(rows.tolist())) == len(rows)
+        ):
+            raise InputError(f"rows to release: expected numbers from 0 to {len(self._sets) - 1}, each once")
+        if len(codes) and not (codes.min() >= 0 and codes.max() < self._mechanism.classes):
+            raise InputError(f"codes to release: expected numbers from 0 to {self._mechanism.classes - 1}")
+
+    def _read(self) -> np.ndarray:
+        try:
+            with safe_open(self._path, "pt") as file:
+                about, sets = dict(file.metadata() or {}), file.get_tensor("sets").numpy()
+            whole = about.pop("checksum") == _checksum(sets, about)
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
+            whole = False
+        if not whole:
+            raise CheckpointError(f"{self._path} is torn or was altered", hint=_ANEW)
+        if about != self._about or sets.shape != self._sets.shape or sets.dtype != np.uint8:
+            hint = "restore epsilon, the number of codes and the rows, or begin a new run, which spends epsilon anew"
+            raise CheckpointError(f"{self._path} was drawn with other settings", hint=hint)
+        return np.array(sets)
+
+    def _write(self, sets: np.ndarray) -> None:
+        record = {**self._about, "checksum": _checksum(sets, self._about)}
+        write_kept(self._path, safetensors.torch.save({"sets": torch.from_numpy(sets)}, record), 0o600)
+
+
+def _checksum(sets: np.ndarray, about: dict[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    digest.update(np.ascontiguousarray(sets).tobytes())
+    return digest.hexdigest()

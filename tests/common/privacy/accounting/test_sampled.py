@@ -1,0 +1,111 @@
+"""DP-SGD over secretly drawn rows: dp-accounting, a Monte-Carlo estimate of the loss, and the proof's inequality."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from colonnade.common.errors import InputError
+from colonnade.common.privacy.accounting.accountant import epsilon as announced
+from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
+from colonnade.common.privacy.accounting.sampled import SampledGaussian, find_noise
+
+
+def other_library(rate: float, sigma: float, steps: int, delta: float) -> float:
+    from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    accountant = PLDAccountant(NeighboringRelation.REPLACE_ONE)
+    accountant.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(sigma)), steps)
+    return float(accountant.get_epsilon(delta))
+
+
+def divergence(p: np.ndarray, q: np.ndarray, order: float) -> float:
+    """The hockey-stick divergence of two densities on the same grid."""
+    return float(np.maximum(p - order * q, 0).sum())
+
+
+@pytest.mark.parametrize(
+    ("rate", "sigma", "steps"),
+    [(4096 / 54000, 3.4, 100), (0.01, 0.8, 2000), (0.3, 2.0, 7), (0.5, 5.0, 64), (1.0, 6.0, 10), (0.002, 0.5, 300)],
+)
+@pytest.mark.parametrize("delta", [1e-5, 1e-8])
+def test_another_library_agrees(rate: float, sigma: float, steps: int, delta: float) -> None:
+    ours, theirs = SampledGaussian(rate, sigma, steps).epsilon(delta), other_library(rate, sigma, steps, delta)
+    assert ours == pytest.approx(theirs, rel=2e-3, abs=2e-4)
+
+
+@pytest.mark.parametrize(("sigma", "steps"), [(2.0, 1), (3.0, 5), (0.5, 1), (20.0, 400)])
+def test_a_row_that_is_always_drawn_costs_as_much_as_without_sampling(sigma: float, steps: int) -> None:
+    exact = gaussian_epsilon(sigma / 2 / math.sqrt(steps), 1e-6)
+    assert exact == pytest.approx(announced(steps, sigma, 1e-6, "replace"))
+    assert exact * (1 - 1e-7) <= SampledGaussian(1, sigma, steps).epsilon(1e-6) <= exact * (1 + 1e-4)
+
+
+def test_a_monte_carlo_estimate_of_the_loss_agrees() -> None:
+    """Whole runs are drawn; delta is the mean of max(0, 1 - e^(epsilon - loss)), without any grid."""
+    rate, sigma, steps, runs = 0.2, 1.5, 12, 200_000
+    made = np.random.default_rng(7)
+    x = sigma * made.standard_normal((runs, steps)) + (made.random((runs, steps)) < rate)
+    up, down = (np.exp((sign * 2 * x - 1) / (2 * sigma**2)) for sign in (1, -1))
+    loss = np.log((1 - rate + rate * up) / (1 - rate + rate * down)).sum(axis=1)
+    for epsilon in (0.0, 0.5, 1.5, 3.0):
+        gains = np.maximum(0, -np.expm1(epsilon - loss))
+        slack = 4 * gains.std() / math.sqrt(runs)
+        assert abs(SampledGaussian(rate, sigma, steps).delta(epsilon) - gains.mean()) < slack
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.5, 1.0, 2.0, 3.0, math.pi])
+@pytest.mark.parametrize("norms", [(1.0, 1.0), (1.0, 0.5), (0.3, 1.0), (1.0, 0.0)])
+def test_no_pair_of_gradients_tells_more_than_opposite_ones(angle: float, norms: tuple[float, float]) -> None:
+    """By summation over a plane: step 2 of the proof, of orders above and below 1."""
+    rate, sigma = 0.3, 0.9
+    axis = np.linspace(-7, 7, 561)
+    one, two = np.meshgrid(axis, axis)
+
+    def mixture(a: float, b: float) -> np.ndarray:
+        moved = norm.pdf(one, a, sigma) * norm.pdf(two, b, sigma)
+        return ((1 - rate) * norm.pdf(one, 0, sigma) * norm.pdf(two, 0, sigma) + rate * moved) * (
+            axis[1] - axis[0]
+        ) ** 2
+
+    p = mixture(norms[0], 0)
+    q = mixture(norms[1] * math.cos(angle), norms[1] * math.sin(angle))
+    for epsilon in (0.0, 0.2, 0.5, 1.0):
+        bound = SampledGaussian(rate, sigma, 1).delta(epsilon)
+        assert max(divergence(p, q, math.exp(epsilon)), divergence(q, p, math.exp(epsilon))) <= bound + 1e-4
+        if angle == math.pi and norms == (1.0, 1.0):
+            assert divergence(p, q, math.exp(epsilon)) == pytest.approx(bound, abs=2e-4)  # and is attained
+
+
+def test_epsilon_and_delta_are_each_others_inverse_and_rise_with_steps_and_rate() -> None:
+    found = [SampledGaussian(0.05, 1.2, steps).epsilon(1e-6) for steps in (1, 10, 100, 1000)]
+    assert found == sorted(found) and found[-1] > 2 * found[0]
+    assert SampledGaussian(0.05, 1.2, 100).delta(found[2]) == pytest.approx(1e-6, rel=1e-6)
+    assert SampledGaussian(0.02, 1.2, 100).epsilon(1e-6) < found[2] < SampledGaussian(0.1, 1.2, 100).epsilon(1e-6)
+    assert SampledGaussian(0.01, 5000, 1).epsilon(0.5) == 0
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+def test_the_noise_found_is_enough_and_a_thousandth_less_is_not(epsilon: float) -> None:
+    rate, steps = 4096 / 54000, 100
+    sigma = find_noise(epsilon, 1e-6, rate, steps)
+    assert SampledGaussian(rate, sigma, steps).epsilon(1e-6) <= epsilon
+    assert SampledGaussian(rate, sigma / 1.002, steps).epsilon(1e-6) > epsilon
+
+
+@pytest.mark.parametrize(
+    ("rate", "sigma", "steps"), [(0.0, 1.0, 1), (1.1, 1.0, 1), (0.1, 0.0, 1), (0.1, math.nan, 1), (0.1, 1.0, 0)]
+)
+def test_impossible_mechanisms_are_refused(rate: float, sigma: float, steps: int) -> None:
+    with pytest.raises(InputError):
+        SampledGaussian(rate, sigma, steps)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-6), (math.inf, 1e-6), (1.0, 0.0), (1.0, 1e-12), (1.0, 1.0)])
+def test_impossible_guarantees_are_refused(epsilon: float, delta: float) -> None:
+    with pytest.raises(InputError):
+        find_noise(epsilon, delta, 0.1, 10)
