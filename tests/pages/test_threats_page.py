@@ -1,0 +1,88 @@
+"""docs/security.md and docs/threat_model.md: what they say of liars names a test that there is, or that none exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from colonnade.common.config.policy import PolicyConfig
+
+ROOT = Path(__file__).parents[2]
+FILES = tuple((ROOT / "tests").rglob("test_*.py"))
+SECTION = "## Members that lie\n", "\n## "
+NONE = "no test exists"
+PROMISES = {
+    "alignment", "kept alignments", "blinded sums", "FedVS's shares", "a party's noise", "a row's noise", "noise once",
+    "private labels", "private answers", "ledgers", "transcripts", "checkpoints, sessions", "predictions", "strangers",
+}  # fmt: skip
+
+
+def table(page: str, section: tuple[str, str]) -> list[list[str]]:
+    """Rows of the first table of a page's section, the head first, as cells."""
+    text = (ROOT / "docs" / page).read_text()
+    lines = text.partition(section[0])[2].partition(section[1])[0].splitlines()
+    rows = [line.strip("|").split(" | ") for line in lines if line.startswith("|")]
+    return [[cell.strip() for cell in row] for row in (*rows[:1], *rows[2:])]
+
+
+def faults(cell: str) -> list[str]:
+    """Causes for which a cell does not stand: a test that is missing or ambiguous, or no word about tests."""
+    named = re.findall(r"`((?:\w+/)*test_\w+\.py)(?:::(\w+))?`", cell)
+    found = [] if named or NONE in cell else [f"neither a test nor {NONE!r}: {cell}"]
+    for path, function in named:
+        files = [file for file in FILES if file.as_posix().endswith(f"/{path}")]
+        if len(files) != 1:
+            found.append(f"{len(files)} files are named {path}")
+        elif function and not re.search(rf"^ *(?:async )?def {function}\(", files[0].read_text(), re.M):
+            found.append(f"{path} has no {function}")
+    return found
+
+
+def test_every_promise_has_a_cell_for_each_liar() -> None:
+    head, *rows = table("security.md", SECTION)
+    assert head == ["promise", "the server lies", "a party lies", "both collude"]
+    assert {re.sub(r"^\[(.+)\]\(.+\)$", r"\1", row[0]) for row in rows} == PROMISES and len(rows) == len(PROMISES)
+    assert all(len(row) == len(head) for row in rows)
+
+
+@pytest.mark.parametrize("row", table("security.md", SECTION)[1:], ids=lambda row: row[0].split("]")[0].strip("["))
+def test_every_cell_names_tests_that_there_are_or_says_that_none_exists(row: list[str]) -> None:
+    assert [fault for cell in row[1:] for fault in faults(cell)] == []
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("nothing", "neither a test nor"),
+        ("nothing (`test_no_such_scene.py`)", "0 files are named"),
+        ("nothing (`test_resume.py`)", "2 files are named"),
+        ("nothing (`test_pin.py::test_no_such_case`)", "test_pin.py has no test_no_such_case"),
+    ],
+    ids=["no test", "a test that was removed", "two of that name", "a function that was renamed"],
+)
+def test_a_cell_that_does_not_stand_is_found(cell: str, said: str) -> None:
+    (fault,) = faults(cell)
+    assert said in fault
+    assert faults(f"nothing; {NONE}; (`test_pin.py`)") == []
+
+
+MODEL = (ROOT / "docs/threat_model.md").read_text()
+
+
+def test_every_statement_of_the_threat_model_names_a_test_and_its_function() -> None:
+    head, *rows = table("threat_model.md", ("## What is checked\n", "\n## "))
+    assert head == ["statement", "asset", "test"] and len(rows) > 15
+    for statement, _, tests in rows:
+        assert faults(tests) == [] and NONE not in tests, statement
+        assert tests.count("`") == 2 * tests.count("::"), statement  # a function of each file
+
+
+def test_every_remaining_threat_names_what_an_operator_can_do() -> None:
+    head, *rows = table("threat_model.md", ("## What remains\n", "\n## "))
+    assert head == ["threat", "by", "consequence", "what an operator can do"]
+    assert all(len(row) == len(head) and all(row) for row in rows)
+    known = set(PolicyConfig.model_fields)
+    named = set(re.findall(r"`policy\.(\w+)`", MODEL))
+    assert {"max_other_rows", "min_parties", "min_colluders"} <= named <= known
