@@ -30,7 +30,7 @@ def test_it_runs_and_its_text_holds(tmp_path: Path) -> None:
     result, joint, alone, common = json.loads(_printed(book.cells[-1]))
     runs = list(result["test AUC"])
     assert runs == ["no protection", "labels, epsilon 2", "labels, epsilon 1"]
-    assert 2000 < common < 2700 and joint["test_auc"] > alone["test_auc"] + 0.03
+    assert 2000 < common < 2700 and joint["test_auc"] > alone["test_auc"] + 0.01
     found, chance = (result[name] for name in ("labels found", "labels found by chance"))
     assert found[runs[0]] > 0.95 and chance[runs[0]] < 0.75
     assert found[runs[2]] < chance[runs[2]] + 0.05  # as many as without any message
