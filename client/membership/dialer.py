@@ -161,7 +161,7 @@ class Membership:
         self._deliver, self._stop, self._link = deliver, asyncio.get_running_loop().create_future(), link
         self._closed = False
         self._farewell.clear()
-        for _ in range(len(self._inbox)):  # what comes after the end of this session goes back
+        for _ in range(len(self._inbox)):  # items after the end of the session go back
             self._hear(self._inbox.get_nowait())
         try:
             return await self._until_stopped(side, last=last)
