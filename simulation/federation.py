@@ -343,8 +343,7 @@ class Simulation:
         await self._benches.rest()
         if self.save:
             outcome.saved[round] = {SERVER: outcome.server.state.capture()}
-            for link in self._cohort.values():
-                link.request_save(Save(round))
+            self._request_save(Save(round))
         refuse_sustained(outcome.server, self._saving, round)
         if self._saving is not None:
             await self._checkpoint(self._saving, outcome, round)
@@ -356,13 +355,13 @@ class Simulation:
         if saving.due(round, last, best.round) and worth_saving(ctx, saving, last):
             ctx.state.keep("clock", dict[str, float])["seconds"] = ctx.clock()
             ctx.state.keep("traffic", dict[str, int]).update(self._traffic(outcome))
+            names, sound = ctx.federation.names, not ctx.watch.growing
+            await saving.make_way(ctx.federation.timeouts.answer)
+            await saving.begin(round, ctx.state.capture(), names, self._request_save, best.round, sound=sound)
 
-            def ask(save: Save) -> None:
-                for link in self._cohort.values():
-                    link.request_save(save)
-
-            names, sound = self.config.federation.names, not ctx.watch.growing
-            await saving.begin(round, ctx.state.capture(), names, ask, best.round, sound=sound)
+    def _request_save(self, save: Save) -> None:
+        for link in self._cohort.values():
+            link.request_save(save)
 
     def _save(self, outcome: Outcome, name: str, state: State, save: Save) -> None:
         snapshot = state.capture()

@@ -100,6 +100,9 @@ class Dialer:
         self._channel = channel
         connection = Connection(call, self._codec, self._largest)
         connection.peer = "server"
+        # While its mail is full it does not read, and would not notice that the stream is over. (At the server gRPC
+        # cancels the stream's handler.)
+        call.add_done_callback(lambda _call: connection.hang_up())
         return connection
 
 

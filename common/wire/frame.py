@@ -95,19 +95,22 @@ def read_hello(frame: bytes) -> Hello:
 
 
 def unpack(frame: bytes, session: int, codec: Codec, expects: Expects = lambda _kind, _round: True) -> Iterator[Parcel]:
-    """The parcels of a frame. Parcels of another session are skipped (0 belongs to every session).
+    """The parcels of a frame. Parcels of another session are skipped.
 
-    Parcels after a Begin belong to its session, also in the same frame. Parcels are decoded lazily, and unexpected
-    messages not at all.
+    Within a session nothing has the number 0 but the Failure of a party that has not read its Begin yet. Parcels after
+    a Begin belong to its session, also in the same frame. Parcels are decoded lazily, and unexpected messages not at
+    all.
 
     Raises:
-        WireError: the bytes are not a frame.
+        WireError: the bytes are not a frame, or hold a parcel of no session within one.
     """
     current = 0
     for number, wire_type, value in read_fields(memoryview(frame), 2 * MOST_PARCELS):
         if number == _SESSION and isinstance(value, int):
             current = value
         elif number == _PARCELS and wire_type == LENGTH and not isinstance(value, int):
+            if not current and session:
+                _refuse_unnumbered(value, session)
             if current in (0, session):
                 parcel = _parcel(value, codec, expects)
                 session = parcel.session if isinstance(parcel, Begin) else session
@@ -115,6 +118,12 @@ def unpack(frame: bytes, session: int, codec: Codec, expects: Expects = lambda _
                     yield parcel
         else:
             raise WireError("fields 1 and 2", f"field {number}")
+
+
+def _refuse_unnumbered(view: memoryview, session: int) -> None:
+    number = next((number for number, _, _ in read_fields(view)), 0)
+    if number != _BODY["Failure"]:
+        raise WireError(f"parcels of session {session}", f"{_NAME_AT.get(number, 'one')} of none")
 
 
 def _parcel(view: memoryview, codec: Codec, expects: Expects) -> Parcel | None:

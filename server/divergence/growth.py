@@ -68,6 +68,11 @@ class NormGrowth:
         return self.factor >= EXPLODED
 
     @property
+    def newest(self) -> float:
+        """The last norm; 0 before the first."""
+        return float(self._kept["recent"][-1]) if self._kept["recent"] else 0.0
+
+    @property
     def last(self) -> tuple[int, float]:
         """Round in which the newest growth began, and its factor; also of one that has been over for a short time."""
         if self.since:

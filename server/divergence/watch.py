@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from colonnade.common.observability.telemetry import Telemetry
 from colonnade.server.divergence.growth import LossGrowth, NormGrowth
 
 _BLAMED = 30.0  # factor of growth from which a member has begun a divergence
+_APART = 1e6  # times as large as any other party's: no model's numbers differ by so much
 _SUSTAINED = 10  # rounds in a row with an exploded loss, after which a run that may go back does so
 _RECEIVED, _LOSS, _SENT, _HEAD = range(4)  # order of causes within a round
 _HEADS = ("head", "heads", "active model")  # names of models in the server's state
@@ -120,7 +122,7 @@ class GrowthWatch:
 
     def _blame(self, here: Onset, round: int) -> TrainingDiverged:
         self._enter_ahead()
-        causes = sorted([*self._onsets(), here])
+        causes = sorted([*self._onsets(), *self._apart(), here])
         first = causes[0]
         together = [one.member for one in causes if (one.since, one.stage) == (first.since, first.stage)]
         members = tuple(dict.fromkeys(together))
@@ -211,11 +213,11 @@ class GrowthWatch:
         if self._warned:
             return
         self._warning["given"] = True
-        first = min(onset for onset in self._onsets() if onset.stage != _SENT)
+        first = min(onset for onset in (*self._onsets(), *self._apart()) if onset.stage != _SENT)
         loss = f"; {self._loss_words()}" if self._loss.since and first.stage != _LOSS else ""
         self._telemetry.event(
             "warning", party=first.member, reason=f"{first.what}{loss}: training may diverge", round=round,
-            grows=first.what.split(" has ")[0], factor=_rounded(-first.less), since=first.since,
+            grows=re.split(" (?:has|is) ", first.what)[0], factor=_rounded(-first.less), since=first.since,
         )  # fmt: skip
 
     def _onsets(self) -> Iterator[Onset]:
@@ -228,6 +230,19 @@ class GrowthWatch:
         if self._loss.rounds:
             factor = self._loss.now / self._loss.best if self._loss.best > 0 else math.inf
             yield Onset(self._loss.since, _LOSS, -factor, SERVER, self._loss_words())
+
+    def _apart(self) -> Iterator[Onset]:
+        """Norms of this round far beyond every other party's: a party's first message has no earlier ones."""
+        newest: dict[str, dict[str, float]] = {}
+        for (member, stage, name, _), norm in self._norms.items():
+            if stage == _RECEIVED:
+                newest.setdefault(name, {})[member] = norm.newest
+        for name, norms in newest.items():
+            for member, own in norms.items():
+                others = max((other for party, other in norms.items() if party != member), default=0.0)
+                if others and own >= _APART * others:
+                    what = f"its {name} is {_rounded(own / others):g} times as large as any other party's"
+                    yield Onset(self._round, _RECEIVED, -own / others, member, what)
 
     def _loss_words(self) -> str:
         loss = self._loss

@@ -85,6 +85,21 @@ class Saving:
         by_time = bool(self._config.seconds) and self._clock() - self._last_time >= self._config.seconds
         return by_rounds or by_time
 
+    async def make_way(self, limit: float) -> None:
+        """Ends the pending checkpoint, if any, before the next is begun: one that a party withholds is given up.
+
+        Args:
+            limit: seconds that the parties have. The server's own file is waited for without a limit.
+        """
+        if (pending := self._pending) is None:
+            return
+        if pending.writing is not None:
+            await asyncio.wait({pending.writing})
+        await asyncio.wait({pending.done}, timeout=limit)
+        if self._pending is pending:
+            silent = ", ".join(sorted(pending.waiting))
+            self.give_up(silent, f"it has not confirmed its checkpoint within {limit:g} s")
+
     async def begin(
         self,
         round: int,
@@ -95,7 +110,7 @@ class Saving:
         *,
         sound: bool = True,
     ) -> None:
-        """Saves the server's part in the background and requests the parties'.
+        """Saves the server's part in the background and requests the parties'. None may be pending (`make_way`).
 
         Args:
             round, snapshot: of the server's state.
@@ -104,8 +119,6 @@ class Saving:
             best: the best round so far.
             sound: True if nothing grows in this round.
         """
-        if self._pending is not None:  # the last or the best: it waits for the one before
-            await asyncio.wait({self._pending.done})
         loop = asyncio.get_running_loop()
         keep = self.sound or self.committed
         pending = _Pending(round, best, {SERVER, *parties}, self._clock(), loop.create_future(), keep, sound)

@@ -125,8 +125,10 @@ class ServerSessions:
         best = self.ctx.best
         last = round if best.stop else self.ctx.schedule.rounds
         refuse_sustained(self.ctx, self.saving, round)
-        if self.saving.due(round, last, best.round) and not self.hub.away and worth_saving(self.ctx, self.saving, last):
+        if due := self.saving.due(round, last, best.round) and worth_saving(self.ctx, self.saving, last):
             self.ctx.phases.turn(CHECKPOINT)
+            await self.saving.make_way(self.ctx.federation.timeouts.answer)
+        if due and not self.hub.away:  # nobody has left meanwhile
             self.ctx.state["traffic"].update(self.hub.totals.capture())
             names = self.ctx.federation.names
             sound = not self.ctx.watch.growing

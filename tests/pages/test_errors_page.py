@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -63,3 +64,57 @@ def test_the_code_still_has_the_message(quotation: str) -> None:
 def test_another_wording_would_be_noticed(quotation: str) -> None:
     words = quotation.split(" ")
     assert strange(" ".join(reversed(words))) > STRANGE
+
+
+# Errors about members that break the agreement: each has a row.
+
+MEMBERS = ("client/membership", "client/transcript", "common/transcript", "common/conversation/relay.py")
+TOLD = ("common/crypto/told.py", "common/crypto/sealing.py")
+ASSEMBLED = 3  # a text of fewer words is part of another
+
+
+def nodes(places: tuple[str, ...]) -> Iterator[ast.AST]:
+    for place in places:
+        for path in [ROOT / place] if place.endswith(".py") else sorted((ROOT / place).rglob("*.py")):
+            yield from ast.walk(ast.parse(path.read_text()))
+
+
+def accused() -> set[str]:
+    """Breaches of the server, as `Kind.field`, where the code names them outright."""
+    found = set()
+    for node in nodes(MEMBERS):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "ContractError":
+            party, kind, field = node.args[:3]
+            if ast.unparse(party) == "SERVER" and isinstance(kind, ast.Constant) and isinstance(field, ast.Constant):
+                found.add(f"{kind.value}.{field.value}".rstrip("."))
+    return found
+
+
+def findings() -> set[tuple[str, ...]]:
+    """The texts of findings, in pieces: those given to TranscriptError, or assigned to `text` before."""
+    found = set()
+    for node in nodes((*MEMBERS[1:], *TOLD)):
+        text: ast.AST | None = None
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "text":
+            text = node.value
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "TranscriptError":
+            text = node.args[0]
+        if isinstance(text, ast.JoinedStr) and len(" ".join(pieces(text)).split()) > ASSEMBLED:
+            found.add(tuple(pieces(text)))
+    return found
+
+
+def in_a_row(parts: tuple[str, ...]) -> bool:
+    text = re.compile(".*".join(re.escape(part.strip()) for part in parts if part.strip()))
+    return any(text.search(quotation) for quotation in QUOTED)
+
+
+def test_every_breach_of_the_server_has_a_row() -> None:
+    assert len(accused()) > 6
+    assert not {what for what in accused() if not any(f"server sent {what}:" in row for row in QUOTED)}
+
+
+def test_every_finding_of_a_transcript_has_a_row() -> None:
+    assert len(findings()) > 7
+    assert not {parts for parts in findings() if not in_a_row(parts)}
+    assert not in_a_row(("round ", ": ", " was sold another "))

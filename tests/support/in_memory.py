@@ -54,6 +54,8 @@ class Members:
         up: False if no party reaches a server any more.
         events: of all members.
         ends: the other ends of new connections, where no server listens: for a test to take.
+        through: lays the line between a party and an end that leads to the server.
+        listening: set once a server listens.
     """
 
     config: Config
@@ -62,6 +64,7 @@ class Members:
     events: list[Event] = field(default_factory=list)
     ends: asyncio.Queue[PipeEnd] = field(default_factory=asyncio.Queue)
     through: Callable[[PipeEnd], PipeEnd] = lambda end: end
+    listening: asyncio.Event = field(default_factory=asyncio.Event)
     _accept: Callable[[PipeEnd], None] | None = None
 
     def start(self, name: str) -> asyncio.Task[None]:
@@ -118,6 +121,7 @@ class Members:
             self._greetings.add(asyncio.ensure_future(greet(connected(end, codec, largest), None)))
 
         self._accept = accept
+        self.listening.set()
 
     def hang_up(self) -> None:
         """The server listens no more."""

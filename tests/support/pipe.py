@@ -129,6 +129,16 @@ class Puppet:
             self._news.clear()
             await self._news.wait()
 
+    async def next(self) -> Parcel | None:
+        """Waits for the next parcel of any kind; None at the end of the stream."""
+        while self._taken == len(self.heard):
+            if self._reading.done():
+                return None
+            self._news.clear()
+            await self._news.wait()
+        self._taken += 1
+        return self.heard[self._taken - 1]
+
     def said(self, kind: type[_P]) -> list[_P]:
         """All parcels of a kind so far."""
         return [parcel for parcel in self.heard if isinstance(parcel, kind)]

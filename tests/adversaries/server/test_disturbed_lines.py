@@ -23,6 +23,7 @@ from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.errors import ColonnadeError, ContractError
+from colonnade.common.observability.telemetry import Event
 from colonnade.common.protocols.split import Gradient
 from tests.support.in_memory import ROUNDS, agreed, members
 from tests.support.relay import QUIET, Fault, Relay
@@ -63,12 +64,14 @@ class End:
         models: the tensors of every member's last checkpoint, in bytes; None if it has none of the last round.
         seconds: on the virtual clock.
         relay: which disturbed it.
+        events: of all members.
     """
 
     errors: Mapping[str, BaseException | None]
     models: Mapping[str, Model | None]
     seconds: float
     relay: Relay
+    events: tuple[Event, ...] = ()
 
 
 def disturbed(*faults: Fault, sets: tuple[str, ...] = ()) -> End:
@@ -91,7 +94,7 @@ def disturbed(*faults: Fault, sets: tuple[str, ...] = ()) -> End:
                 ended = await asyncio.gather(*tasks.values(), return_exceptions=True)
         last = f"checkpoints/round-{ROUNDS:08}.safetensors"
         models = {name: _read(folder / name / last) for name in names}
-        return End(dict(zip(names, ended, strict=True)), models, seconds, relay)
+        return End(dict(zip(names, ended, strict=True)), models, seconds, relay, tuple(there.events))
 
     with TemporaryDirectory() as folder:
         return run_virtual(main(Path(folder)))
@@ -161,6 +164,23 @@ def test_a_lost_connection_costs_no_bit() -> None:
     end = disturbed(Fault("cut", "Gradient", "party1", 2))
     check(end)
     assert end.relay.struck and set(end.errors.values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (Fault("hold", "Saved", "party1", 1, "Farewell"), None),
+        (Fault("drop", "Saved", "party1", 2), "party1 was lost: no checkpoint of round 4 within 20 s"),
+    ],
+    ids=["of round 2, until the end", "of the last round"],
+)
+def test_a_party_whose_checkpoint_is_not_confirmed_is_named_alone(fault: Fault, error: str | None) -> None:
+    end = disturbed(fault)
+    check(end)
+    failed = [event for event in end.events if "has not confirmed" in event.get("reason", "")]
+    assert [(event["party"], event["round"]) for event in failed] == ([] if error else [("party1", 2)])
+    assert (str(end.errors["server"]) if error else end.errors["server"]) == error
+    assert end.seconds == 20 and end.relay.silences == 0
 
 
 def test_the_checks_can_fail() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ import torch
 
 from colonnade.common.conversation.control import Open
 from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Parcel
-from colonnade.common.errors import ContractError, EnvironmentFault, PartyLost
+from colonnade.common.errors import ContractError, EnvironmentFault, PartyAway, PartyLost
 from colonnade.common.protocols.split import CONTRACT, Embedding
 from colonnade.common.wire import connection as connection_module
 from colonnade.common.wire.codec import Codec
@@ -51,9 +52,42 @@ class Pair:
     port: int
 
 
+class Brittle:
+    """A TCP relay to a port, whose connections a test resets."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._writers: list[asyncio.StreamWriter] = []
+        self._pumps: list[asyncio.Future[None]] = []
+
+    async def start(self) -> int:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def snap(self) -> None:
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.wait(self._pumps)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs, ours = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers += [writer, ours]
+        self._pumps += [
+            asyncio.ensure_future(self._pump(reader, ours)),
+            asyncio.ensure_future(self._pump(theirs, writer)),
+        ]
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await reader.read(1 << 16):
+                writer.write(chunk)
+                await writer.drain()
+
+
 @asynccontextmanager
-async def joined() -> AsyncIterator[Pair]:
-    """A party and a server on one stream; neither is attached yet."""
+async def joined(through: Callable[[int], Coroutine[Any, Any, int]] | None = None) -> AsyncIterator[Pair]:
+    """A party and a server on one stream; neither is attached yet. The party dials what `through` makes of the port."""
     greeted = asyncio.Queue[Connection]()
 
     async def greet(connection: Connection, _pem: bytes | None) -> None:
@@ -61,13 +95,16 @@ async def joined() -> AsyncIterator[Pair]:
 
     listener = Listener(CODEC, LARGEST, greet)
     port = await listener.start("127.0.0.1:0", None)
+    dialed = port if through is None else await through(port)
     dialer = Dialer(CODEC, LARGEST)
-    up = await dialer.dial(lambda: f"127.0.0.1:{port}", lambda _host, _port: None, 20)
+    up = await dialer.dial(lambda: f"127.0.0.1:{dialed}", lambda _host, _port: None, 20)
     down = await greeted.get()
     down.peer = "ada"
     try:
         yield Pair(End(up), End(down), dialer, listener, port)
     finally:
+        await down.close()
+        up.done.set()  # a party waits for the end of the stream, which an unattached one does not read
         await up.close()
         await dialer.close()
         await listener.stop()
@@ -216,6 +253,42 @@ def test_the_last_message_of_a_party_reaches_a_busy_server() -> None:
         assert [type(server.came.get_nowait()) for _ in last] == [type(parcel) for parcel in last]
 
     assert run(body) == []
+
+
+def test_a_party_with_full_mail_notices_that_its_connection_broke() -> None:
+    """It does not read, and sends nothing: nobody but gRPC knows."""
+
+    async def main() -> None:
+        links: list[Brittle] = []
+
+        async def through(port: int) -> int:
+            links.append(Brittle(port))
+            return await links[0].start()
+
+        class Full:
+            full = False
+
+            async def room(self) -> None:
+                await asyncio.Event().wait()
+
+            def expects(self, _kind: str, _round: int) -> bool:
+                return True
+
+        async with joined(through) as pair:
+            mail, server, party = Full(), pair.server.attach(), pair.party
+
+            def receive(parcel: Parcel) -> None:
+                mail.full = True
+                party.came.put_nowait(parcel)
+
+            party.connection.attach(receive, party.lost.put_nowait, mail)
+            server.connection.post(Open(1))
+            await party.came.get()
+            server.connection.post(Open(2))
+            await links[0].snap()
+            assert isinstance(await party.lost.get(), PartyAway) and party.came.empty()
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
 def test_no_other_method_is_served() -> None:

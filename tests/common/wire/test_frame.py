@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.control import Close, Open, Save
-from colonnade.common.conversation.membership import Begin, Farewell, Hello, Parcel
+from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Parcel, Saved
 from colonnade.common.messaging.message import Message, largest_bytes, payload_bytes
 from colonnade.common.protocols.split import CONTRACT, Embedding
 from colonnade.common.wire._generated import federation_pb2
@@ -81,8 +81,25 @@ def test_frames_end_to_end_are_one_frame(parcels: list[Parcel]) -> None:
 
 
 def test_parcels_of_another_session_are_passed_over() -> None:
-    frame = b"".join(pack(Open(round), session, CODEC) for round, session in enumerate([7, 8, 7, 0, 9], 1))
-    assert read(frame, 7) == [Open(1), Open(3), Open(4)]
+    frame = b"".join(pack(Open(round), session, CODEC) for round, session in enumerate([7, 8, 7, 9], 1))
+    assert read(frame, 7) == [Open(1), Open(3)]
+
+
+@pytest.mark.parametrize(
+    ("parcel", "name"),
+    [(Open(1), "Open"), (Begin(8), "Begin"), (Embedding(1, torch.zeros(2, 2)), "Letter"), (Saved(1), "Saved")],
+    ids=["a notice", "a beginning", "a message", "a receipt"],
+)
+def test_within_a_session_a_parcel_of_none_is_refused(parcel: Parcel, name: str) -> None:
+    with pytest.raises(WireError, match=f"expected parcels of session 7, got {name} of none"):
+        read(pack(parcel, 0, CODEC), 7)
+    with pytest.raises(WireError, match=f"expected parcels of session 7, got {name} of none"):
+        read(pack(Begin(7), 0, CODEC) + pack(parcel, 0, CODEC))
+
+
+def test_a_failure_before_begin_was_read_is_heard() -> None:
+    failure = Failure("", "it cannot go on with its own data", "")
+    assert read(pack(failure, 0, CODEC), 7) == [failure]
 
 
 def test_before_a_begin_only_parcels_of_no_session_are_read() -> None:

@@ -190,6 +190,27 @@ def test_the_end_waits_for_all_parties_and_names_those_that_do_not_save(tmp_path
     play(tmp_path, scene)
 
 
+def test_one_that_a_party_does_not_confirm_is_given_up_before_the_next(tmp_path: Path) -> None:
+    """A word that was lost costs neither the run nor the party; the end still needs the last one."""
+
+    async def scene(place: Place) -> None:
+        saving = place.saving()
+        await saving.make_way(1)  # nothing is pending
+        await place.begin(saving, 10)
+        saving.saved("ada", 10)
+        await saving.make_way(0.05)
+        failed = [event for event in place.events if event["kind"] == "checkpoint_failed"]
+        assert [(event["round"], event["party"]) for event in failed] == [(10, "bob")]
+        assert failed[0]["reason"] == "it has not confirmed its checkpoint within 0.05 s"
+        await place.begin(saving, 20)
+        saving.saved("bob", 10)
+        for party in ("ada", "bob"):
+            saving.saved(party, 20)
+        assert saving.committed == 20 and place.logged("checkpoint") == [20]
+
+    play(tmp_path, scene)
+
+
 def test_a_commit_that_was_altered_is_as_none(tmp_path: Path) -> None:
     (tmp_path / "committed.json").write_text("{")
     play(tmp_path, _check_none)
