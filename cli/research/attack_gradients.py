@@ -8,11 +8,11 @@ from typing import Any
 from rich.table import Table
 
 from colonnade.attacks.areas import Area
-from colonnade.attacks.gradients import scoring
+from colonnade.attacks.gradients import matching, scoring
 from colonnade.attacks.run import AttackedRun
-from colonnade.cli.research.attack_options import Found, Options
+from colonnade.cli.research.attack_options import Found, Options, interval, share
 
-SCORING = "scores"
+SCORING, BATCHES = "scores", "batches"
 
 
 def scores(run: AttackedRun, names: tuple[str, ...], options: Options, _place: Path) -> Found:
@@ -32,6 +32,23 @@ def scores(run: AttackedRun, names: tuple[str, ...], options: Options, _place: P
             if one is not None:
                 table.add_row(name, method, f"{one.field}, {one.epochs}", _area(one.area))
     return {"known": options.labels, "seed": options.seed, "parties": parties}, table
+
+
+def batches(run: AttackedRun, names: tuple[str, ...], _options: Options, _place: Path) -> Found:
+    """Gradient matching of single batches, beside clusters of the same batch."""
+    heads = ("party", "field, epoch", "labels named", "clusters", "chance")
+    table = Table(*heads, title="labels, from one batch alone")
+    parties = {}
+    for name in names:
+        found = matching.match_batches(run, name)
+        every = [{**vars(one), "interval": interval(one.accuracy, one.rows)} for one in found]
+        parties[name] = {"best": every[0] if every else None, "all": every}
+        if not found:
+            table.add_row(name, "nothing came back that names rows", "-", "-", "-")
+        for one in found:
+            right = share(one.accuracy, one.rows)
+            table.add_row(name, f"{one.field}, {one.epoch}", right, f"{one.clusters:.2%}", f"{one.chance:.2%}")
+    return {"parties": parties}, table
 
 
 def _area(found: Area) -> str:

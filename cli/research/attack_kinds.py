@@ -12,7 +12,7 @@ from colonnade.attacks import completion, inversion, labels, membership, picture
 from colonnade.attacks.audit.canaries import AuditResult, audit
 from colonnade.attacks.audit.mechanisms import OF_RUNS
 from colonnade.attacks.run import AttackedRun
-from colonnade.cli.research.attack_gradients import SCORING, scores
+from colonnade.cli.research.attack_gradients import BATCHES, SCORING, batches, scores
 from colonnade.cli.research.attack_options import Found, Options, interval, share
 from colonnade.common.errors import InputError
 from colonnade.reports import guarantee
@@ -160,4 +160,5 @@ KINDS: Mapping[str, Callable[[AttackedRun, tuple[str, ...], Options, Path], Foun
     "audit": _audit,
     "completion": _completion,
     SCORING: scores,
+    BATCHES: batches,
 }

@@ -108,7 +108,10 @@ def attack(
         typer.Argument(help="folder of a run; all but audits and completions need captures", show_default=False),
     ],
     kind: Annotated[
-        str, typer.Option(help="labels, scores, completion, inversion, membership or audit", show_default=False)
+        str,
+        typer.Option(
+            help="one of labels, scores, batches, completion, inversion, membership, audit", show_default=False
+        ),
     ],
     party: Annotated[str, typer.Option(help="the party whose messages are attacked; default: all that captured")] = "",
     out: Annotated[
