@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 
 from colonnade.attacks.run import open_run
-from colonnade.cli.research.attack_kinds import KINDS, WITHOUT_CAPTURE, Options, claimed
+from colonnade.cli.research.attack_kinds import KINDS, WITHOUT_CAPTURE, claimed
+from colonnade.cli.research.attack_options import Options
 from colonnade.common.errors import InputError, nearest
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports import guarantee

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,39 +11,14 @@ from rich.table import Table
 from colonnade.attacks import completion, inversion, labels, membership, pictures, shadows
 from colonnade.attacks.audit.canaries import AuditResult, audit
 from colonnade.attacks.audit.mechanisms import OF_RUNS
-from colonnade.attacks.bounds import clopper_pearson
 from colonnade.attacks.run import AttackedRun
+from colonnade.cli.research.attack_gradients import BATCHES, SCORING, batches, scores
+from colonnade.cli.research.attack_options import Found, Options, interval, share
 from colonnade.common.errors import InputError
 from colonnade.reports import guarantee
 from colonnade.reports.console.screen import out as console
 
 _CONFIDENCE = 0.99  # of an audit
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options of an attack.
-
-    Args:
-        party: the one whose capture is attacked; "" for all.
-        known: share of the training rows whose features the attacker of an inversion has.
-        epochs: newest captured epochs that are used; 0 for all, combined.
-        seed: of all that an attacker draws.
-        shadows: federations that the attacker of a membership simulates.
-        canaries: of an audit.
-        labels: that the party of a completion knows.
-    """
-
-    party: str = ""
-    known: float = 0.2
-    epochs: int = 0
-    seed: int = 0
-    shadows: int = 4
-    canaries: int = 20_000
-    labels: int = 40
-
-
-Found = tuple[dict[str, Any], Table]
 
 
 def _labels(run: AttackedRun, names: tuple[str, ...], options: Options, _place: Path) -> Found:
@@ -53,25 +27,15 @@ def _labels(run: AttackedRun, names: tuple[str, ...], options: Options, _place: 
     parties = {}
     for name in names:
         guesses = labels.infer(run, name, options.epochs)
-        every = [{**vars(guess), "interval": _interval(guess.accuracy, guess.rows)} for guess in guesses]
+        every = [{**vars(guess), "interval": interval(guess.accuracy, guess.rows)} for guess in guesses]
         parties[name] = {"best": every[0] if every else None, "all": every}
         if guesses:
             best = guesses[0]
             method = f"{best.method} of {best.field}, epochs: {best.epochs}"
-            table.add_row(name, method, _share(best.accuracy, best.rows), f"{best.chance:.2%}")
+            table.add_row(name, method, share(best.accuracy, best.rows), f"{best.chance:.2%}")
         else:
             table.add_row(name, "nothing came back that names rows", f"{chance:.2%}", f"{chance:.2%}")
     return {"largest_class": chance, "parties": parties}, table
-
-
-def _interval(share: float, trials: int) -> tuple[float, float]:
-    """The 95 % interval of a share of rows."""
-    return clopper_pearson(round(share * trials), trials)
-
-
-def _share(share: float, trials: int) -> str:
-    low, high = _interval(share, trials)
-    return f"{share:.2%} ({low:.1%} to {high:.1%})"
 
 
 def _inversion(run: AttackedRun, names: tuple[str, ...], options: Options, place: Path) -> Found:
@@ -89,9 +53,9 @@ def _inversion(run: AttackedRun, names: tuple[str, ...], options: Options, place
             continue
         read = found.readable
         numbers = {key: value for key, value in vars(found).items() if key not in {"originals", "made", "readable"}}
-        parties[name] = {**numbers, "readable": {**vars(read), "interval": _interval(read.made, found.rows)}}
+        parties[name] = {**numbers, "readable": {**vars(read), "interval": interval(read.made, found.rows)}}
         table.add_row(name, *map(shown, (found.mse, found.floor, found.ssim, found.floor_ssim)),
-                      _share(read.made, found.rows), f"{read.true:.2%}", f"{read.chance:.2%}")  # fmt: skip
+                      share(read.made, found.rows), f"{read.true:.2%}", f"{read.chance:.2%}")  # fmt: skip
         originals, made = inversion.as_images(found.originals), inversion.as_images(found.made)
         if originals is not None and made is not None:
             pictures.draw(place / f"inversion-{name}.png", originals, made)
@@ -195,4 +159,6 @@ KINDS: Mapping[str, Callable[[AttackedRun, tuple[str, ...], Options, Path], Foun
     "membership": _membership,
     "audit": _audit,
     "completion": _completion,
+    SCORING: scores,
+    BATCHES: batches,
 }

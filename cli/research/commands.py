@@ -107,7 +107,12 @@ def attack(
         Path,
         typer.Argument(help="folder of a run; all but audits and completions need captures", show_default=False),
     ],
-    kind: Annotated[str, typer.Option(help="labels, completion, inversion, membership or audit", show_default=False)],
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="one of labels, scores, batches, completion, inversion, membership, audit", show_default=False
+        ),
+    ],
     party: Annotated[str, typer.Option(help="the party whose messages are attacked; default: all that captured")] = "",
     out: Annotated[
         Path | None, typer.Option("--out", help="output folder; default: RUN/attacks", show_default=False)
@@ -119,11 +124,11 @@ def attack(
     seed: Annotated[int, typer.Option(help="seed of the attacker's draws")] = 0,
     shadows: Annotated[int, typer.Option(help="membership: number of simulated federations")] = 4,
     canaries: Annotated[int, typer.Option(help="audit: number of canaries of every mechanism", min=100)] = 20_000,
-    labels: Annotated[int, typer.Option(help="completion: number of labels that the party knows")] = 40,
+    labels: Annotated[int, typer.Option(help="completion, scores: number of labels that the party knows")] = 40,
 ) -> None:
     """Attack a captured run as curious members could, and report what they learn."""
     from colonnade.cli.research.attack import attack as run_it  # noqa: PLC0415
-    from colonnade.cli.research.attack_kinds import Options  # noqa: PLC0415
+    from colonnade.cli.research.attack_options import Options  # noqa: PLC0415
 
     run_it(run, kind, out, Options(party, known, epochs, seed, shadows, canaries, labels))
 

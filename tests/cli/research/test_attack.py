@@ -49,6 +49,24 @@ def test_labels(simulated: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.
     )
 
 
+def test_scores(
+    simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    argv = (simulated, "--kind", "scores", "--party", "party1", "--out", tmp_path)
+    assert attack(monkeypatch, capfd, *argv)[0] == 0
+    best = found(tmp_path / "scores.json")["parties"]["party1"]["best"]
+    assert best["direction"]["interval"][0] > best["direction"]["baseline"] and best["direction"]["known"] == 40
+    assert set(best) == {"norm", "direction"}
+
+
+def test_batches(
+    simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert attack(monkeypatch, capfd, simulated, "--kind", "batches", "--party", "party1", "--out", tmp_path)[0] == 0
+    best = found(tmp_path / "batches.json")["parties"]["party1"]["best"]
+    assert best["interval"][0] > best["chance"] and best["field"] == "Gradient.dh"
+
+
 def test_completion_of_parties_that_captured_nothing(
     simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
