@@ -11,6 +11,7 @@ from colonnade.common.config.run_options import OF_NUMBERS, OF_TWO, StopMetric
 from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.errors import ConfigError, nearest
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.labels import CONVEX
 from colonnade.common.secure_aggregation.masked_sums import check_blinded
 
 
@@ -120,8 +121,22 @@ def _check_labels(federation: FederationConfig, server: ServerConfig) -> None:
 
 
 def _check_label_noise(federation: FederationConfig, server: ServerConfig) -> None:
-    """Rejects sets of classes that cannot be drawn of the federation's."""
-    size = None if server.privacy.labels is None else server.privacy.labels.size
+    """Rejects sets of classes that cannot be drawn of the federation's, and a z that the protocol does not have."""
+    config, rho = server.privacy.labels, getattr(federation.protocol, "rho", None)
+    if config is None:
+        return
+    if config.auxiliary is not None and rho is None:
+        raise ConfigError(
+            f"server.privacy.labels.auxiliary = {config.auxiliary}: {federation.protocol.name} has no z",
+            hint="leave it out: where gradients are sent, the loss is that of the released label already",
+        )
+    if config.auxiliary == "likelihood" and rho is not None and rho <= CONVEX:
+        raise ConfigError(
+            f"server.privacy.labels.auxiliary = likelihood with federation.protocol.rho = {rho:g}: "
+            f"the loss of z is not convex for rho up to {CONVEX:g}",
+            hint="take a larger rho, such as 1, or auxiliary: posterior",
+        )
+    size = config.size
     if size is not None and size >= federation.outputs:
         raise ConfigError(
             f"server.privacy.labels.size = {size}: of {federation.outputs} classes a set must leave out one at least, "

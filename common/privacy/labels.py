@@ -10,7 +10,9 @@ The post-processing is Bayes' rule: the model's own prediction p is the prior, a
     q_c  proportional to  p_c L_c,    L_c the probability of the released value if the label were c,
 
 replaces the label in the loss. Cross-entropy to q has the gradient of -log sum_c p_c L_c, the loss of the released
-value itself (forward correction: Patrini et al., "Making deep neural networks robust to label noise", 2017).
+value itself (forward correction: Patrini et al., "Making deep neural networks robust to label noise", 2017), at the
+logits of the prior. Protocols by ADMM minimise over z, away from these: `auxiliary` says whether with q kept, or the
+loss itself (common/numerics/admm.py).
 
 Source of `laplace`: Malek, Mironov, Prasad, Shilov and Tramèr, "Antipodes of label differential privacy: PATE
 and ALIBI", 2021 (ALIBI). Two one-hot vectors differ by 2 in the L1 norm, so Laplace noise of scale b has epsilon = 2/b,
@@ -41,6 +43,8 @@ from colonnade.common.privacy.subsets import SubsetSelection
 _GRID = 2**20  # steps of the noise per unit
 _SENSITIVITY = 2  # of a one-hot vector, in the L1 norm
 
+CONVEX = 0.5  # largest eigenvalue of the covariance of a one-hot vector: above, z of the likelihood is unique
+
 Amount = Annotated[float, Field(ge=1e-6, le=1e6)]
 
 
@@ -52,6 +56,7 @@ class LabelPrivacyConfig(BaseModel):
         epsilon: of every training label.
         deviation: of laplace, the noise's standard deviation, the paper's lambda; b = deviation / sqrt 2.
         size: of subset, d; the most informative if left out.
+        auxiliary: loss of z in protocols by ADMM, below.
         seeded: draws the noise from the federation's seed, which every member knows: for tests and
             benchmarks. It then protects nothing.
     """
@@ -70,7 +75,19 @@ class LabelPrivacyConfig(BaseModel):
     size: int | None = Field(
         default=None, ge=1, description="subset: number of classes in a set; left out, the most informative"
     )
+    auxiliary: Literal["likelihood", "posterior"] | None = Field(
+        default=None,
+        description="z of VIMADMM, VIMADMM-J and linear ADMM. likelihood: minimises the loss of the released value; "
+        "posterior: cross-entropy to the posterior at the sum, as in papers; left out, likelihood with subset and "
+        "rho above .5",
+    )
     seeded: bool = Field(default=False, description="noise from the federation's seed: for tests, protects nothing")
+
+    def likelihood(self, rho: float) -> bool:
+        """True if z under a penalty minimises the loss of the released value: not by default where it is not convex."""
+        if self.auxiliary is None:
+            return self.mechanism == "subset" and rho > CONVEX
+        return self.auxiliary == "likelihood"
 
     @model_validator(mode="after")
     def _one_of_two(self) -> LabelPrivacyConfig:

@@ -39,8 +39,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             ctx.skip(t, responses)
             continue
         total = torch.stack(parts).sum(0).to(ctx.device)  # (rows, classes)
-        y = ctx.targets(batch, total)
-        z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
+        z, y = ctx.minimise_z(batch, duals[batch], total, cfg.rho)  # 2
         dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho)  # 3
         update = Update(t, admm.local_gradient(total, dual, z, cfg.rho))
         await clients.broadcast(dict.fromkeys(responses, update))  # 4

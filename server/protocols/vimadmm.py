@@ -50,8 +50,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         with torch.no_grad():
             own = heads.logits(h)  # h_k W_k, (M, rows, classes)
             total = own.sum(0)
-            y = ctx.targets(batch, total)
-            z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
+            z, y = ctx.minimise_z(batch, duals[batch], total, cfg.rho)  # 2
             dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho, cfg.dual_step)  # 3
             heads.step(h, admm.local_gradient(total, dual, z, cfg.rho), bound)  # 4
             if cfg.residual == "new":

@@ -38,8 +38,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             ctx.skip(t, responses)
             continue
         total = found.total.to(ctx.device)  # sum_i o_i, (rows, classes)
-        y = ctx.targets(batch, total)
-        z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
+        z, y = ctx.minimise_z(batch, duals[batch], total, cfg.rho)  # 2
         dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho, cfg.dual_step)  # 3
         if cfg.update == "signal":
             await clients.broadcast(dict.fromkeys(responses, Signal(t, dual + cfg.rho * (total - z))))  # 4

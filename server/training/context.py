@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.messaging.message import Message
+from colonnade.common.numerics import admm
 from colonnade.common.numerics.class_weights import WeightedCrossEntropy, balanced
 from colonnade.common.numerics.losses import CrossEntropy, Objective, Squared
 from colonnade.common.numerics.row_gradients import refuse_batch_norm
@@ -185,6 +186,21 @@ class ServerContext:
         if self.scale is None:
             self._right = (logits.detach().argmax(-1) == labels).float().mean().item()
         return labels
+
+    def minimise_z(self, batch: Tensor, dual: Tensor, total: Tensor, rho: float) -> tuple[Tensor, Tensor]:
+        """VIMADMM's Eq. 5 for training rows: of the labels, or of their releases.
+
+        Args:
+            batch: row numbers, int64 (rows,).
+            dual, total, rho: as in `admm.minimise_z`.
+
+        Returns:
+            z, (rows, classes), and the targets at `total`.
+        """
+        y, loss, config = self.targets(batch, total), self.loss, self.config.privacy.labels
+        if config is not None and config.likelihood(rho):
+            return admm.minimise_released_z(partial(self.targets, batch), dual, total, rho, loss), y
+        return admm.minimise_z(y, dual, total, rho, loss), y
 
     @property
     def metrics(self) -> dict[str, float]:

@@ -12,6 +12,7 @@ from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.messaging.label_messages import Beliefs, Labels
+from colonnade.common.protocols.vimadmm_j import Logits, Update
 from tests.protocols.test_resume import END, PROTOCOLS, SHORT, left_alone, same
 from tests.support.federation import Outcome, config, federate, parameters
 
@@ -68,6 +69,41 @@ def test_sets_of_classes_take_the_place_of_labels(name: str) -> None:
     resumed = federate(cfg, save=True, start=(3, alone.saved[3]))
     for member in (SERVER, *cfg.federation.names):
         assert same(resumed.saved[END][member], alone.saved[END][member])
+
+
+def test_z_minimises_the_loss_of_the_released_set_and_the_dual_is_its_gradient() -> None:
+    """From what was sent: z = total - dual / rho in the first round, where the dual was 0."""
+    protocol = {"name": "vimadmm_j", "rho": 0.8, "damping": "none"}
+    sets = "server.privacy.labels={mechanism: subset, epsilon: 2.0, seeded: true%s}"
+
+    def gap(more: str) -> float:
+        server, messages = (outcome := federate(config(protocol, sets % more, *SHORT))).server, outcome.messages
+        first = [message for _, _, message in messages if getattr(message, "round", 0) == 1]
+        total = torch.stack([message.o for message in first if isinstance(message, Logits)]).sum(0)
+        dual = next(message.dual for message in first if isinstance(message, Update))
+        assert server.noisy is not None
+        evidence = torch.zeros(len(server.labels), 10)
+        evidence[server.schedule.partition.train] = server.noisy.evidence().float()
+        z = total - dual / 0.8
+        return float((dual - z.softmax(-1) + (z + evidence[server.schedule.batch(1)]).softmax(-1)).abs().max())
+
+    assert gap("") < 1e-4 and gap(", auxiliary: likelihood") < 1e-4 and gap(", auxiliary: posterior") > 1e-2
+
+
+@pytest.mark.parametrize("name", ["vimadmm", "vimadmm_j", "linear_admm"])
+def test_the_loss_of_z_can_be_chosen_where_there_is_a_z(name: str) -> None:
+    protocol, seeded = {**PROTOCOLS[name], "rho": 1.0}, "epsilon: 2.0, seeded: true"
+
+    def duals(labels: str) -> torch.Tensor:
+        cfg = config(protocol, f"server.privacy.labels={{{labels}}}", "federation.rounds=1", "federation.epochs=0")
+        found: torch.Tensor = federate(cfg).server.state["duals"]
+        return found
+
+    for noise, by_default, other in (("laplace", "posterior", "likelihood"), ("subset", "likelihood", "posterior")):
+        mechanism = f"mechanism: {noise}, {seeded}"
+        default = duals(mechanism)
+        assert torch.equal(default, duals(f"{mechanism}, auxiliary: {by_default}"))
+        assert not torch.allclose(default, duals(f"{mechanism}, auxiliary: {other}"), atol=1e-3)
 
 
 @pytest.mark.parametrize("name", [name for name, contract in CONTRACTS.items() if contract.shares_labels])

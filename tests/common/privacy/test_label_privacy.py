@@ -106,5 +106,28 @@ def test_wrong_settings_are_refused_with_the_reason(labels: dict[str, object], m
         parse(tree(server__privacy__labels=labels))
 
 
+@pytest.mark.parametrize(
+    ("protocol", "message"),
+    [
+        ({"name": "split"}, r"server\.privacy\.labels\.auxiliary = likelihood: split has no z"),
+        (
+            {"name": "vimadmm", "rho": 0.5},
+            r"auxiliary = likelihood with federation\.protocol\.rho = 0\.5: .* not convex",
+        ),
+    ],
+)
+def test_a_likelihood_of_z_needs_a_z_and_a_convex_loss(protocol: dict[str, object], message: str) -> None:
+    labels = {"epsilon": 1, "auxiliary": "likelihood"}
+    with pytest.raises(ConfigError, match=message) as refusal:
+        parse(tree(federation__protocol=protocol, server__privacy__labels=labels))
+    assert refusal.value.hint
+    parse(tree(federation__protocol={"name": "vimadmm", "rho": 0.51}, server__privacy__labels=labels))
+
+
+def test_a_likelihood_is_the_default_of_sets_where_it_is_convex() -> None:
+    sets, vectors = LabelPrivacyConfig(mechanism="subset", epsilon=1), LabelPrivacyConfig(epsilon=1)
+    assert sets.likelihood(0.51) and not sets.likelihood(0.5) and not vectors.likelihood(1.0)
+
+
 def test_an_unknown_key_beside_labels_is_refused() -> None:
     assert "server.privacy.label: unknown key" in str(error(tree(server__privacy={"label": {"epsilon": 1}})))
