@@ -13,6 +13,7 @@ from torch import Tensor
 from colonnade.client.alignment.foreign_keys import ForeignKeys
 from colonnade.common.alignment.comparison import distinct
 from colonnade.common.alignment.exponent import MakeExponent
+from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
 from colonnade.common.alignment.psi_member import PsiMember, about, draw_for, tag_of
@@ -54,6 +55,7 @@ class Matching:
         exponent: makes one of a fresh secret, perhaps an older one that is kept; None for one of this alignment alone.
         after: rounds before it.
         already: common keys that are known from a kept alignment, and are not asked for again.
+        daily: counts what others test in a day.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Matching:
     exponent: MakeExponent | None = None
     after: int = 0
     already: int = 0
+    daily: DailyLimits = field(default_factory=DailyLimits)
     _round: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -111,6 +114,7 @@ class Matching:
         await self.server.send(Census(self._round, len(self.keys)))
         self._sizes = sizes = tuple((await self._hear(Sizes, members=len(self._members))).rows.tolist())
         self._refuse_sizes(sizes)
+        self.daily.count({name: rows for name, rows in zip(self._members, sizes, strict=True) if name != self.name})
         self._tell_repeat(self._foreign.begin())
         keys = self.keys
         if self.federation.align == "sorted":

@@ -165,7 +165,7 @@ class PartyRows:
                 session=session, server=link, admit_masked=egress.admit_masked, keep=keep, work=aside,
                 report=tenths(partial(self.telemetry.event, "aligning", party=self.name)),
                 seed=self._seed, foreign=self._foreign, warn=self._warn,
-                exponent=self.keeping.among(there.names), after=after, already=already,
+                exponent=self.keeping.among(there.names), after=after, already=already, daily=self.keeping.daily,
             )  # fmt: skip
 
         return PartyFinding(reuse, matching, self.keeping, self.record, self.whole)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from colonnade.common.alignment.comparison import RAISED, compare, distinct
 from colonnade.common.alignment.exponent import MakeExponent
+from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
 from colonnade.common.alignment.psi_member import SHUFFLED, PsiMember, about, draw_for, tag_of
@@ -51,6 +52,7 @@ class Aligning:
         exponent: makes one of a fresh secret, perhaps an older one that is kept; None for one of this alignment alone.
         after: rounds before it.
         already: common keys that are known from a kept alignment, and are not in `keys`.
+        daily: counts what parties test in a day.
     """
 
     federation: FederationConfig
@@ -65,6 +67,7 @@ class Aligning:
     exponent: MakeExponent | None = None
     after: int = 0
     already: int = 0
+    daily: DailyLimits = field(default_factory=DailyLimits)
     _round: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -104,6 +107,7 @@ class Aligning:
         for party, count in census.items():
             if not count.rows:
                 raise ContractError(party, "Census", "rows", "at least 1", "0")
+        self.daily.count({party: count.rows for party, count in census.items()})
         sizes = (len(self.keys), *(count.rows for count in census.values()))
         await self.cohort.broadcast(Sizes(self._round, torch.tensor(sizes)))
         keys = self.keys

@@ -12,6 +12,7 @@ from typing import TypeVar
 from torch import Tensor
 
 from colonnade.common.alignment.exponent import Exponent, MakeExponent
+from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.kept.identity import identity_of, roster_digest
 from colonnade.common.alignment.kept.place import place_of
 from colonnade.common.alignment.kept.raised import RaisedElements
@@ -51,6 +52,10 @@ class Keeping:
         processors: number that may raise keys at once.
         warn: called with a reason when the disk refuses.
         roster: names of all parties.
+        daily: limits of what others can test in a day; None counts nothing.
+
+    Attributes:
+        daily: as given.
     """
 
     def __init__(
@@ -61,9 +66,10 @@ class Keeping:
         warn: Callable[[str], None] = lambda _reason: None,
         *,
         roster: Collection[str] = (),
+        daily: DailyLimits | None = None,
     ) -> None:
         self._store, self._policy, self._warn, self._roster = store, policy, warn, frozenset(roster)
-        self._warned = False
+        self._warned, self.daily = False, daily or DailyLimits()
         self._raising, self._raised = Raising(processors), list[RaisedElements]()
 
     @classmethod
@@ -84,13 +90,13 @@ class Keeping:
             federation: the agreed section, with the whole roster.
             place: where.
             pinned: True if the roster's fingerprints identify members beyond this start.
-            reuse: False keeps nothing and uses nothing that was kept.
+            reuse: False keeps nothing and uses nothing that was kept; what others test is counted all the same.
         """
-        store = None
+        store, folder = None, place_of(place.config, place.base, place.out, place.member)
         if reuse and place.config.days and not federation.keys.seeded:
-            folder = place_of(place.config, place.base, place.out, place.member)
             store = AlignmentStore(folder, roster_digest(federation, pinned=pinned), place.config.days)
-        return cls(store, policy, processors, warn, roster=federation.names)
+        daily = DailyLimits.of(federation, place.config, folder, pinned=pinned)
+        return cls(store, policy, processors, warn, roster=federation.names, daily=daily)
 
     @property
     def terms(self) -> bytes:
