@@ -176,7 +176,7 @@ class Members:
             exponent = keeping.exponent if asked is None else keeping.fresh
             return Aligning(
                 self.agreed, keys, session, cohort, keep, block=5, exponent=exponent, after=after, already=already,
-                daily=keeping.daily,
+                daily=keeping.daily, checks=self.agreed.align_checks,
             )  # fmt: skip
 
         return ServerFinding(self.agreed, cohort, aligning, keeping, record, part, whole=asked is None)
@@ -199,11 +199,12 @@ class Members:
         record = run if whole else AlignmentRecord(RunCache(), keys, name)
         reuse = PartyReuse(name, self.agreed, policy, session, link, self.identities.get(name), kept, partial=not whole)
 
-        def matching(*, after: int, already: int, keep: Any) -> Matching:
+        def matching(*, terms: Any, after: int, already: int, keep: Any) -> Matching:
             return Matching(
                 name, self.agreed, policy, keys, session, link, keep=keep, block=5,
                 foreign=ForeignKeys(name, policy.max_other_rows), exponent=keeping.exponent, after=after,
-                already=already, daily=keeping.daily,
+                already=already, daily=keeping.daily, checks=self.agreed.align_checks, nonces=terms.nonces,
+                identity=self.identities.get(name),
             )  # fmt: skip
 
         return PartyFinding(reuse, matching, keeping, record, whole)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
-
-from torch import Tensor
 
 from colonnade.common.alignment.exponent import Exponent, MakeExponent
 from colonnade.common.alignment.kept.daily import DailyLimits
@@ -108,15 +106,15 @@ class Keeping:
         store = self._store
         return None if store is None else self._tried(lambda: store.held(keys, self._policy))
 
-    def identity(self, nonces: Sequence[bytes], common: int) -> str:
-        """The identity of a new alignment; "" if it is not kept."""
-        return "" if self._store is None else identity_of(self._store.roster, nonces, common)
+    def identity(self, nonces: Sequence[bytes], common: int, commitments: Mapping[str, str]) -> str:
+        """The identity of a new alignment, as `identity_of`; "" if it is not kept."""
+        return "" if self._store is None else identity_of(self._store.roster, nonces, common, commitments)
 
-    def keep(self, keys: RowKeys, identity: str, rows: Tensor) -> None:
+    def keep(self, keys: RowKeys, found: KeptAlignment) -> None:
         """Stores an alignment; it is on the disk when this returns, unless the disk refuses it."""
         store = self._store
         if store is not None:
-            self._tried(lambda: store.keep(keys, self._policy, KeptAlignment(identity, rows)))
+            self._tried(lambda: store.keep(keys, self._policy, found))
 
     def exponent(self, drawn: bytes) -> Exponent:
         """The member's exponent for this roster; one drawn for the alignment alone, if nothing is kept.
