@@ -13,7 +13,7 @@ from torch import Tensor
 
 from colonnade.client.alignment.finding import PartyFinding
 from colonnade.client.alignment.matching import Matching
-from colonnade.client.alignment.reuse import PartyReuse
+from colonnade.client.alignment.reuse import PartyReuse, ReuseTerms
 from colonnade.client.privacy.egress import Egress
 from colonnade.common.alignment.kept.keeping import Keeping, Place
 from colonnade.common.alignment.keys import RowKeys
@@ -100,8 +100,9 @@ async def _server_side(
 
     def aligning(*, keys: RowKeys, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Aligning:
         return Aligning(
-            federation, keys, session, cohort, keep=keep, exponent=keeping.exponent, after=after, already=already
-        )
+            federation, keys, session, cohort, keep=keep, exponent=keeping.exponent, after=after, already=already,
+            checks=federation.align_checks,
+        )  # fmt: skip
 
     finding = ServerFinding(federation, cohort, aligning, keeping, record, part)
     try:
@@ -133,10 +134,11 @@ async def _party_side(
     link._carry, admit_masked = egress, egress.admit_masked
     reuse = PartyReuse(name, federation, policy, session, link, kept=keeping.held(keys), admit_masked=admit_masked)
 
-    def matching(*, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Matching:
+    def matching(*, terms: ReuseTerms, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Matching:
         return Matching(
             name, federation, policy, keys, session=session, server=link, admit_masked=admit_masked, keep=keep,
             foreign=foreign, exponent=keeping.exponent, after=after, already=already,
+            checks=federation.align_checks, nonces=terms.nonces,
         )  # fmt: skip
 
     with closing(ledger):

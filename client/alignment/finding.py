@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from colonnade.client.alignment.matching import Matching
-from colonnade.client.alignment.reuse import PartyReuse
+from colonnade.client.alignment.reuse import PartyReuse, ReuseTerms
 from colonnade.common.alignment.kept.keeping import Keeping
+from colonnade.common.alignment.kept.store import KeptAlignment
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import Settled
 from colonnade.common.alignment.record import AlignmentRecord
@@ -22,7 +23,7 @@ from colonnade.common.errors import ContractError
 class MakeMatching(Protocol):
     """Makes a new alignment."""
 
-    def __call__(self, *, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Matching:
+    def __call__(self, *, terms: ReuseTerms, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Matching:
         """After so many rounds, with so many common keys known already; `keep` is called with the result."""
 
 
@@ -63,8 +64,9 @@ class PartyFinding:
         """
         terms = await self.reuse()
         if terms.rows is None:
-            keep = lambda number, rows: self._keep_new(terms.nonces, number, rows)  # noqa: E731
-            return await self.matching(after=terms.round, already=0, keep=keep)()
+            keep = lambda number, rows: self._keep_new(matching, number, rows)  # noqa: E731
+            matching: Matching = self.matching(terms=terms, after=terms.round, already=0, keep=keep)
+            return await matching()
         self.reused = len(rows := terms.rows)
         if not terms.others:
             self.record.keep(terms.number, rows, self._identity(), self.keeping.terms)
@@ -75,14 +77,15 @@ class PartyFinding:
         def keep_both(number: str, found: Tensor) -> None:
             self.record.keep(number, torch.cat([rows, found]))
 
-        matching = self.matching(after=round, already=len(rows), keep=keep_both)
+        matching = self.matching(terms=terms, after=round, already=len(rows), keep=keep_both)
         return torch.cat([rows, await matching()])
 
-    def _keep_new(self, nonces: tuple[bytes, ...], number: str, rows: Tensor) -> None:
+    def _keep_new(self, matching: Matching, number: str, rows: Tensor) -> None:
         """Stores a new alignment, before we tell the server that we have it."""
-        identity = self.keeping.identity(nonces, len(rows)) if self.whole else ""
+        promised = matching.commitments
+        identity = self.keeping.identity(matching.nonces, len(rows), promised) if self.whole else ""
         if identity:
-            self.keeping.keep(self.keys, identity, rows)
+            self.keeping.keep(self.keys, KeptAlignment(identity, rows, promised))
         self.record.keep(number, rows, identity, self.keeping.terms)
 
     def _identity(self) -> str:

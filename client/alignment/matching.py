@@ -11,8 +11,11 @@ import torch
 from torch import Tensor
 
 from colonnade.client.alignment.foreign_keys import ForeignKeys
+from colonnade.client.alignment.pledges import PartyPledging
+from colonnade.common.alignment.checks.pledge import PledgeBook, PledgeTerms
 from colonnade.common.alignment.comparison import distinct
 from colonnade.common.alignment.exponent import MakeExponent
+from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
 from colonnade.common.alignment.psi_member import PsiMember, about, draw_for, tag_of
@@ -21,10 +24,11 @@ from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_size
 from colonnade.common.alignment.scratch import NUMBER, Scratch, to_records
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.alignment.work import Work, at_once
-from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.federation import AlignChecks, FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.group import ELEMENT
+from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.message import M
@@ -54,6 +58,13 @@ class Matching:
         exponent: makes one of a fresh secret, perhaps an older one that is kept; None for one of this alignment alone.
         after: rounds before it.
         already: common keys that are known from a kept alignment, and are not asked for again.
+        daily: counts what others test in a day.
+        checks: of the lists.
+        nonces: random numbers of all members, which pledges of lists are bound to.
+        identity: signs the pledges; None on loopback without TLS.
+
+    Attributes:
+        commitments: digest of every member's own list, by name, once all have pledged themselves; empty without checks.
     """
 
     name: str
@@ -73,6 +84,10 @@ class Matching:
     exponent: MakeExponent | None = None
     after: int = 0
     already: int = 0
+    daily: DailyLimits = field(default_factory=DailyLimits)
+    checks: AlignChecks = "none"
+    nonces: tuple[bytes, ...] = ()
+    identity: Identity | None = None
     _round: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +95,13 @@ class Matching:
         self._seat = self._members.index(self.name)
         self._foreign = self.foreign or ForeignKeys(self.name, self.policy.max_other_rows)
         self._sizes: tuple[int, ...] = ()  # as announced: lists of one element stand for as many
+        terms = PledgeTerms(self.session, self.federation, self.nonces)
+        self._book = PledgeBook(self.name, terms, self.identity)
         self._hash = hashlib.sha256()  # of the list that is coming
+
+    @property
+    def commitments(self) -> dict[str, str]:  # noqa: D102  # as above
+        return self._book.commitments
 
     async def __call__(self) -> Tensor:
         """Our rows that all members have, int64 (common,), in the common order.
@@ -111,6 +132,7 @@ class Matching:
         await self.server.send(Census(self._round, len(self.keys)))
         self._sizes = sizes = tuple((await self._hear(Sizes, members=len(self._members))).rows.tolist())
         self._refuse_sizes(sizes)
+        self.daily.count({name: rows for name, rows in zip(self._members, sizes, strict=True) if name != self.name})
         self._tell_repeat(self._foreign.begin())
         keys = self.keys
         if self.federation.align == "sorted":
@@ -119,8 +141,9 @@ class Matching:
         tag = tag_of(self.session)
         own = self.seed.draw(about(tag, ring, self.keys))
         return ring, PsiMember(
-            ring, self._seat, keys, tag, draw_for(self.federation, self.name, own), exponent=self.exponent
-        )
+            ring, self._seat, keys, tag, draw_for(self.federation, self.name, own), exponent=self.exponent,
+            checked=self.checks != "none",
+        )  # fmt: skip
 
     def _tell_repeat(self, before: int) -> None:
         if before:
@@ -131,7 +154,10 @@ class Matching:
 
     async def _go_round(self, ring: PsiRing, hand: PsiMember) -> None:
         """Sends our list out, and passes every other one on."""
+        pledging = PartyPledging(self._book, ring, hand, self.server, self.work)
         for stage in range(ring.members):
+            if self.checks != "none":
+                self._round = await pledging.exchange(stage, self._round)
             for block in range(ring.blocks()):
                 self._round += 1
                 points = await self.work(partial(hand.give, stage, block))
@@ -141,6 +167,8 @@ class Matching:
                 else:
                     await self._hear(Points, keys=0, element=ELEMENT)
                 self.report(stage * ring.blocks() + block + 1, ring.members * ring.blocks())
+            if self.checks != "none" and stage < ring.members - 1:
+                pledging.check(stage)
 
     async def _take(self, ring: PsiRing, hand: PsiMember, stage: int, block: int) -> None:
         owner = ring.owner(self._seat, stage + 1)

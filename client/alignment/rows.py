@@ -15,7 +15,7 @@ from torch import Tensor
 from colonnade.client.alignment.finding import PartyFinding
 from colonnade.client.alignment.foreign_keys import NAME, ForeignKeys
 from colonnade.client.alignment.matching import Matching
-from colonnade.client.alignment.reuse import PartyReuse
+from colonnade.client.alignment.reuse import PartyReuse, ReuseTerms
 from colonnade.client.membership.dialer import Membership
 from colonnade.client.privacy.egress import Egress
 from colonnade.client.training.progress import TrainingProgress
@@ -159,13 +159,14 @@ class PartyRows:
             admit_masked=egress.admit_masked,
         )  # fmt: skip
 
-        def matching(*, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Matching:
+        def matching(*, terms: ReuseTerms, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Matching:
             return Matching(
                 self.name, there, self.policy, keys,
                 session=session, server=link, admit_masked=egress.admit_masked, keep=keep, work=aside,
                 report=tenths(partial(self.telemetry.event, "aligning", party=self.name)),
                 seed=self._seed, foreign=self._foreign, warn=self._warn,
-                exponent=self.keeping.among(there.names), after=after, already=already,
+                exponent=self.keeping.among(there.names), after=after, already=already, daily=self.keeping.daily,
+                checks=there.align_checks, nonces=terms.nonces, identity=self.identity,
             )  # fmt: skip
 
         return PartyFinding(reuse, matching, self.keeping, self.record, self.whole)

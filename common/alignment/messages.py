@@ -24,6 +24,9 @@ BLOCK = 8192
 _CERTIFICATE = 8192  # maximum bytes of a chain in PEM
 _SIGNATURE = 80  # bytes of ECDSA on P-256, DER
 
+DIGEST = 32
+"""Bytes of the digest of a list."""
+
 NONCE = 32
 """Bytes of the random number that every member contributes to the identity of an alignment."""
 
@@ -114,6 +117,39 @@ class Sizes(ServerMessage):
 
 
 @message
+class Pledge(PartyMessage):
+    """Party to server: the party's signed digest of the list that it sends in the stage that follows.
+
+    In the first stage one for every block of its own list, as it is raised: empty but for the last.
+
+    Args:
+        digest: of all elements in ascending order.
+        certificate: PEM, in the first stage; empty on loopback without TLS.
+        signature: ECDSA over `PledgeTerms.content`; empty likewise.
+    """
+
+    digest: Annotated[Tensor, TensorSpec("digest", dtype=torch.uint8, public="a hash of elements raised to a secret")]
+    certificate: Annotated[Tensor, TensorSpec("certificate", dtype=torch.uint8, public="everybody's to read")]
+    signature: Annotated[Tensor, TensorSpec("signature", dtype=torch.uint8, public="over a digest of raised elements")]
+
+
+@message
+class Pledges(ServerMessage):
+    """Server to party: the pledges of all members; empty until all have pledged themselves.
+
+    Args:
+        digests: the server first, then the parties in the roster's order.
+        certificates, signatures: as in `Statements`.
+    """
+
+    digests: Annotated[Tensor, TensorSpec("members", "digest", dtype=torch.uint8)]
+    certificates: Annotated[Tensor, TensorSpec("certificates", dtype=torch.uint8)]
+    certificate_lengths: Annotated[Tensor, TensorSpec("members", dtype=torch.int64)]
+    signatures: Annotated[Tensor, TensorSpec("signatures", dtype=torch.uint8)]
+    signature_lengths: Annotated[Tensor, TensorSpec("members", dtype=torch.int64)]
+
+
+@message
 class Points(PartyMessage, ServerMessage):
     """A block of a list of keys, hashed to the curve and raised to at least one secret; empty after the list's end.
 
@@ -160,7 +196,9 @@ class Settled(ServerMessage):
     """Server to party: the alignment is on every member's disk."""
 
 
-ALIGNMENT = (Held, Offers, Stated, Statements, Reused, Census, Sizes, Points, Common, Positions, Kept, Settled)
+ALIGNMENT = (
+    Held, Offers, Stated, Statements, Reused, Census, Sizes, Pledge, Pledges, Points, Common, Positions, Kept, Settled,
+)  # fmt: skip
 """All messages allowed before the protocol's own."""
 
 
@@ -176,6 +214,7 @@ def alignment_limits(members: int) -> dict[str, int]:
         "keys": BLOCK,
         "element": ELEMENT,
         "nonce": NONCE,
+        "digest": DIGEST,
         "certificate": _CERTIFICATE,
         "certificates": members * _CERTIFICATE,
         "signature": _SIGNATURE,

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.common.alignment.checks.list_digest import ListDigest
 from colonnade.common.alignment.exponent import Exponent, MakeExponent
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.psi_ring import PsiRing
@@ -46,6 +47,11 @@ class PsiMember:
         tag: domain of the hash: equal for all members.
         draw: source of randomness; the system's unless the configuration says `seeded`.
         exponent: makes one of the drawn secret, perhaps an older one that is kept; None for it alone.
+        checked: True if lists are committed to: `prepare` is called for each of our own blocks before any is sent.
+
+    Attributes:
+        came: digest of the list that came in the last stage, if lists are checked.
+        sent: digest of the list that is sent in the next stage, likewise.
     """
 
     def __init__(
@@ -57,7 +63,10 @@ class PsiMember:
         draw: Draw = os.urandom,
         *,
         exponent: MakeExponent | None = None,
+        checked: bool = False,
     ) -> None:
+        self.came = self.sent = b""
+        self._checked = checked
         self._ring, self._index, self._keys, self._tag, self._draw = ring, index, keys, tag, draw
         drawn = draw(ELEMENT)
         self._exponent = Exponent(drawn, Raising()) if exponent is None else exponent(drawn)
@@ -65,17 +74,33 @@ class PsiMember:
         self._orders = Scratch(NUMBER, keys.folder)
         self._coming: Sorter
         self._passing: Scratch
+        self._digests: tuple[ListDigest, ListDigest]
 
     def give(self, stage: int, block: int) -> MaskedTensor:
         """A block of the list that is sent in a stage, uint8 (keys, 32). Our own is hashed and raised here."""
-        if not stage and not block:
+        if not stage and not block and not self._checked:
             self._shuffle_own()
         span = self._ring.span(self._ring.owner(self._index, stage), block)
-        if stage:
+        if stage or self._checked:
             return MaskedTensor(torch.from_numpy(self._passing.read(span.start, span.stop - span.start)), _RAISED)
-        rows = self._orders.read(self._starts[self._index] + span.start, span.stop - span.start)
-        keys = [self._keys.values[row] for row in to_numbers(rows).tolist()]
-        return MaskedTensor(_as_points(self._exponent.keys(keys, self._tag)), _RAISED)
+        return MaskedTensor(self._own(span), _RAISED)
+
+    def prepare(self, block: int) -> None:
+        """Hashes and raises a block of our own list, so that it can be committed to before any of it is sent.
+
+        Raises:
+            InputError: after the last block, if an element comes twice.
+        """
+        if not block:
+            self._shuffle_own()
+            self._passing, digest = Scratch(ELEMENT, self._keys.folder), self._digest(self._index)
+            self._digests = (digest, digest)
+        span = self._ring.span(self._index, block)
+        points = self._own(span).numpy()
+        self._passing.write(span.start, points)
+        self._digests[0].add(points)
+        if block == self._ring.blocks() - 1:
+            self.sent = self._digests[0].digest()
 
     def take(self, stage: int, block: int, points: Tensor) -> None:
         """Takes a block of the list received in a stage; a party raises it. Shuffles the list after the last block.
@@ -89,9 +114,16 @@ class PsiMember:
         owner = self._ring.owner(self._index, stage + 1)
         if not block:
             self._coming = self._shuffler(owner, ELEMENT)
+            if self._checked:
+                self._digests = (self._digest(owner), self._digest(owner))
         raised = self._raised(owner, points).numpy()
+        if self._checked:
+            self._digests[0].add(points.numpy())
+            self._digests[1].add(raised)
         self._coming.add(np.hstack([self._numbered(self._ring.span(owner, block)), raised]))
         if block == self._ring.blocks() - 1:
+            if self._checked:
+                self.came, self.sent = (digest.digest() for digest in self._digests)
             self._passing = Scratch(ELEMENT, self._keys.folder)  # the last list has been sent completely
             self._settle(owner, self._coming, self._passing)
             del self._coming
@@ -122,6 +154,14 @@ class PsiMember:
     def next_positions(self, owner: int, places: Tensor) -> MaskedTensor:
         """The part of `undo`'s result to send on: empty for our own list, whose places are our rows."""
         return MaskedTensor(places[:0] if owner == self._index else places, SHUFFLED)
+
+    def _own(self, span: slice) -> Tensor:
+        rows = self._orders.read(self._starts[self._index] + span.start, span.stop - span.start)
+        keys = [self._keys.values[row] for row in to_numbers(rows).tolist()]
+        return _as_points(self._exponent.keys(keys, self._tag))
+
+    def _digest(self, owner: int) -> ListDigest:
+        return ListDigest(self._ring.sizes[owner], ELEMENT, self._keys.folder)
 
     def _raised(self, owner: int, points: Tensor) -> Tensor:
         elements = to_bytes(points)

@@ -10,7 +10,7 @@ from colonnade.common.section import Section
 
 
 class AlignmentsConfig(Section):
-    """`alignments`: where and how long a member keeps the rows of an alignment, and its secret exponent."""
+    """`alignments`: kept alignments and exponents of a member, and what others may test in a day."""
 
     folder: Path | None = Field(
         default=None,
@@ -22,4 +22,16 @@ class AlignmentsConfig(Section):
         ge=0,
         le=3650,
         description="days after which a kept alignment, or a secret exponent, is removed; 0 keeps none",
+    )
+    per_day: int | None = Field(
+        default=100,
+        ge=1,
+        description="most alignments in 24 hours with any other member, over all runs and predictions; null "
+        "for no limit",
+    )
+    rows_per_day: int | None = Field(
+        default=50_000_000,
+        ge=1,
+        description="most keys of any other member in all alignments of 24 hours, over all runs and predictions; null "
+        "for no limit",
     )

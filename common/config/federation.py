@@ -32,6 +32,9 @@ from colonnade.common.privacy.mechanism import Privacy
 from colonnade.common.privacy.settings import BEFORE
 from colonnade.common.section import Section
 
+AlignChecks = Literal["none", "signed"]
+"""Checks of an alignment among members who may lie."""
+
 # Keys of the federation section that a resumed run may change.
 _MAY_CHANGE = (
     "parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence", "stop", "back_off",
@@ -44,7 +47,7 @@ STEPS = ("protocol.tau", "protocol.local_steps")
 _NEWER = [
     ("privacy.accounting", BEFORE["accounting"]), ("loss", ""), ("stop.metric", None), ("protocol.damping", "none"),
     ("back_off", 0), ("privacy.predictions", 0), ("protocol.combine", "sum"), ("protocol.own", "exact"),
-    ("privacy.once", None),
+    ("privacy.once", None), ("align_checks", "none"),
 ]  # fmt: skip
 
 
@@ -74,6 +77,11 @@ class FederationConfig(Section):
         default="none",
         description="alignment of the members' rows: none (same rows, same order), sorted (by key, without secrecy), "
         "psi (common rows by private set intersection)",
+    )
+    align_checks: AlignChecks = Field(
+        default="none",
+        description="checks of an alignment by psi among members who may lie (docs/alignment_checks.md): none; signed "
+        "(lists are committed to before the first is sent, and every list that is passed on is signed)",
     )
     keys: KeysConfig = Field(default=KeysConfig(), description="comparison of row keys, with `align`")
     rows: RowsConfig = Field(default=RowsConfig(), description="training, validation and test rows")

@@ -223,6 +223,12 @@ def _check_length(federation: FederationConfig) -> None:
 
 
 def _check_alignment(federation: FederationConfig) -> None:
+    if federation.align_checks != "none" and federation.align != "psi":
+        raise ConfigError(
+            f"federation.align_checks = {federation.align_checks} with federation.align = {federation.align}: there "
+            "are no lists to check",
+            hint="set federation.align: psi, or leave align_checks out",
+        )
     if federation.align != "none" and federation.rows.test == "official":
         raise ConfigError(
             f"federation.rows.test = official with federation.align = {federation.align}: rows get a new order, in "

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.alignment.kept.keeping import Keeping
+from colonnade.common.alignment.kept.store import KeptAlignment
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import Settled
 from colonnade.common.alignment.record import AlignmentRecord
@@ -90,8 +91,9 @@ class ServerFinding:
         if part is None or not agreed.number:
             if self.whole or part is not None:  # else the server has asked for none of the kept rows
                 self.without = agreed.without
-            keep = lambda number, rows: self._keep_new(agreed.nonces, number, rows)  # noqa: E731
-            return await self.aligning(keys=keys, after=agreed.round, already=0, keep=keep)()
+            keep = lambda number, rows: self._keep_new(aligning, agreed.nonces, number, rows)  # noqa: E731
+            aligning: Aligning = self.aligning(keys=keys, after=agreed.round, already=0, keep=keep)
+            return await aligning()
         self.reused = len(rows := part.rows)
         round = await reuse.confirmed()
         if not len(others):
@@ -113,9 +115,10 @@ class ServerFinding:
         known = set(self.part.rows.tolist())
         return torch.tensor([row for row in range(len(self.record.keys)) if row not in known], dtype=torch.int64)
 
-    def _keep_new(self, nonces: tuple[bytes, ...], number: str, rows: Tensor) -> None:
+    def _keep_new(self, aligning: Aligning, nonces: tuple[bytes, ...], number: str, rows: Tensor) -> None:
         """Stores a new alignment, after every party has."""
-        identity = self.keeping.identity(nonces, len(rows)) if self.whole else ""
+        promised = aligning.commitments
+        identity = self.keeping.identity(nonces, len(rows), promised) if self.whole else ""
         if identity:
-            self.keeping.keep(self.record.keys, identity, rows)
+            self.keeping.keep(self.record.keys, KeptAlignment(identity, rows, promised))
         self.record.keep(number, rows, identity, self.keeping.terms)

@@ -11,10 +11,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.common.alignment.checks.list_digest import ListDigest
 from colonnade.common.alignment.comparison import RAISED, compare, distinct
 from colonnade.common.alignment.exponent import MakeExponent
+from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
+from colonnade.common.alignment.messages import (
+    BLOCK,
+    Census,
+    Common,
+    Kept,
+    Pledge,
+    Points,
+    Positions,
+    Settled,
+    Sizes,
+)  # fmt: skip
 from colonnade.common.alignment.psi_member import SHUFFLED, PsiMember, about, draw_for, tag_of
 from colonnade.common.alignment.psi_ring import SERVER_SEAT, PsiRing
 from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
@@ -22,7 +34,7 @@ from colonnade.common.alignment.scratch import Scratch, places_of, to_numbers, t
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.alignment.sorting import Sorter
 from colonnade.common.alignment.work import T, Work, at_once
-from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.federation import AlignChecks, FederationConfig
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.conversation.responses import Quorum, Responses
 from colonnade.common.crypto.group import ELEMENT
@@ -30,6 +42,7 @@ from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import ContractError, InputError, PartyAway
 from colonnade.common.messaging.message import M, check_exact
 from colonnade.common.messaging.outgoing import MaskedTensor, nothing
+from colonnade.server.alignment.pledges import RelayedPledges
 
 _NONE = nothing(0, ELEMENT, dtype=torch.uint8)
 
@@ -51,6 +64,8 @@ class Aligning:
         exponent: makes one of a fresh secret, perhaps an older one that is kept; None for one of this alignment alone.
         after: rounds before it.
         already: common keys that are known from a kept alignment, and are not in `keys`.
+        daily: counts what parties test in a day.
+        checks: of the lists.
     """
 
     federation: FederationConfig
@@ -65,10 +80,19 @@ class Aligning:
     exponent: MakeExponent | None = None
     after: int = 0
     already: int = 0
+    daily: DailyLimits = field(default_factory=DailyLimits)
+    checks: AlignChecks = "none"
     _round: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._members = (SERVER, *self.federation.names)
+        self._pledges = RelayedPledges()
+
+    @property
+    def commitments(self) -> dict[str, str]:
+        """Digest of every member's own list, hexadecimal, by name; empty without checks."""
+        first = self._pledges.digests[:1]
+        return {name: own.hex() for own_list in first for name, own in zip(self._members, own_list, strict=True)}
 
     async def __call__(self) -> Tensor:
         """The server's rows that all members have, int64 (common,), in the common order.
@@ -104,6 +128,7 @@ class Aligning:
         for party, count in census.items():
             if not count.rows:
                 raise ContractError(party, "Census", "rows", "at least 1", "0")
+        self.daily.count({party: count.rows for party, count in census.items()})
         sizes = (len(self.keys), *(count.rows for count in census.values()))
         await self.cohort.broadcast(Sizes(self._round, torch.tensor(sizes)))
         keys = self.keys
@@ -114,24 +139,55 @@ class Aligning:
         tag = tag_of(self.session)
         own = self.seed.draw(about(tag, ring, self.keys))
         return ring, PsiMember(
-            ring, SERVER_SEAT, keys, tag, draw_for(self.federation, SERVER, own), exponent=self.exponent
-        )
+            ring, SERVER_SEAT, keys, tag, draw_for(self.federation, SERVER, own), exponent=self.exponent,
+            checked=self.checks != "none",
+        )  # fmt: skip
 
     async def _go_round(self, ring: PsiRing, hand: PsiMember) -> dict[str, Sorter]:
         """Returns every list, raised by all parties."""
         longest = max(ring.sizes)  # so that all have as many buckets
         lists = {member: Sorter(longest, ELEMENT, RAISED, self.keys.folder) for member in self._members}
+        last = [ListDigest(size, ELEMENT, self.keys.folder) for size in ring.sizes] if self.checks != "none" else []
         for stage in range(ring.members):
+            if self.checks != "none":
+                await self._pledge(ring, hand, stage)
             for block in range(ring.blocks()):
                 held = await self._exchange(ring, hand, stage, block)
                 if stage < ring.members - 1:
                     await self._pass_on(hand, stage, block, held)
                 else:
+                    for owner, digest in enumerate(last):
+                        digest.add(held[(owner - 1) % ring.members].numpy())
                     home = await self._accept(partial(hand.take_back, held[-1]))
                     await self.work(partial(self._lay_down, ring, lists, block, [*held[:-1], home]))
                     await self.cohort.broadcast(Points(self._round, _NONE))
                 self.report(stage * ring.blocks() + block + 1, ring.members * ring.blocks())
+            if self.checks != "none" and stage < ring.members - 1:
+                self._pledges.check(self._members[-1], ring.members - 1, stage, hand.came)
+        await self._check_last(last)
         return lists
+
+    async def _pledge(self, ring: PsiRing, hand: PsiMember, stage: int) -> None:
+        """Members commit themselves to the lists of a stage, before any of it is sent: first each to its own."""
+        blocks = 1 if stage else ring.blocks()
+        for block in range(blocks):
+            self._round += 1
+            if not stage:
+                await self.work(partial(hand.prepare, block))
+            came = await self._hear(Pledge)
+            own = hand.sent if block == blocks - 1 else b""
+            await self.cohort.broadcast(self._pledges.collect(came, self._round, own))
+
+    async def _check_last(self, lists: list[ListDigest]) -> None:
+        """Compares the parties' lists of the last stage with their pledges."""
+        for owner, own in enumerate(lists):
+            if seat := (owner - 1) % len(lists):  # the server holds one of them itself
+                party = self._members[seat]
+                try:
+                    digest = await self.work(own.digest)
+                except InputError as broken:
+                    raise ContractError(party, "Points", "points", "a list of its elements", str(broken)) from None
+                self._pledges.check(party, seat, len(lists) - 1, digest)
 
     async def _exchange(self, ring: PsiRing, hand: PsiMember, stage: int, block: int) -> list[MaskedTensor]:
         """The blocks that the parties pass on, by party index."""

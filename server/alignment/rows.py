@@ -113,7 +113,8 @@ class ServerRows:
             exponent = self.keeping.exponent if self.whole else self.keeping.fresh
             return Aligning(
                 self.federation, keys, session, cohort, keep=keep, work=aside, report=report, seed=self.seed,
-                exponent=exponent, after=after, already=already,
+                exponent=exponent, after=after, already=already, daily=self.keeping.daily,
+                checks=self.federation.align_checks,
             )  # fmt: skip
 
         return ServerFinding(self.federation, cohort, aligning, self.keeping, self.record, part, whole=self.whole)

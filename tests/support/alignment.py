@@ -96,10 +96,12 @@ async def _align(
         cohort[name]._carry = watch(SERVER, name, cohort[name]._carry)
         links[name]._carry = watch(name, SERVER, links[name]._carry)
     own = RowKeys.of(ids[SERVER], config, SERVER)
-    halves = {SERVER: Aligning(agreed, own, about, cohort, keep(SERVER), block=block)()}
+    halves = {SERVER: Aligning(agreed, own, about, cohort, keep(SERVER), block=block, checks=agreed.align_checks)()}
     for name in names:
         policy, keys = policies.get(name, PolicyConfig()), RowKeys.of(ids[name], config, name)
-        halves[name] = Matching(name, agreed, policy, keys, about, links[name], keep=keep(name), block=block)()
+        half = Matching(name, agreed, policy, keys, about, links[name], keep=keep(name), block=block)
+        half.checks = agreed.align_checks
+        halves[name] = half()
     tasks = {member: asyncio.ensure_future(half) for member, half in halves.items()}
 
     def tell(member: str, task: asyncio.Future[Tensor]) -> None:

@@ -16,6 +16,7 @@ from colonnade.client.alignment.finding import PartyFinding
 from colonnade.client.alignment.foreign_keys import ForeignKeys
 from colonnade.client.alignment.matching import Matching
 from colonnade.client.alignment.reuse import PartyReuse
+from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.kept.identity import roster_digest
 from colonnade.common.alignment.kept.keeping import Keeping
 from colonnade.common.alignment.kept.store import AlignmentStore, KeptAlignment
@@ -23,6 +24,7 @@ from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_limits
 from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.checkpointing.run_cache import RunCache
+from colonnade.common.config.alignments import AlignmentsConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
@@ -62,6 +64,7 @@ class Members:
         policies: of the parties.
         identities: keys and certificates; none without TLS.
         days: that alignments are kept.
+        limits: of each member, on what others test in a day.
     """
 
     folder: Path
@@ -70,6 +73,7 @@ class Members:
     policies: dict[str, PolicyConfig] = field(default_factory=dict)
     identities: dict[str, Identity] = field(default_factory=dict)
     days: float = 30.0
+    limits: dict[str, AlignmentsConfig] = field(default_factory=dict)
     now: float = 1e9
     runs: int = 0
     warnings: list[str] = field(default_factory=list)
@@ -85,10 +89,17 @@ class Members:
         rules = b"" if member == SERVER else self.policy(member).alignment_digest
         wants = member == SERVER or self.policy(member).reuse_alignment
         if not wants or not self.days or self.agreed.keys.seeded:
-            return Keeping(None, rules)
+            return Keeping(None, rules, daily=self.daily(member))
         roster = roster_digest(self.agreed, pinned=bool(self.identities))
         store = AlignmentStore(self.folder / "kept" / member, roster, self.days, lambda: self.now)
-        return Keeping(store, rules, 1, self.warnings.append)
+        return Keeping(store, rules, 1, self.warnings.append, daily=self.daily(member))
+
+    def daily(self, member: str) -> DailyLimits:
+        """As in a run: in the member's folder of alignments."""
+        config, folder = self.limits.get(member, AlignmentsConfig()), self.folder / "kept" / member
+        limits = DailyLimits.of(self.agreed, config, folder, pinned=bool(self.identities))
+        limits._now = lambda: self.now
+        return limits
 
     def record(self, member: str, run: int) -> AlignmentRecord:
         """A member's record of one of the runs."""
@@ -164,8 +175,9 @@ class Members:
         def aligning(*, keys: RowKeys, after: int, already: int, keep: Any) -> Aligning:
             exponent = keeping.exponent if asked is None else keeping.fresh
             return Aligning(
-                self.agreed, keys, session, cohort, keep, block=5, exponent=exponent, after=after, already=already
-            )
+                self.agreed, keys, session, cohort, keep, block=5, exponent=exponent, after=after, already=already,
+                daily=keeping.daily, checks=self.agreed.align_checks,
+            )  # fmt: skip
 
         return ServerFinding(self.agreed, cohort, aligning, keeping, record, part, whole=asked is None)
 
@@ -187,11 +199,12 @@ class Members:
         record = run if whole else AlignmentRecord(RunCache(), keys, name)
         reuse = PartyReuse(name, self.agreed, policy, session, link, self.identities.get(name), kept, partial=not whole)
 
-        def matching(*, after: int, already: int, keep: Any) -> Matching:
+        def matching(*, terms: Any, after: int, already: int, keep: Any) -> Matching:
             return Matching(
                 name, self.agreed, policy, keys, session, link, keep=keep, block=5,
                 foreign=ForeignKeys(name, policy.max_other_rows), exponent=keeping.exponent, after=after,
-                already=already,
+                already=already, daily=keeping.daily, checks=self.agreed.align_checks, nonces=terms.nonces,
+                identity=self.identities.get(name),
             )  # fmt: skip
 
         return PartyFinding(reuse, matching, keeping, record, whole)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.crypto.sealing import Session
@@ -13,19 +13,28 @@ _VERSION = 1
 
 
 def roster_digest(federation: FederationConfig, *, pinned: bool) -> bytes:
-    """32 bytes that change with the federation's id, a member, a fingerprint, and the way in which keys are compared.
+    """32 bytes that change with the federation's id, a member, a fingerprint, and how keys are compared and checked.
 
     Args:
         federation: the agreed section, with the whole roster.
         pinned: False where fingerprints are those of keys for one start, so that they identify nobody.
     """
+    checks = [] if federation.align_checks == "none" else [federation.align_checks]  # as before there were any
     pins = [[name, pin if pinned else ""] for name, pin in federation.parties.items()]
     server = federation.server if pinned else ""
-    content = [_VERSION, federation.id, federation.align, federation.keys.model_dump(mode="json"), server, pins]
+    content = [
+        _VERSION,
+        federation.id,
+        federation.align,
+        federation.keys.model_dump(mode="json"),
+        server,
+        pins,
+        *checks,
+    ]
     return hashlib.sha256(json.dumps(content).encode()).digest()
 
 
-def identity_of(roster: bytes, nonces: Sequence[bytes], common: int) -> str:
+def identity_of(roster: bytes, nonces: Sequence[bytes], common: int, commitments: Mapping[str, str]) -> str:
     """The identity of one alignment, 64 hexadecimal digits.
 
     It contains a random number of every member, so no member can choose it or make that of an earlier alignment, and
@@ -35,8 +44,16 @@ def identity_of(roster: bytes, nonces: Sequence[bytes], common: int) -> str:
         roster: as `roster_digest` gives it.
         nonces: of all members, the server first, then the parties in the roster's order.
         common: number of common keys.
+        commitments: digest of every member's list, by name; empty if lists were not checked. Members that were shown
+            different ones have different identities, and cannot use the alignment again.
     """
-    content = [_VERSION, roster.hex(), [nonce.hex() for nonce in nonces], common]
+    content = [
+        _VERSION,
+        roster.hex(),
+        [nonce.hex() for nonce in nonces],
+        common,
+        *([dict(commitments)] if commitments else []),
+    ]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 

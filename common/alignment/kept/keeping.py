@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from torch import Tensor
-
 from colonnade.common.alignment.exponent import Exponent, MakeExponent
+from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.kept.identity import identity_of, roster_digest
 from colonnade.common.alignment.kept.place import place_of
 from colonnade.common.alignment.kept.raised import RaisedElements
@@ -51,6 +50,10 @@ class Keeping:
         processors: number that may raise keys at once.
         warn: called with a reason when the disk refuses.
         roster: names of all parties.
+        daily: limits of what others can test in a day; None counts nothing.
+
+    Attributes:
+        daily: as given.
     """
 
     def __init__(
@@ -61,9 +64,10 @@ class Keeping:
         warn: Callable[[str], None] = lambda _reason: None,
         *,
         roster: Collection[str] = (),
+        daily: DailyLimits | None = None,
     ) -> None:
         self._store, self._policy, self._warn, self._roster = store, policy, warn, frozenset(roster)
-        self._warned = False
+        self._warned, self.daily = False, daily or DailyLimits()
         self._raising, self._raised = Raising(processors), list[RaisedElements]()
 
     @classmethod
@@ -84,13 +88,13 @@ class Keeping:
             federation: the agreed section, with the whole roster.
             place: where.
             pinned: True if the roster's fingerprints identify members beyond this start.
-            reuse: False keeps nothing and uses nothing that was kept.
+            reuse: False keeps nothing and uses nothing that was kept; what others test is counted all the same.
         """
-        store = None
+        store, folder = None, place_of(place.config, place.base, place.out, place.member)
         if reuse and place.config.days and not federation.keys.seeded:
-            folder = place_of(place.config, place.base, place.out, place.member)
             store = AlignmentStore(folder, roster_digest(federation, pinned=pinned), place.config.days)
-        return cls(store, policy, processors, warn, roster=federation.names)
+        daily = DailyLimits.of(federation, place.config, folder, pinned=pinned)
+        return cls(store, policy, processors, warn, roster=federation.names, daily=daily)
 
     @property
     def terms(self) -> bytes:
@@ -102,15 +106,15 @@ class Keeping:
         store = self._store
         return None if store is None else self._tried(lambda: store.held(keys, self._policy))
 
-    def identity(self, nonces: Sequence[bytes], common: int) -> str:
-        """The identity of a new alignment; "" if it is not kept."""
-        return "" if self._store is None else identity_of(self._store.roster, nonces, common)
+    def identity(self, nonces: Sequence[bytes], common: int, commitments: Mapping[str, str]) -> str:
+        """The identity of a new alignment, as `identity_of`; "" if it is not kept."""
+        return "" if self._store is None else identity_of(self._store.roster, nonces, common, commitments)
 
-    def keep(self, keys: RowKeys, identity: str, rows: Tensor) -> None:
+    def keep(self, keys: RowKeys, found: KeptAlignment) -> None:
         """Stores an alignment; it is on the disk when this returns, unless the disk refuses it."""
         store = self._store
         if store is not None:
-            self._tried(lambda: store.keep(keys, self._policy, KeptAlignment(identity, rows)))
+            self._tried(lambda: store.keep(keys, self._policy, found))
 
     def exponent(self, drawn: bytes) -> Exponent:
         """The member's exponent for this roster; one drawn for the alignment alone, if nothing is kept.

@@ -19,8 +19,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from colonnade.common.runtime.json_values import is_number, parse_json
 from colonnade.common.runtime.run_folder import read_record
 
 FORMAT = 1
-"""Format of a kept alignment. Its record has a place for `commitments`, by member, which this version leaves empty."""
+"""Format of a kept alignment."""
 
 _DAY = 86400.0
 _SALT = 32
@@ -57,10 +57,13 @@ class KeptAlignment:
     Args:
         identity: as all its members computed it.
         rows: the member's rows in the common order, int64 (common,).
+        commitments: digest of every member's list, hexadecimal, by name, as it was before the first was sent
+            (common/alignment/checks/pledge.py); empty if lists were not checked.
     """
 
     identity: str
     rows: Tensor
+    commitments: Mapping[str, str] = field(default_factory=dict)
 
 
 class AlignmentStore:
@@ -91,7 +94,7 @@ class AlignmentStore:
         record, tensors = read
         if record["keys"] != self._digest(keys, policy).hex() or record["roster"] != self.roster.hex():
             return None
-        return KeptAlignment(record["identity"], tensors["rows"])
+        return KeptAlignment(record["identity"], tensors["rows"], record["commitments"])
 
     def keep(self, keys: RowKeys, policy: bytes, found: KeptAlignment) -> None:
         """Stores an alignment; it is on the disk when this returns. Raises EnvironmentFault."""
@@ -102,7 +105,7 @@ class AlignmentStore:
             "roster": self.roster.hex(),
             "keys": self._digest(keys, policy).hex(),
             "made": self._now(),
-            "commitments": {},  # to each member's list, before the first exponent: for a later version
+            "commitments": dict(found.commitments),
         }
         path = self._path(keys, policy)
         assert path is not None  # the salt is there now
@@ -223,10 +226,18 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
         whole = hashlib.sha256(text.encode() + to_bytes(tensors["rows"])).digest() == to_bytes(tensors["checksum"])
         rows = tensors["rows"]
         named = all(isinstance(record[name], str) for name in ("identity", "roster", "keys"))
-        if not whole or not named or record["format"] != FORMAT or rows.dtype != torch.int64 or rows.ndim != 1:
+        promised = all(isinstance(one, str) for one in record["commitments"].values())
+        if (
+            not whole
+            or not named
+            or not promised
+            or record["format"] != FORMAT
+            or rows.dtype != torch.int64
+            or rows.ndim != 1
+        ):
             return None
         return record, tensors
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
         return None
 
 

@@ -68,6 +68,13 @@ def test_an_alignment_is_a_join(ids: dict[str, list[str]], block: int) -> None:
     check_join(ids, align(federation(len(ids) - 1), ids, block=block))
 
 
+@pytest.mark.parametrize("checks", ["signed"])
+@given(ids=tables(), block=st.integers(1, 6))
+@settings(max_examples=30, deadline=None)
+def test_a_checked_alignment_is_a_join(checks: str, ids: dict[str, list[str]], block: int) -> None:
+    check_join(ids, align(federation(len(ids) - 1, align_checks=checks), ids, block=block))
+
+
 @pytest.mark.parametrize("parties", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("ids", [["one"], ["one", "two", "three"]], ids=["one key", "three keys"])
 def test_all_members_have_the_same_keys(parties: int, ids: list[str]) -> None:

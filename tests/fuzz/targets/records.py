@@ -11,6 +11,8 @@ from typing import Any
 from colonnade.client.alignment.foreign_keys import NAME as FOREIGN
 from colonnade.client.alignment.foreign_keys import ForeignKeys
 from colonnade.client.membership.pin import Pin
+from colonnade.common.alignment.kept.daily import NAME as TESTED
+from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import ColonnadeError
@@ -84,6 +86,11 @@ _JSON: Mapping[str, tuple[str, bytes, Reader]] = {
         FOREIGN,
         _encoded({"begun": 2, "settled": True, "lists": {"bob": {"ab" * 32: 7}, "server": {}}}),
         lambda path: ForeignKeys("ada", 10, "most", path).expect("bob", 7),
+    ),
+    "tested": (
+        TESTED,
+        _encoded({"ab" * 32: {"490000": [1, 7], "490001": [2, 40]}, "cd" * 32: {}}),
+        lambda path: DailyLimits(path, {"bob": "ab" * 32}, now=lambda: 490001 * 3600.0).tested("bob"),
     ),
     "committed": ("committed.json", _encoded({"round": 8, "best": 4, "sound": 8, "backed_off": 0}), _committed),
     "answers": (

@@ -1,0 +1,78 @@
+"""Pledges of an alignment, party side: commits itself to every list that it sends, and checks those that come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from colonnade.common.alignment.checks.pledge import PledgeBook
+from colonnade.common.alignment.messages import DIGEST, Pledge, Pledges
+from colonnade.common.alignment.psi_member import PsiMember
+from colonnade.common.alignment.psi_ring import PsiRing
+from colonnade.common.alignment.work import Work
+from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.errors import ContractError
+from colonnade.common.messaging.raw import take_apart, to_bytes, to_tensor
+
+
+@dataclass
+class PartyPledging:
+    """A party's pledges in one alignment.
+
+    Args:
+        book: of all members' pledges.
+        ring: the schedule of the lists.
+        hand: makes the party's own lists.
+        server: the link.
+        work: runs slow computations.
+    """
+
+    book: PledgeBook
+    ring: PsiRing
+    hand: PsiMember
+    server: Link
+    work: Work
+
+    async def exchange(self, stage: int, round: int) -> int:
+        """Pledges the list that we send in a stage, and enters all members' pledges. Returns the last round used.
+
+        Raises:
+            ForgedError: a party has not signed its pledge.
+            ContractError: the server breaks the contract.
+        """
+        blocks = self.ring.blocks() if not stage else 1
+        for block in range(blocks):
+            round, last = round + 1, block == blocks - 1
+            if not stage:
+                await self.work(partial(self.hand.prepare, block))
+            await self.server.send(self._pledge(stage, round) if last else Pledge(round, _NONE, _NONE, _NONE))
+            members = self.ring.members if last else 0
+            pledges = await self.server.recv(Pledges, round, members=members, digest=DIGEST)
+            if pledges is None:
+                raise ContractError(SERVER, "Pledges", "", "the rest of the alignment", "a round of the protocol")
+            if last:
+                self._enter(pledges)
+        return round
+
+    def check(self, stage: int) -> None:
+        """Compares the list that has come in a stage with its sender's pledge. Raises ContractError."""
+        self.book.check(stage, self.hand.came)
+
+    def _pledge(self, stage: int, round: int) -> Pledge:
+        digest = self.hand.sent
+        certificate = b"" if stage else self.book.signer.certificate
+        return Pledge(round, to_tensor(digest), to_tensor(certificate), to_tensor(self.book.sign(stage, digest)))
+
+    def _enter(self, pledges: Pledges) -> None:
+        try:
+            certificates = take_apart(pledges.certificates, pledges.certificate_lengths)
+            signatures = take_apart(pledges.signatures, pledges.signature_lengths)
+        except ValueError as wrong:
+            raise ContractError(SERVER, "Pledges", "lengths", str(wrong), "others") from None
+        own = to_bytes(pledges.digests[self.book.seat])
+        if own != self.hand.sent:
+            raise ContractError(SERVER, "Pledges", "digests", f"that of {self.book.name} in its place", "another")
+        self.book.enter(*([to_bytes(one) for one in column] for column in (pledges.digests, certificates, signatures)))
+
+
+_NONE = to_tensor(b"")

@@ -1,0 +1,118 @@
+"""A member's pledge: its signed digest of the list that it sends in a stage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from colonnade.common.alignment.psi_ring import SERVER_SEAT
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.crypto.pki.identity import Identity
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.crypto.signatures import Signer, Verifier
+from colonnade.common.errors import ContractError
+
+
+@dataclass(frozen=True)
+class PledgeTerms:
+    """Context of all pledges of an alignment.
+
+    Args:
+        session: of the alignment.
+        federation: the agreed section, with the present parties and their fingerprints.
+        nonces: random numbers of all members, drawn for this alignment: a pledge of another one is not valid.
+    """
+
+    session: Session
+    federation: FederationConfig
+    nonces: Sequence[bytes] = ()
+
+    def content(self, member: str, stage: int, digest: bytes, more: bytes = b"") -> bytes:
+        """The signed content.
+
+        Args:
+            member: that sends the list.
+            stage: in which it sends it; 0 for its own list.
+            digest: of the list.
+            more: what else it is bound to.
+        """
+        seats = [[name, pin] for name, pin in {SERVER: self.federation.server, **self.federation.parties}.items()]
+        words = json.dumps([seats, [nonce.hex() for nonce in self.nonces], digest.hex(), more.hex()])
+        return self.session.transcript("pledged list", member, stage, words)
+
+
+class PledgeBook:
+    """The pledges of an alignment, as one party checks and keeps them.
+
+    Args:
+        name: the party's.
+        terms: context of all pledges.
+        identity: signs the party's own pledges; None on loopback without TLS: nothing is signed, nor verified.
+
+    Attributes:
+        name: the party's.
+        seat: its place among the members.
+        signer: of the party's own pledges.
+        digests: of all members' lists, by stage, the server first.
+    """
+
+    def __init__(self, name: str, terms: PledgeTerms, identity: Identity | None) -> None:
+        self.signer, self.digests = Signer(identity), list[tuple[bytes, ...]]()
+        self.name, self._terms = name, terms
+        self.seat = 1 + terms.federation.names.index(name)
+        self._verifiers: dict[str, Verifier] = {}
+
+    def sign(self, stage: int, digest: bytes, more: bytes = b"") -> bytes:
+        """The party's signature of its own pledge; empty without an identity."""
+        return self.signer.sign(self._terms.content(self.name, stage, digest, more))
+
+    def enter(
+        self,
+        digests: Sequence[bytes],
+        certificates: Sequence[bytes],
+        signatures: Sequence[bytes],
+        more: Sequence[bytes] = (),
+    ) -> None:
+        """Checks the pledges of the next stage, and keeps them.
+
+        Args:
+            digests: of all members, the server first.
+            certificates: likewise, PEM, in the first stage.
+            signatures: likewise; the server's is empty, since it speaks for itself.
+            more: what else each is bound to.
+
+        Raises:
+            ForgedError: a party has not signed its pledge for this alignment.
+            ContractError: the server relays another pledge than ours, or has changed a list that it only passes on.
+        """
+        stage, names = len(self.digests), (SERVER, *self._terms.federation.names)
+        for seat, name in enumerate(names):
+            if name in (SERVER, self.name) or not self.signer.certificate:
+                continue
+            if stage == 0:
+                pin = self._terms.federation.parties[name]
+                self._verifiers[name] = Verifier(name, certificates[seat], pin)
+            content = self._terms.content(name, stage, digests[seat], more[seat] if more else b"")
+            self._verifiers[name].check(f"the list of {name} in stage {stage}", content, signatures[seat])
+        if stage and digests[SERVER_SEAT] != self.digests[-1][-1]:
+            raise ContractError(SERVER, "Pledges", "digests", f"the list that {names[-1]} has passed to it", "another")
+        self.digests.append(tuple(digests))
+
+    def check(self, stage: int, came: bytes) -> None:
+        """Compares a list that came in a stage with its sender's pledge. Raises ContractError."""
+        names = (SERVER, *self._terms.federation.names)
+        seat = self.seat - 1
+        if came != self.digests[stage][seat]:
+            blame = names[seat] if seat == SERVER_SEAT else f"{names[seat]} or {SERVER}"
+            raise ContractError(
+                names[seat], "Points", "points", f"the list that {names[seat]} has committed itself to",
+                f"another: {blame} has changed it",
+            )  # fmt: skip
+
+    @property
+    def commitments(self) -> dict[str, str]:
+        """Digest of every member's own list, hexadecimal, by name."""
+        names = (SERVER, *self._terms.federation.names)
+        return {name: digest.hex() for name, digest in zip(names, self.digests[0], strict=True)} if self.digests else {}

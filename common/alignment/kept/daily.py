@@ -1,0 +1,147 @@
+"""Limits of the identifiers that other members can test against a member's own in a day, over all of its runs.
+
+The count is in the member's own folder of alignments (common/alignment/kept/place.py), not in that of a run, so that
+another run does not begin at zero. A partner is known by its pinned fingerprint, which no server chooses.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from colonnade.common.alignment.kept.place import make_private
+from colonnade.common.config.alignments import AlignmentsConfig
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
+from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.json_values import parse_json, whole
+
+NAME = "tested.json"
+"""Name of the count in a member's folder of alignments. `forget` leaves it."""
+
+_HOUR = 3600
+_HOURS = 24
+_Hours = dict[int, tuple[int, int]]  # by hour since 1970: alignments and keys
+
+
+class DailyLimits:
+    """The alignments of a member with each other one, and the others' keys in them, in the last 24 hours.
+
+    Counts are kept by the hour, and an hour counts until all of it is 24 hours ago. Hours in the future, of a clock
+    that was set back, count too.
+
+    Args:
+        path: of the count; None counts nothing.
+        partners: the pinned fingerprint of every other member, by name.
+        config: with the limits, which hold for each of them.
+        now: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        partners: Mapping[str, str] | None = None,
+        config: AlignmentsConfig | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._path, self._partners, self._now = path, dict(partners or {}), now
+        self._config = config or AlignmentsConfig()
+
+    @classmethod
+    def of(cls, federation: FederationConfig, config: AlignmentsConfig, folder: Path, *, pinned: bool) -> DailyLimits:
+        """The same, as configured.
+
+        Args:
+            federation: the agreed section, with the whole roster.
+            config: the member's `alignments`.
+            folder: the member's own, of alignments.
+            pinned: False where fingerprints identify nobody: nothing is counted.
+        """
+        partners = {"server": federation.server, **federation.parties}
+        return cls(folder / NAME if pinned else None, partners, config)
+
+    def count(self, sizes: Mapping[str, int]) -> None:
+        """Counts an alignment with some members before it begins; the count is on the disk when this returns.
+
+        Args:
+            sizes: number of keys of each other member that takes part.
+
+        Raises:
+            ConfigError: it exceeds a limit; nothing is written.
+            CheckpointError: the count is torn or was altered.
+            EnvironmentFault: the disk refuses it.
+        """
+        if self._path is None:
+            return
+        make_private(self._path.parent)
+        with self._alone(self._path.parent):
+            counts, since = self._read(self._path), math.floor(self._now() / _HOUR)
+            for member, rows in sizes.items():
+                hours = counts.setdefault(self._partners[member], {})
+                self._judge(member, hours, rows)
+                alignments, before = hours.get(since, (0, 0))
+                hours[since] = (alignments + 1, before + rows)
+            content = json.dumps({pin: hours for pin, hours in counts.items() if hours}).encode()
+            write_kept(self._path, content, 0o600)
+
+    def tested(self, member: str) -> tuple[int, int]:
+        """Numbers of alignments with a member, and of its keys in them. Raises CheckpointError as `count`."""
+        return _sums({} if self._path is None else self._read(self._path).get(self._partners[member], {}))
+
+    def _judge(self, member: str, hours: _Hours, rows: int) -> None:
+        alignments, keys = _sums(hours)
+        for rule, what, total in (("per_day", "alignments", alignments + 1), ("rows_per_day", "keys", keys + rows)):
+            most: int | None = getattr(self._config, rule)
+            if most is not None and total > most:
+                said = f"alignments.{rule} = {most}: with this alignment {member} has tested {total} {what} in 24 hours"
+                wait = (
+                    f"wait until {_time(min(hours) + _HOURS + 1)}, when the oldest no longer counts; or "
+                    if hours
+                    else ""
+                )
+                raise ConfigError(said, hint=f"{wait}raise the limit, if you trust {member}", shared=said)
+
+    def _read(self, path: Path) -> dict[str, _Hours]:
+        if not path.exists():
+            return {}
+        try:
+            counts: dict[str, _Hours] = {}
+            oldest = math.floor(self._now() / _HOUR) - _HOURS
+            for pin, hours in parse_json(path.read_bytes()).items():
+                read = {whole(int(hour)): (whole(one), whole(rows)) for hour, (one, rows) in hours.items()}
+                counts[pin] = {hour: one for hour, one in read.items() if hour >= oldest}
+            return counts
+        except (OSError, ValueError, TypeError, AttributeError):
+            raise CheckpointError(
+                f"{path} is torn or was altered",
+                hint="restore it; without it, what others tested in the last 24 hours is not counted",
+            ) from None
+
+    @staticmethod
+    @contextmanager
+    def _alone(folder: Path) -> Iterator[None]:
+        """Holds off other processes of the same member."""
+        try:
+            opened = os.open(folder, os.O_RDONLY)
+        except OSError as failed:
+            raise EnvironmentFault(f"{folder} cannot be opened: {failed.strerror}", hint="allow it") from failed
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(opened)
+
+
+def _time(hour: int) -> str:
+    return datetime.fromtimestamp(hour * _HOUR, UTC).strftime("%d %B %H:%M UTC")
+
+
+def _sums(hours: _Hours) -> tuple[int, int]:
+    return sum(one for one, _ in hours.values()), sum(rows for _, rows in hours.values())

@@ -1,0 +1,58 @@
+"""Pledges of an alignment, server side: relays them, and checks the lists that come to the server itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from colonnade.common.alignment.messages import DIGEST, Pledge, Pledges
+from colonnade.common.conversation.responses import Responses
+from colonnade.common.errors import ContractError
+from colonnade.common.messaging.raw import lay_out, to_bytes, to_tensor
+
+
+@dataclass
+class RelayedPledges:
+    """The pledges of all members in one alignment.
+
+    Attributes:
+        digests: of the lists of all members, by stage, the server first.
+    """
+
+    digests: list[tuple[bytes, ...]] = field(default_factory=list)
+
+    def collect(self, came: Responses[Pledge], round: int, own: bytes) -> Pledges:
+        """Takes one pledge of every party, and returns what to show to all.
+
+        Args:
+            came: the parties' pledges.
+            round: of the exchange.
+            own: digest of the server's own list; empty while lists are raised, and all pledges are.
+
+        Raises:
+            ContractError: a party has pledged nothing, or too early.
+        """
+        for party, pledge in came.items():
+            if len(pledge.digest) != len(own):
+                raise ContractError(party, "Pledge", "digest", f"{len(own)} bytes", str(len(pledge.digest)))
+        if not own:
+            return Pledges(round, torch.empty(0, DIGEST, dtype=torch.uint8), *lay_out([]), *lay_out([]))
+        parties = list(came.values())
+        digests = torch.stack([to_tensor(own), *(pledge.digest for pledge in parties)])
+        self.digests.append(tuple(to_bytes(one) for one in digests))
+        certificates = lay_out([_NONE, *(pledge.certificate for pledge in parties)])
+        signatures = lay_out([_NONE, *(pledge.signature for pledge in parties)])
+        return Pledges(round, digests, *certificates, *signatures)
+
+    def check(self, party: str, seat: int, stage: int, digest: bytes) -> None:
+        """Compares a list that came from a party in a stage with the party's pledge.
+
+        Raises:
+            ContractError: it is another list; names the party.
+        """
+        if digest != self.digests[stage][seat]:
+            raise ContractError(party, "Points", "points", "the list that it has committed itself to", "another")
+
+
+_NONE = to_tensor(b"")
