@@ -66,20 +66,27 @@ class SetProver:
     def __init__(self, name: str, roster: Sequence[str], keys: Mapping[str, bytes]) -> None:
         self._name, self._roster, self._keys = name, tuple(roster), keys
 
-    def proofs(self, round: int, members: Collection[str]) -> Tensor:
-        """Proofs for the other members that we were told this set, uint8 (parties, 32)."""
+    def proofs(self, round: int, members: Collection[str], laid: Collection[str] = ()) -> Tensor:
+        """Proofs for the other members that we were told this set, uint8 (parties, 32).
+
+        Args:
+            round: of the sum.
+            members: the set.
+            laid: over whom the words are masked, where that is settled before the set.
+        """
         others = [
             _NONE
             if party == self._name or party not in members
-            else self._proof(party, self._name, party, round, members)
+            else self._proof(party, (self._name, party), round, members, laid)
             for party in self._roster
         ]
         return to_tensor(b"".join(others)).view(len(self._roster), PROOF_BYTES)
 
-    def check(self, round: int, members: Collection[str], proofs: Tensor) -> None:
+    def check(self, round: int, members: Collection[str], proofs: Tensor, laid: Collection[str] = ()) -> None:
         """Returns if every other member has proved that it was told this set.
 
         Args:
+            round, members, laid: as we were told.
             proofs: as the server has relayed them, uint8 (parties, 32).
 
         Raises:
@@ -88,7 +95,7 @@ class SetProver:
         for party, row in zip(self._roster, proofs, strict=True):
             if party == self._name or party not in members:
                 continue
-            expected = self._proof(party, party, self._name, round, members)
+            expected = self._proof(party, (party, self._name), round, members, laid)
             if not hmac.compare_digest(to_bytes(row), expected):
                 told = ", ".join(name for name in self._roster if name in members)
                 raise SetError(
@@ -97,9 +104,11 @@ class SetProver:
                     hint="compare the events of both parties; if both ran as agreed, the server is not honest",
                 )
 
-    def _proof(self, other: str, sender: str, receiver: str, round: int, members: Collection[str]) -> bytes:
-        places = [place for place, party in enumerate(self._roster) if party in members]
-        content = json.dumps(["set", sender, receiver, round, places]).encode()
+    def _proof(
+        self, other: str, way: tuple[str, str], round: int, members: Collection[str], laid: Collection[str]
+    ) -> bytes:
+        sets = [[place for place, party in enumerate(self._roster) if party in one] for one in (members, laid)]
+        content = json.dumps(["set", *way, round, *sets]).encode()
         return hmac.digest(self._keys[other], sha256(content).digest(), "sha256")
 
 
