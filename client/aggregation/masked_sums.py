@@ -11,10 +11,12 @@ from torch import Tensor
 from colonnade.client.aggregation.key_agreement import agree
 from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.crypto.sealing import PROOF_BYTES
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message
 from colonnade.common.messaging.outgoing import Released, nothing
-from colonnade.common.secure_aggregation.masked_sums import Masked, Members, Summing, ring, smallest_set
+from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs, SetProver
+from colonnade.common.secure_aggregation.masked_sums import Masked, Members, Summing, confirmed, ring, smallest_set
 from colonnade.common.secure_aggregation.masks import Blinder
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord
 
@@ -74,6 +76,7 @@ class _Blinded:
         self._ctx, self._server, self._ring = ctx, server, ring(ctx.federation, privacy)
         self._least = max(smallest_set(ctx.federation), 0 if privacy is None else privacy.present)
         self._blinder = Blinder(ctx.name, names, masks, least=self._least)
+        self._prover = SetProver(ctx.name, names, masks) if confirmed(ctx.federation) else None
         self._record = MemberRecord(ctx.run_cache, ctx.session.run, names)
         self._set: frozenset[str] = frozenset()
         self._clipped = False
@@ -81,10 +84,11 @@ class _Blinded:
             ctx.warn("sums may be of two parties: either that shows its part to the server shows the other's")
 
     async def begin(self, round: int) -> bool:
-        """Receives S. A round with another set than before is refused, with a warning and an empty response.
+        """Receives S and confirms it. A round with another set than before is refused, with a warning and no values.
 
         Raises:
             ContractError: the set is invalid, or smaller than agreed.
+            SetError: another party does not confirm it.
         """
         names = self._ctx.federation.names
         announced = await self._server.recv(Members, round, parties=len(names))
@@ -99,8 +103,23 @@ class _Blinded:
         if not self._record.enter(round, self._set):
             before = ", ".join(sorted(self._record.bound(round) or ()))
             self._ctx.warn(f"round {round} may have been summed over {before}: nothing is sent for it over another set")
-            await self._server.send(Masked(round, 0, self._ctx.admit_masked(nothing(0, 0, dtype=torch.int32))))
+            await self._server.send(self._refusal(round))
             return False
+        return self._prover is None or await self._confirm(round, self._prover)
+
+    def _refusal(self, round: int) -> Message:
+        """An empty message in the place of the next one that the server waits for."""
+        if self._prover is not None:
+            return SetProof(round, torch.empty(0, PROOF_BYTES, dtype=torch.uint8))
+        return Masked(round, 0, self._ctx.admit_masked(nothing(0, 0, dtype=torch.int32)))
+
+    async def _confirm(self, round: int, prover: SetProver) -> bool:
+        """Proves the set to all others in it, and waits for their proofs. False if the server goes on without us."""
+        await self._server.send(SetProof(round, prover.proofs(round, self._set)))
+        received = await self._server.recv(SetProofs, round, parties=len(self._ctx.federation.names), proof=PROOF_BYTES)
+        if received is None:
+            return False
+        prover.check(round, self._set, received.proofs)
         return True
 
     def training(self, round: int, released: Released) -> Message:

@@ -26,11 +26,9 @@ from torch import Tensor
 
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.outgoing import MaskedTensor
-from colonnade.common.numerics.field import Field
+from colonnade.common.numerics.field import Field, lagrange_matrix
 
 _SETS = 256  # sets of senders whose decoding matrices are cached
-
-Matrix = list[list[int]]
 
 
 @dataclass(frozen=True)
@@ -235,20 +233,6 @@ def agreed_code(field: Field, segments: int, masks: int, shares: int) -> Lagrang
     """
     points = tuple(range(1, segments + masks + shares + 1))
     return LagrangeCode(field, segments, points[: segments + masks], points[segments + masks :])
-
-
-def lagrange_matrix(sources: Sequence[int], targets: Sequence[int], p: int) -> Matrix:
-    """Entry t, s: Π_{l ≠ s} (x_t - x_l) / (x_s - x_l) modulo p, which maps values at sources to those at targets."""
-    return [[_coefficient(sources, s, target, p) for s in range(len(sources))] for target in targets]
-
-
-def _coefficient(sources: Sequence[int], s: int, target: int, p: int) -> int:
-    above = below = 1
-    for place, source in enumerate(sources):
-        if place != s:
-            above = above * (target - source) % p
-            below = below * (sources[s] - source) % p
-    return above * pow(below, -1, p) % p
 
 
 @lru_cache(maxsize=_SETS)

@@ -13,6 +13,7 @@ holds 23168 terms for p = 2²⁶ - 5 and 127 for p = 2³¹ - 1.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,8 @@ _EXACT = 2**53  # float64 holds every integer up to here
 _CACHED = {"cpu": 2**15}  # numbers of a block that fits the cache; also too few for torch to use several threads
 _BLOCK = 2**24  # on other devices: large, since a kernel launch costs more than its passes
 _WITNESSES = (2, 3, 5, 7)  # with these, Miller and Rabin's test is exact below 3,215,031,751
+
+Matrix = list[list[int]]
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,20 @@ def is_prime(n: int) -> bool:
         return n in _WITNESSES
     twos = ((n - 1) & (1 - n)).bit_length() - 1
     return all(_passes(n, pow(witness, (n - 1) >> twos, n), twos) for witness in _WITNESSES)
+
+
+def lagrange_matrix(sources: Sequence[int], targets: Sequence[int], p: int) -> Matrix:
+    """Entry t, s: Π_{l ≠ s} (x_t - x_l) / (x_s - x_l) modulo p, which maps values at sources to those at targets."""
+    return [[_coefficient(sources, s, target, p) for s in range(len(sources))] for target in targets]
+
+
+def _coefficient(sources: Sequence[int], s: int, target: int, p: int) -> int:
+    above = below = 1
+    for place, source in enumerate(sources):
+        if place != s:
+            above = above * (target - source) % p
+            below = below * (sources[s] - source) % p
+    return above * pow(below, -1, p) % p
 
 
 def _passes(n: int, power: int, twos: int) -> bool:

@@ -2,6 +2,7 @@
 
     for each round t:
       0   server     S, the parties over whose values this round sums              -> every party in S
+          party k    unless S can only be all: confirms S to all others in S       -> server, which relays it
       1   party k    [v_k] = v_k + r_k, words modulo 2^b, of a batch or a block    -> server
       2   server     sum of [v_k] over S, in which the masks r_k cancel
 
@@ -25,6 +26,7 @@ from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.numerics.ring import Ring
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.sum_noise import noisy_ring
+from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs
 from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
 
 Summing = Literal["clear", "blinded"]
@@ -60,7 +62,7 @@ class Masked(PartyMessage):
     words: Annotated[MaskedTensor, TensorSpec("rows", "words", dtype=torch.int32)]
 
 
-BLINDED = (*AGREEMENT, Members, Masked)
+BLINDED = (*AGREEMENT, Members, SetProof, SetProofs, Masked)
 """Message kinds that a contract adds to its own."""
 
 
@@ -91,6 +93,11 @@ def smallest_set(federation: FederationConfig) -> int:
     return federation.fewest_summed
 
 
+def confirmed(federation: FederationConfig) -> bool:
+    """True if parties confirm the set of a round to each other: sets other than all parties are possible."""
+    return federation.fewest_summed < len(federation.parties)
+
+
 def check_smallest_set(federation: FederationConfig) -> None:
     """Rejects an agreed section that allows sums over too few parties. Raises ConfigError."""
     parties, least, need = len(federation.parties), federation.blinding.least, federation.quorum.need
@@ -114,6 +121,12 @@ def check_blinded(federation: FederationConfig) -> None:
         raise ConfigError(
             f"federation.quorum.need = {need} without grace: a round whose sum lacks anybody has none",
             hint=f"give the others time: {{need: {need}, grace: SECONDS}}",
+        )
+    if 2 * (fewest := smallest_set(federation)) <= parties:
+        raise ConfigError(
+            f"federation.quorum.need = {need}: sums of {fewest} of {parties} parties: the server could split the "
+            "parties into two sets, each of which confirms its own",
+            hint=f"more than half: {{need: {parties // 2 + 1}, grace: SECONDS}} or more, or wait",
         )
     if said := federation.compress.of_parties:
         raise ConfigError(

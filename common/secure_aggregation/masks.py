@@ -15,6 +15,11 @@ This implementation keeps the signs and the pairs of Eq. 4 and changes the summa
 
 The server learns the sum over the set. With the keys of some of its parties it learns the sum over the others, so a set
 needs at least two more parties than may collude with the server.
+
+**Double masks** (Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", 2017, Section
+4). Where a sum is to survive a party that vanishes, the pairs' masks are made from keys of the round, and every party
+adds a mask of its own besides. `remove_masks` takes out what is left in the sum over those whose values arrived: their
+own masks, and the masks that they have with the others. common/secure_aggregation/recovery.py has the keys.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 
 import numpy as np
@@ -47,6 +53,19 @@ class BlindError(PeerError):
     """Blinding would not hide the values."""
 
 
+@dataclass(frozen=True)
+class RoundKeys:
+    """Keys of a party's double masks in one round.
+
+    Args:
+        own: of its own mask.
+        pairs: with every other party, by party, the same at both ends.
+    """
+
+    own: bytes
+    pairs: Mapping[str, bytes]
+
+
 class Blinder:
     """Blinds one party's messages of a session. One per key agreement: it records the rounds already blinded.
 
@@ -70,7 +89,9 @@ class Blinder:
         if least < LEAST:
             raise InputError(f"{name!r} would blind for {least} parties, which hides nothing", hint=f"take {LEAST}")
 
-    def blind(self, words: Tensor, round: int, stage: int, parties: Collection[str]) -> MaskedTensor:
+    def blind(
+        self, words: Tensor, round: int, stage: int, parties: Collection[str], keys: RoundKeys | None = None
+    ) -> MaskedTensor:
         """[E_k] = E_k + r_k (Eq. 5), once per round and stage.
 
         Args:
@@ -78,6 +99,7 @@ class Blinder:
             round: of the message.
             stage: within the round.
             parties: the agreed set whose words are summed.
+            keys: for double masks; None for masks of the session's keys alone.
 
         Returns:
             A new tensor of that shape and dtype, uniform to any observer without one of the pair keys in the set.
@@ -91,8 +113,7 @@ class Blinder:
             raise InputError(f"{self._name!r} blinds words of {words.dtype}", hint="encode them as int32 or int64")
         chosen = self._agreed(round, stage, set(parties))
         blinded = np.array(words.numpy(), order="C").view(_UNSIGNED[words.dtype])
-        message = [round, stage, chosen, blinded.shape, 8 * blinded.itemsize]
-        self._add_masks(blinded.reshape(-1), chosen, sha256(json.dumps(message).encode()).digest())
+        self._add_masks(blinded.reshape(-1), chosen, _context(round, stage, chosen, blinded), keys)
         said = f"blinded, a sum of {len(chosen)}"
         return MaskedTensor(torch.from_numpy(blinded.view(words.numpy().dtype)), said, summed=True)
 
@@ -118,18 +139,55 @@ class Blinder:
             return f"the sum is of {len(parties)} parties, at least {self._least} are needed"
         return ""
 
-    def _add_masks(self, words: _Words, parties: Sequence[str], message: bytes) -> None:
+    def _add_masks(self, words: _Words, parties: Sequence[str], message: bytes, keys: RoundKeys | None) -> None:
         """Adds r_k (Eq. 4) in place: plus if this party is earlier in the roster than the other, minus if later."""
-        place = parties.index(self._name)
+        pairs, place = self._keys if keys is None else keys.pairs, parties.index(self._name)
         for other, party in enumerate(parties):
             if other != place:
-                key = hmac.digest(self._keys[party], message, "sha256")
-                _add_stream(words, key, np.add if place < other else np.subtract)
+                _add_stream(words, pairs[party], message, np.add if place < other else np.subtract)
+        if keys is not None:
+            _add_stream(words, keys.own, message, np.add)
 
 
-def _add_stream(words: _Words, key: bytes, combine: np.ufunc) -> None:
+def remove_masks(
+    total: Tensor,
+    round: int,
+    stage: int,
+    parties: Sequence[str],
+    own: Mapping[str, bytes],
+    pairs: Mapping[tuple[str, str], bytes],
+) -> Tensor:
+    """A sum of doubly masked words without the masks that do not cancel in it.
+
+    Args:
+        total: the sum modulo 2^32 or 2^64 over those whose words arrived, int32 or int64.
+        round, stage: of the words.
+        parties: the agreed set over which they were masked, in the roster's order.
+        own: keys of the own masks of those whose words arrived.
+        pairs: keys between one whose words arrived and one whose did not, in this order.
+
+    Returns:
+        A new tensor of that shape and dtype.
+    """
+    words = np.array(total.numpy(), order="C").view(_UNSIGNED[total.dtype])
+    flat, message = words.reshape(-1), _context(round, stage, parties, words)
+    for key in own.values():
+        _add_stream(flat, key, message, np.subtract)
+    for (one, other), key in pairs.items():
+        earlier = parties.index(one) < parties.index(other)
+        _add_stream(flat, key, message, np.subtract if earlier else np.add)
+    return torch.from_numpy(words.view(total.numpy().dtype))
+
+
+def _context(round: int, stage: int, parties: Sequence[str], words: _Words) -> bytes:
+    """Hash of what the masks of a message are bound to."""
+    message = [round, stage, tuple(parties), words.shape, 8 * words.itemsize]
+    return sha256(json.dumps(message).encode()).digest()
+
+
+def _add_stream(words: _Words, key: bytes, message: bytes, combine: np.ufunc) -> None:
     """Adds a keystream word to every word, or subtracts it."""
-    stream = Cipher(ChaCha20(key, _NONCE), mode=None).encryptor()
+    stream = Cipher(ChaCha20(hmac.digest(key, message, "sha256"), _NONCE), mode=None).encryptor()
     buffer = np.empty(len(_ZEROS) // words.itemsize, words.dtype.newbyteorder("<"))  # equal on every machine
     for begin in range(0, len(words), len(buffer)):
         some = words[begin : begin + len(buffer)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import torch
@@ -10,9 +10,18 @@ from torch import Tensor
 
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
+from colonnade.common.crypto.sealing import PROOF_BYTES
 from colonnade.common.errors import ContractError
-from colonnade.common.messaging.message import Message, check_exact
-from colonnade.common.secure_aggregation.masked_sums import Masked, Members, ring, smallest_set, words
+from colonnade.common.messaging.message import M, Message, check_exact
+from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs, relayed
+from colonnade.common.secure_aggregation.masked_sums import (
+    Masked,
+    Members,
+    confirmed,
+    ring,
+    smallest_set,
+    words,
+)
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord
 from colonnade.server.aggregation.key_agreement import introduce
 from colonnade.server.aggregation.sums import Found, Sums
@@ -57,9 +66,23 @@ class Blinded:
             return Found(None, Responses({}, tuple(self._clients)))
         announced = Members(round, torch.tensor([name in members for name in self._clients], dtype=torch.uint8))
         await self._clients.broadcast(dict.fromkeys(members, announced))
-        found = await self._sum(round, 0, len(batch), members)
+        found = await self._confirm(round, members) or await self._sum(round, 0, len(batch), members)
         self._judge(round, members, found.answers)
         return found
+
+    async def _confirm(self, round: int, members: Collection[str]) -> Found | None:
+        """Relays the proofs that all were told this set; None if all have sent theirs, or none are needed."""
+        if not confirmed(self._ctx.federation):
+            return None
+        sent = await self._clients.collect(SetProof, round, self._ctx.quorum, among=members, proof=PROOF_BYTES)
+        sent = _without_refusals(sent, lambda proof: len(proof.proofs))
+        for party, proof in sent.items():
+            check_exact(party, proof, {"parties": len(self._clients)})
+        if len(sent) < len(members):
+            return Found(None, sent)
+        proofs = relayed(tuple(self._clients), {party: proof.proofs for party, proof in sent.items()})
+        await self._clients.broadcast({party: SetProofs(round, theirs) for party, theirs in proofs.items()})
+        return None
 
     async def block(self, round: int, part: str, number: int, rows: int, among: Collection[str]) -> Found:
         """Sums over the round's set, which is `among`."""
@@ -67,7 +90,7 @@ class Blinded:
 
     async def _sum(self, round: int, stage: int, rows: int, members: Collection[str]) -> Found:
         responses = await self._clients.collect(Masked, round, self._ctx.quorum, among=members)
-        responses = _with_rows(responses)
+        responses = _without_refusals(responses, lambda masked: len(masked.words))
         for party, response in responses.items():
             check_exact(party, response, {"rows": rows, "words": self._words})
             if response.stage != stage:
@@ -112,8 +135,8 @@ class Blinded:
             self._ctx.telemetry.event("abandoned", round=round, party=party)
 
 
-def _with_rows(responses: Responses[Masked]) -> Responses[Masked]:
-    """The responses without refusals of the round."""
-    given = {party: response for party, response in responses.items() if len(response.words)}
+def _without_refusals(responses: Responses[M], size: Callable[[M], int]) -> Responses[M]:
+    """The responses without those of size 0, which refuse the round."""
+    given = {party: response for party, response in responses.items() if size(response)}
     refused = tuple(party for party in responses if party not in given)
     return replace(responses, answers=given, missing=(*responses.missing, *refused))

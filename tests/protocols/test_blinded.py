@@ -19,6 +19,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import Agreement, SealError, Session
 from colonnade.common.errors import ContractError, InputError, PartyAway, PartyLost
 from colonnade.common.messaging.outgoing import MaskedTensor, Released
+from colonnade.common.secure_aggregation.confirmed_sets import SetError, SetProof, SetProofs
 from colonnade.common.secure_aggregation.masked_sums import Masked, Members, ring
 from colonnade.common.secure_aggregation.masks import Blinder
 from colonnade.server.training.context import ServerContext
@@ -91,10 +92,10 @@ def test_only_declared_messages_with_exactly_the_declared_bytes(name: str, bits:
     schedule, width = outcome.server.schedule, WIDTHS[name]
     trained = [len(schedule.batch(t)) for t in range(1, 5)]
     evaluated = [len(block) for part in ("validation", "test") for block in schedule.blocks(part)]
-    clear = {"Logits", "Embedding", "Evaluation", "Update", "Targets", "Beliefs"}
+    unused = {"Logits", "Embedding", "Evaluation", "Update", "Targets", "Beliefs", "SetProof", "SetProofs"}
     for party in outcome.clients:
         mine = [m for by, to, m in outcome.messages if party in (by, to)]
-        assert {type(m).__name__ for m in mine} == {kind.__name__ for kind in CONTRACTS[name].messages} - clear
+        assert {type(m).__name__ for m in mine} == {kind.__name__ for kind in CONTRACTS[name].messages} - unused
         sent = said(outcome, Masked, party)
         assert [m.words.nbytes for m in sent] == [rows * width * bits // 8 for rows in trained + evaluated]
         assert [(m.round, m.stage) for m in sent] == [*((t, 0) for t in range(1, 5)), *((4, s) for s in (1, 2))]
@@ -225,10 +226,46 @@ def test_a_party_answers_for_no_smaller_set_if_every_round_waits_for_all() -> No
         run("fdml", on_cohort=lying("party1", 2, [1, 1, 1, 0]))
 
 
-def test_sums_over_other_sets_than_announced_do_not_decode() -> None:
-    """The server leaves one out at some parties: their masks have no counterpart."""
-    with pytest.raises(ContractError, match=r"one of the parties sent Masked\.words: .* got a sum out of range"):
-        run("fdml", *LATE, on_cohort=lying("party1", 2, [1, 1, 1, 0]))
+def test_a_server_that_shows_two_sets_is_refused_before_anything_is_sent() -> None:
+    sent: list[object] = []
+
+    def watch(_sender: str, _to: str, item: object) -> float:
+        sent.extend([item] if isinstance(item, Masked) and item.round == 2 else [])
+        return 0.0
+
+    with pytest.raises(SetError, match=r"^party[1-4] does not confirm that round 2 sums over party1, party2, party3"):
+        run("fdml", *LATE, delay=watch, on_cohort=lying("party1", 2, [1, 1, 1, 0]))
+    assert sent == []
+
+
+@pytest.mark.parametrize("alter", [lambda proofs: proofs ^ 1, torch.zeros_like], ids=["altered", "withheld"])
+def test_a_server_that_alters_a_confirmation_is_refused(alter: Callable[[Tensor], Tensor]) -> None:
+    def on_cohort(cohort: Any) -> None:
+        carry = cohort["party2"]._carry
+        cohort["party2"]._carry = lambda item: carry(
+            replace(item, proofs=alter(item.proofs)) if isinstance(item, SetProofs) and item.round == 2 else item
+        )
+
+    with pytest.raises(SetError, match="party1 does not confirm that round 2 sums over party1, party2, party3, party4"):
+        run("fdml", *LATE, on_cohort=on_cohort)
+
+
+def test_confirmations_have_exactly_the_declared_bytes() -> None:
+    outcome = run("fdml", *LATE)
+    for kind in (SetProof, SetProofs):
+        sent = said(outcome, kind)
+        assert [m.round for m in sent] == [t for t in range(1, 5) for _ in range(4)]
+        assert {m.proofs.nbytes for m in sent} == {4 * 32}
+
+
+def test_a_party_that_does_not_confirm_in_time_loses_the_round_and_rests() -> None:
+    def delay(sender: str, _to: str, item: object) -> float:
+        return 3.0 if sender == "party4" and isinstance(item, SetProof) and item.round == 2 else 0.5
+
+    outcome = run("fdml", *LATE, "federation.rounds=9", delay=delay)
+    assert [(e["round"], e["party"]) for e in outcome.of_kind("abandoned")] == [(2, "party4")]
+    assert not [m for m in said(outcome, Masked) if m.round == 2]
+    assert [round for round, members in sets_of(outcome).items() if members == [1, 1, 1, 0]] == [3, 4]
 
 
 # State over restarts.

@@ -6,7 +6,8 @@ from colonnade.common.contracts.registry import NAMES
 from colonnade.testing import Expected, conformance
 from colonnade.testing.conformance import Conformance
 
-KEYS = ("KeyOffer", "KeyRing", "KeyProof", "KeyProofs", "Members", "Masked")
+CONFIRMED = ("SetProof", "SetProofs")  # where rounds go on without some
+KEYS = ("KeyOffer", "KeyRing", "KeyProof", "KeyProofs", "Members", "Masked", *CONFIRMED)
 ENDS = ("certificate", "signature", "certificates", "signatures", "told", "all_told")  # texts, shorter without TLS
 ADAPTIVE = "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: 0.05, delta: 1e-4, seeded: true}"
 POLYNOMIAL = ("every_party.model={name: polynomial, layers: 2}", "every_party.data.scale=unit")
@@ -14,7 +15,7 @@ LINEAR = "every_party.model={name: linear, activation: none}"
 RATES = ("every_party.optimiser={name: sgd, lr: 0.05, momentum: 0}", "server.optimiser={name: sgd, lr: 0.05}")
 CALM = ("every_party.optimiser.lr=0.02", "server.optimiser.lr=0.02")
 AGREED = ("KeyOffer", "KeyRing", "KeyProof", "KeyProofs")  # of secrets that no seed determines
-MASKED = (*AGREED, "Masked")
+MASKED = (*AGREED, *CONFIRMED, "Masked")
 CODED = (*AGREED, "Preparation", "Shares", "Bundle", "Answer")
 
 TestSplit = conformance("split", embedding=8)
@@ -37,7 +38,9 @@ TestVIMADMM = conformance("vimadmm", embedding=8, tau=3)
 TestVIMADMMJ = conformance(
     "vimadmm_j", Expected(unused=(*KEYS, "Signal"), sets=("federation.batch=256",)), embedding=8, tau=20
 )
-TestVFedMH = conformance("vfedmh", Expected(free=ENDS, fresh=MASKED, unused=("Embedding", "Evaluation")), embedding=8)
+TestVFedMH = conformance(
+    "vfedmh", Expected(free=ENDS, fresh=MASKED, unused=("Embedding", "Evaluation", *CONFIRMED)), embedding=8
+)
 TestCentralized = conformance("centralized", Expected(free=("columns",), needs_all=True))
 TestLinearADMM = conformance("linear_admm")
 TestAggVFL = conformance("agg_vfl", embedding=8)

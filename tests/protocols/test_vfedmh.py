@@ -14,7 +14,8 @@ from torch.nn import functional
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.protocols.vfedmh import CONTRACT, Embedding, Evaluation, Global, Gradient, Prediction
-from colonnade.common.secure_aggregation.masked_sums import BLINDED, Masked, Members, ring
+from colonnade.common.secure_aggregation.key_agreement import AGREEMENT
+from colonnade.common.secure_aggregation.masked_sums import Masked, Members, ring
 from tests.support.federation import Outcome, config, federate, parameters
 
 ROUNDS = ("federation.rounds=6", "federation.epochs=0", "every_party.optimiser.lr=0.1")
@@ -128,7 +129,7 @@ def test_only_declared_messages_with_exactly_the_declared_bytes(aggregate: str) 
     schedule = outcome.server.schedule
     rows = sum(len(schedule.batch(t)) for t in range(1, 7))
     evaluated = len(schedule.partition.validation) + len(schedule.partition.test)
-    own = {Embedding, Evaluation} if aggregate == "clear" else set(BLINDED)
+    own = {Embedding, Evaluation} if aggregate == "clear" else {*AGREEMENT, Members, Masked}
     assert own | EXCHANGED <= set(CONTRACT.messages)
     for name in outcome.clients:
         up = [m for sender, _, m in outcome.messages if sender == name]

@@ -15,6 +15,12 @@ from tests.support.federation import config
     [
         ("fdml", ("federation.blinding.least=5",), r"blinding\.least = 5: there are 4 parties", "take more parties"),
         ("fdml", ("federation.quorum={need: 2, grace: 1}",), r"quorum\.need = 2: .* at least 3", "{need: 3, grace"),
+        (
+            "fdml",
+            ("federation.quorum={need: 2, grace: 1}", "federation.blinding.least=2"),
+            r"quorum\.need = 2: sums of 2 of 4 parties: the server could split",
+            "{need: 3, grace",
+        ),
         ("fdml", ("federation.quorum={fastest: 3}",), r"quorum\.need = 3 without grace", "{need: 3, grace: SECONDS}"),
         ("fdml", ("federation.compress.up=8",), r"compress\.up = 8: masked words", "leave it out"),
         ("vimadmm_j", ("federation.participation=0.5",), r"participation = 0\.5: a blinded sum", "leave it out"),
@@ -45,7 +51,8 @@ def test_a_party_requires_sums_of_three_by_default() -> None:
 
 
 def test_sums_of_two_are_warned_of() -> None:
-    two = ("federation.blinding.least=2", "federation.quorum={need: 2, grace: 1}", "every_party.policy.min_parties=2")
+    quorum = ("federation.parties=3", "federation.quorum={need: 2, grace: 1}")
+    two = ("federation.blinding.least=2", *quorum, "every_party.policy.min_parties=2")
     reasons = {(e["party"], e["reason"]) for e in run("fdml", *two).of_kind("warning")}
     assert ("party3", "sums may be of two parties: either that shows its part to the server shows the other's") in (
         reasons

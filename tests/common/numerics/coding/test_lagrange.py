@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from colonnade.common.coded_computing import lagrange
-from colonnade.common.coded_computing.lagrange import LagrangeCode, agreed_code, lagrange_matrix
+from colonnade.common.coded_computing.lagrange import LagrangeCode, agreed_code
 from colonnade.common.errors import InputError
-from colonnade.common.numerics.field import Field
+from colonnade.common.numerics.field import Field, lagrange_matrix
 from colonnade.common.numerics.fixed_point import from_field, to_field
 
 MERSENNE, NEAR_26 = Field(2**31 - 1), Field(2**26 - 5)

@@ -1,0 +1,124 @@
+"""Confirmation of a round's set: its parties prove to each other, through the server, that they were told the same one.
+
+    1   party k    for every other party in the set a proof that it was told this set -> server
+    2   server     the proofs that are for it                                         -> every party in the set
+
+A proof is an HMAC-SHA256 under a key of the pair, over its direction, the round and the set, so that the server, which
+relays it, can make none. A party goes on when everybody in the set has proved it: no two of these parties then go on
+with different sets. Where a round has one possible set, as with `federation.quorum: wait`, there is nothing to confirm.
+
+Two sets, each of more than half of the parties, have a party in common, and a party confirms one set a round. Two
+disjoint ones could both be confirmed, so `check_blinded` refuses smaller quorums.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from colonnade.common.crypto.sealing import PROOF_BYTES
+from colonnade.common.errors import PeerError
+from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.raw import to_bytes, to_tensor
+
+_BYTES = torch.uint8
+_NONE = bytes(PROOF_BYTES)  # in the places of parties that are not in the set, and in a party's own
+
+
+class SetError(PeerError):
+    """A party of a set has not confirmed it: it was told another one, or the server has altered its proof."""
+
+    telling = None  # names of parties and a round
+
+
+@message
+class SetProof(PartyMessage):
+    """Party to server: for every party in the roster's order a proof, uint8 (parties, 32); zeros where none is due.
+
+    Without rows it says that the party takes no part in the round, which it has entered over another set before.
+    """
+
+    proofs: Annotated[Tensor, TensorSpec("parties", "proof", dtype=_BYTES, public="over a set that the server named")]
+
+
+@message
+class SetProofs(ServerMessage):
+    """Server to party: the proofs that are for it, in the roster's order, uint8 (parties, 32); zeros where none is."""
+
+    proofs: Annotated[Tensor, TensorSpec("parties", "proof", dtype=_BYTES)]
+
+
+class SetProver:
+    """Makes and checks one party's proofs of sets.
+
+    Args:
+        name: the party's.
+        roster: all parties, in the agreed order.
+        keys: a key with every other party, the same at both ends and unknown to the server (`PairKeys.masks`).
+    """
+
+    def __init__(self, name: str, roster: Sequence[str], keys: Mapping[str, bytes]) -> None:
+        self._name, self._roster, self._keys = name, tuple(roster), keys
+
+    def proofs(self, round: int, members: Collection[str], laid: Collection[str] = ()) -> Tensor:
+        """Proofs for the other members that we were told this set, uint8 (parties, 32).
+
+        Args:
+            round: of the sum.
+            members: the set.
+            laid: over whom the words are masked, where that is settled before the set.
+        """
+        others = [
+            _NONE
+            if party == self._name or party not in members
+            else self._proof(party, (self._name, party), round, members, laid)
+            for party in self._roster
+        ]
+        return to_tensor(b"".join(others)).view(len(self._roster), PROOF_BYTES)
+
+    def check(self, round: int, members: Collection[str], proofs: Tensor, laid: Collection[str] = ()) -> None:
+        """Returns if every other member has proved that it was told this set.
+
+        Args:
+            round, members, laid: as we were told.
+            proofs: as the server has relayed them, uint8 (parties, 32).
+
+        Raises:
+            SetError: a member has not; names it.
+        """
+        for party, row in zip(self._roster, proofs, strict=True):
+            if party == self._name or party not in members:
+                continue
+            expected = self._proof(party, (party, self._name), round, members, laid)
+            if not hmac.compare_digest(to_bytes(row), expected):
+                told = ", ".join(name for name in self._roster if name in members)
+                raise SetError(
+                    f"{party} does not confirm that round {round} sums over {told}: the server has told it another "
+                    "set, or has altered what it said",
+                    hint="compare the events of both parties; if both ran as agreed, the server is not honest",
+                )
+
+    def _proof(
+        self, other: str, way: tuple[str, str], round: int, members: Collection[str], laid: Collection[str]
+    ) -> bytes:
+        sets = [[place for place, party in enumerate(self._roster) if party in one] for one in (members, laid)]
+        content = json.dumps(["set", *way, round, *sets]).encode()
+        return hmac.digest(self._keys[other], sha256(content).digest(), "sha256")
+
+
+def relayed(roster: Sequence[str], proofs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The proofs for each party that has sent some, uint8 (parties, 32), of those that it is to receive.
+
+    Args:
+        roster: all parties, in the agreed order.
+        proofs: of each party of the set, as it sent them, uint8 (parties, 32).
+    """
+    none = torch.zeros(len(roster), PROOF_BYTES, dtype=_BYTES)
+    sent = torch.stack([proofs.get(party, none) for party in roster])  # (senders, receivers, proof)
+    return {party: sent[:, place].contiguous() for place, party in enumerate(roster) if party in proofs}

@@ -1,0 +1,46 @@
+"""Proofs of a round's set between two parties."""
+
+from __future__ import annotations
+
+import os
+from itertools import combinations
+
+import pytest
+import torch
+
+from colonnade.common.secure_aggregation.confirmed_sets import SetError, SetProver, relayed
+
+NAMES = ("a", "b", "c", "d")
+PAIRS = {pair: os.urandom(32) for pair in combinations(NAMES, 2)}
+PROVERS = {
+    name: SetProver(name, NAMES, {(set(pair) - {name}).pop(): key for pair, key in PAIRS.items() if name in pair})
+    for name in NAMES
+}
+
+
+def test_a_set_that_all_were_told_is_confirmed_and_a_party_outside_of_it_gets_no_proof() -> None:
+    members = ("a", "b", "d")
+    sent = {name: PROVERS[name].proofs(7, members) for name in members}
+    assert all(not proofs[2].any() and not proofs[NAMES.index(name)].any() for name, proofs in sent.items())
+    received = relayed(NAMES, sent)
+    assert set(received) == set(members)
+    for name in members:
+        PROVERS[name].check(7, members, received[name])
+
+
+@pytest.mark.parametrize(
+    "proofs",
+    [
+        lambda: PROVERS["b"].proofs(8, NAMES),
+        lambda: PROVERS["b"].proofs(7, ("a", "b", "d")),
+        lambda: PROVERS["a"].proofs(7, NAMES).roll(-1, 0),
+        lambda: PROVERS["c"].proofs(7, NAMES),
+        lambda: torch.zeros(4, 32, dtype=torch.uint8),
+    ],
+    ids=["another round", "another set", "our own sent back", "another party's", "none"],
+)
+def test_a_proof_of_anything_else_is_refused_and_its_party_named(proofs: object) -> None:
+    sent = {name: PROVERS[name].proofs(7, NAMES) for name in NAMES}
+    sent["b"] = proofs()  # type: ignore[operator]
+    with pytest.raises(SetError, match=r"^b does not confirm that round 7 sums over a, b, c, d"):
+        PROVERS["a"].check(7, NAMES, relayed(NAMES, sent)["a"])
