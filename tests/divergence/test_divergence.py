@@ -113,9 +113,10 @@ def test_the_demos_give_no_warning(protocol: str) -> None:
     assert error is None and not growths(events)
 
 
-@pytest.mark.parametrize("protocol", ["split", "vimadmm"])
-@pytest.mark.parametrize("sigma", [1, 10, 50])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    ("protocol", "sigma", "seed"),
+    [("split", 1, 0), ("split", 10, 1), ("split", 50, 0), ("vimadmm", 1, 1), ("vimadmm", 50, 0)],
+)
 def test_noise_gives_no_warning(protocol: str, sigma: int, seed: int) -> None:
     private = f"federation.privacy={{clip: 1, noise_multiplier: {sigma}, delta: 1.0e-5, seeded: true}}"
     sets = (private, "federation.batch=64", "federation.epochs=6", f"federation.seed={seed}")
