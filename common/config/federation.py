@@ -44,7 +44,7 @@ STEPS = ("protocol.tau", "protocol.local_steps")
 _NEWER = [
     ("privacy.accounting", BEFORE["accounting"]), ("loss", ""), ("stop.metric", None), ("protocol.damping", "none"),
     ("back_off", 0), ("privacy.predictions", 0), ("protocol.combine", "sum"), ("protocol.own", "exact"),
-    ("privacy.once", None),
+    ("privacy.once", None), ("blinding.recovery", "none"),
 ]  # fmt: skip
 
 

@@ -72,6 +72,18 @@ class MemberRecord:
         self._done = round
         return True
 
+    def narrow(self, round: int, parties: Collection[str]) -> None:
+        """Replaces the newest round's set by a smaller one, before the round is summed; on the disk when this returns.
+
+        For a round that this object has entered as a new one, and of whose sum nothing was opened.
+
+        Raises:
+            EnvironmentFault: the disk refuses it.
+        """
+        assert round == self._done and (self.bound(round) or frozenset()) > frozenset(parties)
+        new = torch.tensor([[name in parties for name in self._roster]], dtype=torch.uint8)
+        self._keep(round, torch.cat([self._first, torch.tensor([round])]), torch.cat([self._sets, new]))
+
     def _read(self, name: str) -> None:
         """Loads a stored record if it is of this run and newer."""
         number = self._run_cache.number(name)
