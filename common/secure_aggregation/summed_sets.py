@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.checkpointing.run_cache import RunCache
-from colonnade.common.errors import CheckpointError
+from colonnade.common.errors import CheckpointError, InputError
 from colonnade.common.runtime.json_values import whole
 
 _NAMES = ("members-a", "members-b")  # written alternately: a crash while writing one leaves the other
@@ -78,9 +78,14 @@ class MemberRecord:
         For a round that this object has entered as a new one, and of whose sum nothing was opened.
 
         Raises:
+            InputError: it is not the newest round, or the set is no part of the one that was entered.
             EnvironmentFault: the disk refuses it.
         """
-        assert round == self._done and (self.bound(round) or frozenset()) > frozenset(parties)
+        if round != self._done or not (self.bound(round) or frozenset()) > frozenset(parties):
+            raise InputError(
+                f"the set of round {round} cannot become {', '.join(sorted(parties))}",
+                hint="only the newest round's set can become smaller",
+            )
         new = torch.tensor([[name in parties for name in self._roster]], dtype=torch.uint8)
         self._keep(round, torch.cat([self._first, torch.tensor([round])]), torch.cat([self._sets, new]))
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.checkpointing.run_cache import RunCache
-from colonnade.common.errors import ConfigError, ContractError, PartyLost
+from colonnade.common.errors import ConfigError, ContractError, PartyAway, PartyLost
 from colonnade.common.protocols.fdml import Aggregate
 from colonnade.common.secure_aggregation.confirmed_sets import SetError, SetProof, SetProofs
 from colonnade.common.secure_aggregation.masked_sums import Masked, ring, sharing
@@ -70,12 +70,14 @@ def test_without_a_party_that_vanishes_the_sum_is_that_of_the_others(
     name: str, kind: type, announced: Callable[[Mapping[int, list[str]]], None]
 ) -> None:
     """To the bit that of a run in which the server never counted on it."""
-    recovered = run(name, *RECOVERED, "federation.rounds=9", delay=late(kind))
+    more = ("federation.rounds=9", "federation.evaluate.every=2")
+    recovered = run(name, *RECOVERED, *more, delay=late(kind))
     assert not recovered.of_kind("skipped") and not recovered.of_kind("abandoned")
     assert [(e["round"], e["without"]) for e in recovered.of_kind("partial_sum")] == [(2, ["party4"])]
     assert [round for round, members in sets_of(recovered).items() if members == OTHERS] == [3, 4]
     announced(dict.fromkeys((2, 3, 4), NAMES[:3]))
-    assert same(recovered, run(name, *LATE, "federation.rounds=9"))
+    reference = run(name, *LATE, *more)
+    assert same(recovered, reference) and recovered.server.metrics == reference.server.metrics
 
 
 def test_a_party_that_vanishes_after_it_has_confirmed_is_in_the_sum() -> None:
@@ -84,6 +86,21 @@ def test_a_party_that_vanishes_after_it_has_confirmed_is_in_the_sum() -> None:
     vanished = run("fdml", *more, delay=late(OpenedShares))
     assert not vanished.of_kind("skipped") and not vanished.of_kind("partial_sum")
     assert [e["loss"] for e in vanished.of_kind("round")] == [e["loss"] for e in run("fdml", *more).of_kind("round")]
+
+
+@pytest.mark.parametrize("kind", [Masked, SetProof])
+def test_a_connection_that_breaks_in_the_middle_of_a_round_costs_no_round(kind: type) -> None:
+    cohort: list[Any] = []
+
+    def delay(sender: str, _to: str, item: object) -> float:
+        if sender == "party4" and isinstance(item, kind) and item.round == 2:
+            cohort[0]["party4"].lose(PartyAway("party4", "its connection broke"))
+            return 1e4
+        return 0.1
+
+    outcome = run("fdml", *RECOVERED, "federation.absence=continue", delay=delay, on_cohort=cohort.append)
+    assert [(e["round"], e["without"]) for e in outcome.of_kind("partial_sum")] == [(2, ["party4"])]
+    assert not outcome.of_kind("skipped") and sets_of(outcome)[4] == OTHERS
 
 
 def test_two_vanish_at_different_points_of_a_round() -> None:
