@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from colonnade.client.aggregation.key_agreement import agree
+from colonnade.client.aggregation.recovery import ShareOpening
 from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.sealing import PROOF_BYTES
@@ -16,8 +17,17 @@ from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message
 from colonnade.common.messaging.outgoing import Released, nothing
 from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs, SetProver
-from colonnade.common.secure_aggregation.masked_sums import Masked, Members, Summing, confirmed, ring, smallest_set
-from colonnade.common.secure_aggregation.masks import Blinder
+from colonnade.common.secure_aggregation.masked_sums import (
+    Masked,
+    Members,
+    Summing,
+    confirmed,
+    ring,
+    sharing,
+    smallest_set,
+)
+from colonnade.common.secure_aggregation.masks import Blinder, RoundKeys
+from colonnade.common.secure_aggregation.recovery import SharedKeys
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord
 
 Training = Callable[[int, Released], Message]  # (round, released) -> the protocol's message
@@ -30,8 +40,8 @@ class SumTerms(Protocol):
     async def begin(self, round: int) -> bool:
         """Receives the set that a round sums over. False if we send nothing in it."""
 
-    def training(self, round: int, released: Released) -> Message:
-        """Message with our values of the batch, float32 (rows, width), as the privacy stage released them."""
+    async def train(self, round: int, released: Released) -> None:
+        """Sends our values of the batch, float32 (rows, width), as the privacy stage released them."""
 
     def evaluation(self, round: int, part: str, block: int, released: Released) -> Message:
         """Message with our values of a block of validation or test rows."""
@@ -49,19 +59,25 @@ async def terms(
         PeerError: the key agreement failed.
     """
     if aggregate == "clear":
-        return _Clear(training, evaluation)
-    return _Blinded(ctx, server, (await agree(ctx, server)).masks)
+        return _Clear(server, training, evaluation)
+    blinded = _Blinded(ctx, server, (await agree(ctx, server)).masks)
+    await blinded.share(ctx.round + 1)
+    return blinded
 
 
 class _Clear:
     """Released values in the clear."""
 
-    def __init__(self, training: Training, evaluation: Evaluation) -> None:
-        self.training, self.evaluation = training, evaluation
+    def __init__(self, server: Link, training: Training, evaluation: Evaluation) -> None:
+        self._server, self._training, self.evaluation = server, training, evaluation
 
     async def begin(self, round: int) -> bool:  # noqa: ARG002  # no set is needed
         """Returns True in every round."""
         return True
+
+    async def train(self, round: int, released: Released) -> None:
+        """Sends the protocol's message."""
+        await self._server.send(self._training(round, released))
 
 
 class _Blinded:
@@ -76,12 +92,22 @@ class _Blinded:
         self._ctx, self._server, self._ring = ctx, server, ring(ctx.federation, privacy)
         self._least = max(smallest_set(ctx.federation), 0 if privacy is None else privacy.present)
         self._blinder = Blinder(ctx.name, names, masks, least=self._least)
-        self._prover = SetProver(ctx.name, names, masks) if confirmed(ctx.federation) else None
+        prover = SetProver(ctx.name, names, masks)
         self._record = MemberRecord(ctx.run_cache, ctx.session.run, names)
+        self._opening: ShareOpening | None = None
+        if (shares := sharing(ctx.federation)) is not None:
+            keys = SharedKeys(ctx.name, names, masks, shares, least=self._least)
+            self._opening = ShareOpening(ctx, server, keys, prover, self._record, least=self._least)
+        self._prover = prover if self._opening is None and confirmed(ctx.federation) else None
         self._set: frozenset[str] = frozenset()
         self._clipped = False
         if self._least == 2:  # the smallest that there is
             ctx.warn("sums may be of two parties: either that shows its part to the server shows the other's")
+
+    async def share(self, round: int) -> None:
+        """Shares the keys of a round and of those after it, if sums are to be recovered and it was not done yet."""
+        if self._opening is not None:
+            await self._opening.begin(round)
 
     async def begin(self, round: int) -> bool:
         """Receives S and confirms it. A round with another set than before is refused, with a warning and no values.
@@ -90,6 +116,7 @@ class _Blinded:
             ContractError: the set is invalid, or smaller than agreed.
             SetError: another party does not confirm it.
         """
+        await self.share(round)
         names = self._ctx.federation.names
         announced = await self._server.recv(Members, round, parties=len(names))
         if announced is None:
@@ -100,12 +127,18 @@ class _Blinded:
             raise ContractError(SERVER, "Members", "members", expected, str(len(self._set)))
         if self._ctx.name not in self._set:
             raise ContractError(SERVER, "Members", "members", f"{self._ctx.name} among them", "it is not")
-        if not self._record.enter(round, self._set):
+        if not self._may_sum(round):
             before = ", ".join(sorted(self._record.bound(round) or ()))
             self._ctx.warn(f"round {round} may have been summed over {before}: nothing is sent for it over another set")
             await self._server.send(self._refusal(round))
             return False
         return self._prover is None or await self._confirm(round, self._prover)
+
+    def _may_sum(self, round: int) -> bool:
+        """True if the round was not bound to another set. A set from which nobody can vanish is entered now."""
+        if self._opening is None:
+            return self._record.enter(round, self._set)
+        return self._record.bound(round) in (None, self._set)
 
     def _refusal(self, round: int) -> Message:
         """An empty message in the place of the next one that the server waits for."""
@@ -122,16 +155,20 @@ class _Blinded:
         prover.check(round, self._set, received.proofs)
         return True
 
-    def training(self, round: int, released: Released) -> Message:
-        """Masks values as stage 0 of the round."""
-        return self._masked(round, 0, released)
+    async def train(self, round: int, released: Released) -> None:
+        """Masks and sends values as stage 0 of the round; with recovery, opens shares for those whose words arrived."""
+        if self._opening is None:
+            await self._server.send(self._masked(round, 0, released))
+            return
+        await self._server.send(self._masked(round, 0, released, self._opening.of_round(round)))
+        self._set = await self._opening.settle(round, self._set) or self._set
 
     def evaluation(self, round: int, part: str, block: int, released: Released) -> Message:
         """Masks values as the block's own stage."""
         return self._masked(round, self._ctx.schedule.stage(round, part, block), released)
 
-    def _masked(self, round: int, stage: int, released: Released) -> Masked:
-        words = self._blinder.blind(self._encoded(released), round, stage, self._set)
+    def _masked(self, round: int, stage: int, released: Released, keys: RoundKeys | None = None) -> Masked:
+        words = self._blinder.blind(self._encoded(released), round, stage, self._set, keys)
         return Masked(round, stage, self._ctx.admit_masked(words.viewed(torch.int32), released))
 
     def _encoded(self, released: Released) -> Tensor:

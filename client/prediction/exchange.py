@@ -33,7 +33,7 @@ async def answer(ctx: ClientContext, server: Link) -> None:
         _refuse_unknown(ask, ctx.features.shape[0])
         with torch.no_grad():
             o = local(ctx.features[ask.rows])  # (rows, width)
-        await server.send(own.training(t, ctx.release(o, evaluation=True, rows=ask.rows)))  # 2
+        await own.train(t, ctx.release(o, evaluation=True, rows=ask.rows))  # 2
         if ask.own:
             await _predict(ctx, server, ask)  # 4
 

@@ -39,7 +39,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         with torch.no_grad():
             o = head(h)
         released = ctx.release(o)
-        await server.send(own.training(t, released))  # 1
+        await own.train(t, released)  # 1
         labels = await receive_labels(ctx, server, t, len(batch))
         mean = await server.recv(Aggregate, t, rows=len(batch), classes=classes)
         if labels is None or mean is None:  # the server went on without us: follow it

@@ -28,7 +28,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         batch = ctx.schedule.batch(turn)
         h = bottom.forward(ctx.features[batch])  # (rows, width)
         released = ctx.release(h, rows=batch)
-        await server.send(Embedding(t, turn, released) if cfg.arrivals else own.training(t, released))  # 1
+        await (server.send(Embedding(t, turn, released)) if cfg.arrivals else own.train(t, released))  # 1
         gradient = await server.recv(Gradient, t, until=until, rows=len(batch), width=cfg.embedding)
         if gradient is None:
             return False

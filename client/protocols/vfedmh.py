@@ -60,7 +60,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
             continue
         batch = ctx.schedule.batch(t)
         e = model.embed(ctx.features[batch])  # (rows, width)
-        await server.send(own.training(t, ctx.release(e, rows=batch)))  # 1
+        await own.train(t, ctx.release(e, rows=batch))  # 1
         if (shared := await average(t, 0, len(batch))) is None:  # the server went on without us: follow it
             continue
         await server.send(Prediction(t, 0, model.predict(shared.e.to(ctx.device))))  # 3

@@ -43,7 +43,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         x = ctx.features[batch]
         with torch.no_grad():
             o = ctx.release(head(bottom.forward(x)))  # (rows, classes)
-        await server.send(own.training(t, o))  # 1
+        await own.train(t, o)  # 1
         received = await _receive_signal(cfg, server, t, o, rows=len(batch), classes=classes)
         if received is None:  # the server went on without us: follow it
             continue

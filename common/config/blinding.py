@@ -17,3 +17,13 @@ class BlindingConfig(Section):
     least: int = Field(
         default=3, ge=2, description="minimum number of parties of a sum; of 2, each knows the other's term"
     )
+    recovery: Literal["none", "alone", "colluding"] = Field(
+        default="none",
+        description="sum of a training round without a party that vanishes in the middle of it: none (the round is "
+        "left out); alone, by shares of keys that floor(n/2) + 1 parties open, against a server that lies alone; "
+        "colluding, that floor(2n/3) + 1 open, against one that lies together with fewer than n/3 parties",
+    )
+
+    def threshold(self, parties: int) -> int:
+        """t, the number of parties that open a key together; 0 without recovery."""
+        return {"none": 0, "alone": parties // 2 + 1, "colluding": 2 * parties // 3 + 1}[self.recovery]

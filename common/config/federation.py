@@ -47,7 +47,7 @@ STEPS = ("protocol.tau", "protocol.local_steps")
 _NEWER = [
     ("privacy.accounting", BEFORE["accounting"]), ("loss", ""), ("stop.metric", None), ("protocol.damping", "none"),
     ("back_off", 0), ("privacy.predictions", 0), ("protocol.combine", "sum"), ("protocol.own", "exact"),
-    ("privacy.once", None), ("align_checks", "none"),
+    ("privacy.once", None), ("align_checks", "none"), ("blinding.recovery", "none"),
 ]  # fmt: skip
 
 

@@ -207,7 +207,14 @@ def _check_class_weights(federation: FederationConfig, server: ServerConfig) -> 
 def _check_sums(federation: FederationConfig) -> None:
     if getattr(federation.protocol, "aggregate", "clear") == "blinded":
         check_blinded(federation)
-    elif federation.privacy is not None and federation.privacy.once is not None:
+        return
+    if (recovery := federation.blinding.recovery) != "none":
+        raise ConfigError(
+            f"federation.blinding.recovery = {recovery} with the protocol {federation.protocol.name}: its sums are not "
+            "blinded",
+            hint="leave it out, or set federation.protocol.aggregate to blinded where the protocol has it",
+        )
+    if federation.privacy is not None and federation.privacy.once is not None:
         sums = [name for name, contract in imported_contracts().items() if "aggregate" in contract.config.model_fields]
         raise ConfigError(
             f"federation.privacy.once with the protocol {federation.protocol.name}: the server would see each party's "

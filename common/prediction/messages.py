@@ -114,7 +114,9 @@ def refuse_own(federation: FederationConfig) -> None:
 
 def prediction_federation(federation: FederationConfig) -> FederationConfig:
     """The same section for a prediction, which waits for every party: no later round can make up for a missing one."""
-    return federation.model_copy(update={"quorum": QuorumConfig(), "participation": 1.0, "absence": "rollback"})
+    waiting = {"quorum": QuorumConfig(), "participation": 1.0, "absence": "rollback"}
+    blinding = federation.blinding.model_copy(update={"recovery": "none"})
+    return federation.model_copy(update={**waiting, "blinding": blinding})
 
 
 def _limits(federation: FederationConfig, _config: ProtocolConfig) -> dict[str, int]:

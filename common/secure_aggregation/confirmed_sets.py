@@ -14,9 +14,7 @@ disjoint ones could both be confirmed, so `check_blinded` refuses smaller quorum
 from __future__ import annotations
 
 import hmac
-import json
 from collections.abc import Collection, Mapping, Sequence
-from hashlib import sha256
 from typing import Annotated
 
 import torch
@@ -74,11 +72,10 @@ class SetProver:
             members: the set.
             laid: over whom the words are masked, where that is settled before the set.
         """
+        told, own = self._told(round, members, laid), self._roster.index(self._name)
         others = [
-            _NONE
-            if party == self._name or party not in members
-            else self._proof(party, (self._name, party), round, members, laid)
-            for party in self._roster
+            _NONE if party == self._name or party not in members else self._proof(party, f"{own} {place} {told}")
+            for place, party in enumerate(self._roster)
         ]
         return to_tensor(b"".join(others)).view(len(self._roster), PROOF_BYTES)
 
@@ -92,24 +89,25 @@ class SetProver:
         Raises:
             SetError: a member has not; names it.
         """
-        for party, row in zip(self._roster, proofs, strict=True):
+        told, own = self._told(round, members, laid), self._roster.index(self._name)
+        for place, (party, row) in enumerate(zip(self._roster, proofs, strict=True)):
             if party == self._name or party not in members:
                 continue
-            expected = self._proof(party, (party, self._name), round, members, laid)
-            if not hmac.compare_digest(to_bytes(row), expected):
-                told = ", ".join(name for name in self._roster if name in members)
+            if not hmac.compare_digest(to_bytes(row), self._proof(party, f"{place} {own} {told}")):
+                names = ", ".join(name for name in self._roster if name in members)
                 raise SetError(
-                    f"{party} does not confirm that round {round} sums over {told}: the server has told it another "
+                    f"{party} does not confirm that round {round} sums over {names}: the server has told it another "
                     "set, or has altered what it said",
                     hint="compare the events of both parties; if both ran as agreed, the server is not honest",
                 )
 
-    def _proof(
-        self, other: str, way: tuple[str, str], round: int, members: Collection[str], laid: Collection[str]
-    ) -> bytes:
-        sets = [[place for place, party in enumerate(self._roster) if party in one] for one in (members, laid)]
-        content = json.dumps(["set", *way, round, *sets]).encode()
-        return hmac.digest(self._keys[other], sha256(content).digest(), "sha256")
+    def _told(self, round: int, *sets: Collection[str]) -> str:
+        """What is proved: the round and the sets, by places in the roster."""
+        places = [[place for place, party in enumerate(self._roster) if party in one] for one in sets]
+        return f"{round} {places}"
+
+    def _proof(self, other: str, what: str) -> bytes:
+        return hmac.digest(self._keys[other], f"set {what}".encode(), "sha256")
 
 
 def relayed(roster: Sequence[str], proofs: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -8,8 +8,9 @@
 
 Keys come from the agreement (common/secure_aggregation/key_agreement.py), words from common/numerics/ring.py, masks
 from common/secure_aggregation/masks.py. If a party in S does not respond there is no sum: the round is abandoned, and
-the next one, with other rows, uses a smaller set. `common/secure_aggregation/summed_sets.py` ensures that a round is
-never summed over two sets.
+the next one, with other rows, uses a smaller set. With `federation.blinding.recovery` the words have double masks, and
+the sum is over those whose words arrived (common/secure_aggregation/recovery.py).
+`common/secure_aggregation/summed_sets.py` ensures that a round is never summed over two sets.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.sum_noise import noisy_ring
 from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs
 from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
+from colonnade.common.secure_aggregation.recovery import RECOVERY, RECOVERY_LIMITS
+from colonnade.common.secure_aggregation.shamir import Sharing
 
 Summing = Literal["clear", "blinded"]
 """Aggregation of a protocol that needs only a sum: in the clear or blinded."""
@@ -62,7 +65,7 @@ class Masked(PartyMessage):
     words: Annotated[MaskedTensor, TensorSpec("rows", "words", dtype=torch.int32)]
 
 
-BLINDED = (*AGREEMENT, Members, SetProof, SetProofs, Masked)
+BLINDED = (*AGREEMENT, Members, SetProof, SetProofs, Masked, *RECOVERY)
 """Message kinds that a contract adds to its own."""
 
 
@@ -72,7 +75,7 @@ def blinded_limits(federation: FederationConfig, width: int) -> dict[str, int]:
     Args:
         width: numbers per row.
     """
-    return {**agreement_limits(len(federation.parties)), "words": words(federation, width)}
+    return {**agreement_limits(len(federation.parties)), **RECOVERY_LIMITS, "words": words(federation, width)}
 
 
 def words(federation: FederationConfig, width: int) -> int:
@@ -96,6 +99,12 @@ def smallest_set(federation: FederationConfig) -> int:
 def confirmed(federation: FederationConfig) -> bool:
     """True if parties confirm the set of a round to each other: sets other than all parties are possible."""
     return federation.fewest_summed < len(federation.parties)
+
+
+def sharing(federation: FederationConfig) -> Sharing | None:
+    """How keys are shared for recovery; None without it."""
+    threshold = federation.blinding.threshold(len(federation.parties))
+    return Sharing(threshold, len(federation.parties)) if threshold else None
 
 
 def check_smallest_set(federation: FederationConfig) -> None:
@@ -128,6 +137,7 @@ def check_blinded(federation: FederationConfig) -> None:
             "parties into two sets, each of which confirms its own",
             hint=f"more than half: {{need: {parties // 2 + 1}, grace: SECONDS}} or more, or wait",
         )
+    _check_recovery(federation)
     if said := federation.compress.of_parties:
         raise ConfigError(
             f"federation.compress.{said}: masked words cannot be sent in fewer bits",
@@ -143,6 +153,32 @@ def check_blinded(federation: FederationConfig) -> None:
     except InputError as wrong:
         raise ConfigError(f"federation.blinding: {wrong}", hint=wrong.hint) from None
     _check_once(federation)
+
+
+def _check_recovery(federation: FederationConfig) -> None:
+    """Rejects recovery where no party can be missing, or where a liar could have both keys of a party opened."""
+    recovery, parties, need = federation.blinding.recovery, len(federation.parties), federation.quorum.need
+    threshold, where = federation.blinding.threshold(parties), f"federation.blinding.recovery = {recovery}"
+    if not threshold:
+        return
+    least = max(threshold, federation.blinding.least)
+    if least >= parties:
+        raise ConfigError(
+            f"{where}: of {parties} parties {least} are needed for a sum, so that none can be missing",
+            hint="take more parties, or recovery: none and quorum: wait",
+        )
+    if need == "all" or not threshold <= need < parties:
+        raise ConfigError(
+            f"{where} with federation.quorum.need = {need}: a sum is over {least} to {parties - 1} parties or all",
+            hint=f"set federation.quorum to {{need: {least}, grace: SECONDS}} or more, or leave recovery out to wait",
+        )
+    once = None if federation.privacy is None else federation.privacy.once
+    if once is not None and 2 * threshold <= parties + once.colluders:
+        raise ConfigError(
+            f"{where} with federation.privacy.once.colluders = {once.colluders}: {threshold} of {parties} parties open "
+            f"a key, so that {once.colluders} who lie with the server could have both keys of a party",
+            hint="take recovery: colluding and fewer than a third of the parties as colluders, or recovery: none",
+        )
 
 
 def _check_once(federation: FederationConfig) -> None:

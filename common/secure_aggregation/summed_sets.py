@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.checkpointing.run_cache import RunCache
-from colonnade.common.errors import CheckpointError
+from colonnade.common.errors import CheckpointError, InputError
 from colonnade.common.runtime.json_values import whole
 
 _NAMES = ("members-a", "members-b")  # written alternately: a crash while writing one leaves the other
@@ -71,6 +71,23 @@ class MemberRecord:
             self._keep(round, self._first, self._sets)
         self._done = round
         return True
+
+    def narrow(self, round: int, parties: Collection[str]) -> None:
+        """Replaces the newest round's set by a smaller one, before the round is summed; on the disk when this returns.
+
+        For a round that this object has entered as a new one, and of whose sum nothing was opened.
+
+        Raises:
+            InputError: it is not the newest round, or the set is no part of the one that was entered.
+            EnvironmentFault: the disk refuses it.
+        """
+        if round != self._done or not (self.bound(round) or frozenset()) > frozenset(parties):
+            raise InputError(
+                f"the set of round {round} cannot become {', '.join(sorted(parties))}",
+                hint="only the newest round's set can become smaller",
+            )
+        new = torch.tensor([[name in parties for name in self._roster]], dtype=torch.uint8)
+        self._keep(round, torch.cat([self._first, torch.tensor([round])]), torch.cat([self._sets, new]))
 
     def _read(self, name: str) -> None:
         """Loads a stored record if it is of this run and newer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -10,20 +10,22 @@ from torch import Tensor
 
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
-from colonnade.common.crypto.sealing import PROOF_BYTES
 from colonnade.common.errors import ContractError
-from colonnade.common.messaging.message import M, Message, check_exact
-from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs, relayed
+from colonnade.common.messaging.message import check_exact
 from colonnade.common.secure_aggregation.masked_sums import (
     Masked,
     Members,
     confirmed,
     ring,
+    sharing,
     smallest_set,
     words,
 )
+from colonnade.common.secure_aggregation.masks import remove_masks
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord
 from colonnade.server.aggregation.key_agreement import introduce
+from colonnade.server.aggregation.recovery import ShareCollection
+from colonnade.server.aggregation.set_proofs import relay_proofs, without_refusals
 from colonnade.server.aggregation.sums import Found, Sums
 from colonnade.server.training.context import ServerContext
 
@@ -38,14 +40,16 @@ async def blinded(ctx: ServerContext, clients: Cohort, width: int) -> Sums:
         ContractError: an offer is not a valid key, or is a party's second.
     """
     await introduce(ctx, clients)
-    return Blinded(ctx, clients, width)
+    sums = Blinded(ctx, clients, width)
+    await sums.begin()
+    return sums
 
 
 class Blinded:
     """Sums of masked words, over a set of parties that is settled before any of them responds.
 
-    If one of the set does not respond there is no sum: it is left out of the next 2 rounds, then of 4,
-    8, .. if it fails again.
+    If one of the set does not respond there is no sum, or with recovery one over those that have responded. It is left
+    out of the next 2 rounds, then of 4, 8, .. if it fails again.
 
     Args:
         ctx, clients: of the server side.
@@ -56,52 +60,74 @@ class Blinded:
         self._ctx, self._clients = ctx, clients
         self._ring, self._words = ring(ctx.federation, ctx.schedule.privacy), words(ctx.federation, width)
         self._record = MemberRecord(ctx.run_cache, ctx.session.run, tuple(clients))
+        shares = sharing(ctx.federation)
+        self._shares = None if shares is None else ShareCollection(ctx, clients, shares, self._record)
         self._failures: dict[str, int] = {}
         self._rests_until: dict[str, int] = {}
 
+    async def begin(self) -> None:
+        """Waits for the parties' first shares of keys, if sums are to be recovered. Raises PartyLost."""
+        if self._shares is not None:
+            await self._shares.begin(self._ctx.round + 1)
+
     async def training(self, round: int, batch: Tensor) -> Found:
-        """Broadcasts the set, and sums over it."""
+        """Broadcasts the set, and sums over it; with recovery, over those in it whose words arrive."""
         members = self._members(round)
         if members is None:
             return Found(None, Responses({}, tuple(self._clients)))
         announced = Members(round, torch.tensor([name in members for name in self._clients], dtype=torch.uint8))
         await self._clients.broadcast(dict.fromkeys(members, announced))
-        found = await self._confirm(round, members) or await self._sum(round, 0, len(batch), members)
-        self._judge(round, members, found.answers)
+        if self._shares is not None:
+            found = await self._recovered(round, len(batch), members, self._shares)
+        else:
+            found = await self._confirm(round, members) or await self._sum(round, 0, len(batch), members)
+        self._judge(round, members, found)
         return found
-
-    async def _confirm(self, round: int, members: Collection[str]) -> Found | None:
-        """Relays the proofs that all were told this set; None if all have sent theirs, or none are needed."""
-        if not confirmed(self._ctx.federation):
-            return None
-        sent = await self._clients.collect(SetProof, round, self._ctx.quorum, among=members, proof=PROOF_BYTES)
-        sent = _without_refusals(sent, lambda proof: len(proof.proofs))
-        for party, proof in sent.items():
-            check_exact(party, proof, {"parties": len(self._clients)})
-        if len(sent) < len(members):
-            return Found(None, sent)
-        proofs = relayed(tuple(self._clients), {party: proof.proofs for party, proof in sent.items()})
-        await self._clients.broadcast({party: SetProofs(round, theirs) for party, theirs in proofs.items()})
-        return None
 
     async def block(self, round: int, part: str, number: int, rows: int, among: Collection[str]) -> Found:
         """Sums over the round's set, which is `among`."""
         return await self._sum(round, self._ctx.schedule.stage(round, part, number), rows, among)
 
+    async def _confirm(self, round: int, members: Collection[str]) -> Found | None:
+        """Has the set confirmed; None if everybody in it has, or nobody has to."""
+        if not confirmed(self._ctx.federation):
+            return None
+        sent = await relay_proofs(self._clients, round, self._ctx.quorum, members)
+        return Found(None, sent) if len(sent) < len(members) else None
+
     async def _sum(self, round: int, stage: int, rows: int, members: Collection[str]) -> Found:
+        responses = await self._received(round, stage, rows, members)
+        if len(responses) < len(members):
+            return Found(None, responses)
+        return self._found(self._total(responses), responses)
+
+    async def _recovered(self, round: int, rows: int, members: Sequence[str], shares: ShareCollection) -> Found:
+        """The sum over those whose words arrive, without the masks that they have with the others."""
+        responses = await self._received(round, 0, rows, members)
+        summed = await shares.settle(round, members, responses)
+        if summed is None:
+            return Found(None, responses)
+        keys = await shares.open(round, members, summed)
+        there = {party: responses[party] for party in summed}
+        missing = tuple(party for party in self._clients if party not in there)
+        total = remove_masks(self._total(there), round, 0, members, keys.own, keys.pairs)
+        return self._found(total, replace(responses, answers=there, missing=missing))
+
+    async def _received(self, round: int, stage: int, rows: int, members: Collection[str]) -> Responses[Masked]:
         responses = await self._clients.collect(Masked, round, self._ctx.quorum, among=members)
-        responses = _without_refusals(responses, lambda masked: len(masked.words))
+        responses = without_refusals(responses, lambda masked: len(masked.words))
         for party, response in responses.items():
             check_exact(party, response, {"rows": rows, "words": self._words})
             if response.stage != stage:
                 raise ContractError(party, "Masked", "stage", str(stage), str(response.stage))
-        if len(responses) < len(members):
-            return Found(None, responses)
-        total = self._ring.total(
-            torch.stack([response.words.view(self._ring.dtype) for response in responses.values()])
-        )
+        return responses
+
+    def _total(self, responses: Mapping[str, Masked]) -> Tensor:
+        return self._ring.total(torch.stack([response.words.view(self._ring.dtype) for response in responses.values()]))
+
+    def _found(self, total: Tensor, responses: Responses[Masked]) -> Found:
         if not self._ring.fits(total):
-            expected = f"masks that cancel, over {', '.join(members)}"
+            expected = f"masks that cancel, over {', '.join(responses)}"
             raise ContractError("one of the parties", "Masked", "words", expected, "a sum out of range")
         return Found(self._ring.decode(total).float(), responses)
 
@@ -117,26 +143,23 @@ class Blinded:
             if not bound <= set(here):
                 self._ctx.telemetry.event("abandoned", round=round, party=sorted(bound - set(here))[0])
                 return None
-        self._record.enter(round, chosen)
+        if self._shares is None:  # with recovery the set is known once the words have arrived
+            self._record.enter(round, chosen)
         return chosen
 
     def _is_away(self, party: str) -> bool:
         mailbox = self._clients[party].mailbox
         return mailbox.excused(party) or mailbox.fault([party]) is not None
 
-    def _judge(self, round: int, members: list[str], responses: Responses[Message]) -> None:
+    def _judge(self, round: int, members: list[str], found: Found) -> None:
         """Excludes the parties that failed the round for a while, so that the set does not change back and forth."""
-        for party in members:
-            if party in responses:
-                self._failures.pop(party, None)
-                continue
+        failed = [party for party in members if party not in found.answers]
+        for party in set(members).difference(failed):
+            self._failures.pop(party, None)
+        for party in failed:
             failures = self._failures[party] = self._failures.get(party, 0) + 1
             self._rests_until[party] = round + min(2**failures, _LONGEST_REST)
-            self._ctx.telemetry.event("abandoned", round=round, party=party)
-
-
-def _without_refusals(responses: Responses[M], size: Callable[[M], int]) -> Responses[M]:
-    """The responses without those of size 0, which refuse the round."""
-    given = {party: response for party, response in responses.items() if size(response)}
-    refused = tuple(party for party in responses if party not in given)
-    return replace(responses, answers=given, missing=(*responses.missing, *refused))
+            if found.total is None:
+                self._ctx.telemetry.event("abandoned", round=round, party=party)
+        if failed and found.total is not None:
+            self._ctx.telemetry.event("partial_sum", round=round, stage=0, without=failed)

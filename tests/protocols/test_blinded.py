@@ -22,6 +22,7 @@ from colonnade.common.messaging.outgoing import MaskedTensor, Released
 from colonnade.common.secure_aggregation.confirmed_sets import SetError, SetProof, SetProofs
 from colonnade.common.secure_aggregation.masked_sums import Masked, Members, ring
 from colonnade.common.secure_aggregation.masks import Blinder
+from colonnade.common.secure_aggregation.recovery import RECOVERY
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.contexts import client_context, server_context
 from tests.support.federation import Outcome, config, federate, parameters
@@ -93,6 +94,7 @@ def test_only_declared_messages_with_exactly_the_declared_bytes(name: str, bits:
     trained = [len(schedule.batch(t)) for t in range(1, 5)]
     evaluated = [len(block) for part in ("validation", "test") for block in schedule.blocks(part)]
     unused = {"Logits", "Embedding", "Evaluation", "Update", "Targets", "Beliefs", "SetProof", "SetProofs"}
+    unused |= {kind.__name__ for kind in RECOVERY}
     for party in outcome.clients:
         mine = [m for by, to, m in outcome.messages if party in (by, to)]
         assert {type(m).__name__ for m in mine} == {kind.__name__ for kind in CONTRACTS[name].messages} - unused

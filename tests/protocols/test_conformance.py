@@ -6,7 +6,8 @@ from colonnade.common.contracts.registry import NAMES
 from colonnade.testing import Expected, conformance
 from colonnade.testing.conformance import Conformance
 
-CONFIRMED = ("SetProof", "SetProofs")  # where rounds go on without some
+# where rounds go on without some parties, or recover sums
+CONFIRMED = ("SetProof", "SetProofs", "SealedShares", "Arrived", "OpenedShares")
 KEYS = ("KeyOffer", "KeyRing", "KeyProof", "KeyProofs", "Members", "Masked", *CONFIRMED)
 ENDS = ("certificate", "signature", "certificates", "signatures", "told", "all_told")  # texts, shorter without TLS
 ADAPTIVE = "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: 0.05, delta: 1e-4, seeded: true}"

@@ -27,6 +27,8 @@ from colonnade.common.privacy.settings import OnceConfig, PrivacyConfig
 from colonnade.common.privacy.sum_noise import NoiseShare, noisy_ring
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.secure_aggregation.masked_sums import Masked, Members, ring
+from colonnade.server.aggregation.masked_sums import Blinded
+from colonnade.server.aggregation.sums import Found
 from colonnade.server.reporting.planned import planned
 from colonnade.server.reporting.summary import protection
 from tests.support.federation import Outcome, config, federate, parameters, tree
@@ -133,6 +135,33 @@ def test_sums_over_fewer_parties_have_the_promised_noise_too(clean: dict[NoiseSh
     for size, total in unmasked(outcome):
         if total.numel() == 10_000:
             assert total.square().mean() > promised**2 * (size / 2) * 0.93
+
+
+def test_a_recovered_sum_has_the_promised_noise_too(
+    clean: dict[NoiseShare, list[Tensor]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planned for three of four: the words of party4 come too late in round 2, and its share is not in the sum."""
+    totals: list[Tensor | None] = []
+    training = Blinded.training
+
+    async def watched(self: Blinded, round: int, batch: Tensor) -> Found:
+        found = await training(self, round, batch)
+        totals.append(found.total)
+        return found
+
+    def delay(sender: str, _to: str, item: object) -> float:
+        return 3.0 if sender == "party4" and isinstance(item, Masked) and item.round == 2 else 0.1
+
+    monkeypatch.setattr(Blinded, "training", watched)
+    sets = (*LATE, "federation.blinding.recovery=alone", "federation.privacy.once.colluders=0")
+    outcome = run("fdml", *sets, "federation.batch=1000", "federation.rounds=2", delay=delay)
+    assert outcome.server.schedule.privacy.present == 3 and len(totals) == 2
+    for total, count in zip(totals, (4, 3), strict=True):
+        assert total is not None
+        exact = torch.stack([parts[4 - count] for parts in list(clean.values())[:count]]).sum(0)
+        noise = (total - exact).flatten()
+        assert kstest((noise / math.sqrt(count / 3)).numpy(), norm.cdf).pvalue > 1e-4
+        assert noise.var() > 0.9
 
 
 def test_less_than_the_planned_parties_get_no_response() -> None:

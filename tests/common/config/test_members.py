@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.common.checkpointing.run_cache import RunCache
-from colonnade.common.errors import CheckpointError, EnvironmentFault
+from colonnade.common.errors import CheckpointError, EnvironmentFault, InputError
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord
 
 ROSTER = ("ada", "bob", "cyd", "eve")
@@ -98,6 +98,24 @@ def test_a_member_that_missed_rounds_takes_no_new_round_for_a_completed_one(tmp_
             assert party.enter(round, ALL)
     for record in (opened(tmp_path / "server"), opened(tmp_path / "party")):
         assert record.bound(96) == ALL and record.bound(97) is None
+
+
+def test_a_set_becomes_smaller_before_its_round_is_summed_and_stays_so(tmp_path: Path) -> None:
+    record = opened(tmp_path)
+    assert record.enter(1, ALL) and record.enter(2, ALL)
+    record.narrow(2, SOME)
+    for there in (record, opened(tmp_path)):
+        assert (there.bound(1), there.bound(2)) == (ALL, SOME) and not there.enter(2, ALL)
+    assert record.enter(3, ALL) and opened(tmp_path).bound(2) == SOME
+
+
+@pytest.mark.parametrize(("round", "parties"), [(1, SOME), (2, ALL), (2, OTHERS), (3, SOME)])
+def test_no_other_set_is_made_of_one_that_was_entered(tmp_path: Path, round: int, parties: frozenset[str]) -> None:
+    record = opened(tmp_path)
+    assert record.enter(1, ALL) and record.enter(2, SOME)
+    with pytest.raises(InputError, match=f"the set of round {round} cannot become"):
+        record.narrow(round, parties)
+    assert opened(tmp_path).bound(2) == SOME
 
 
 def test_nothing_is_written_while_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,13 @@ def test_a_set_that_all_were_told_is_confirmed_and_a_party_outside_of_it_gets_no
         PROVERS[name].check(7, members, received[name])
 
 
+def test_a_party_whose_words_are_masked_over_others_does_not_confirm() -> None:
+    members = ("a", "b", "d")
+    sent = {name: PROVERS[name].proofs(7, members, NAMES if name != "d" else members) for name in members}
+    with pytest.raises(SetError, match=r"^d does not confirm that round 7 sums over a, b, d"):
+        PROVERS["a"].check(7, members, relayed(NAMES, sent)["a"], NAMES)
+
+
 @pytest.mark.parametrize(
     "proofs",
     [

@@ -1,0 +1,115 @@
+"""Recovery of sums without vanished parties, server side. The box: common/secure_aggregation/recovery.py."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import torch
+
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Quorum
+from colonnade.common.secure_aggregation.masked_sums import smallest_set
+from colonnade.common.secure_aggregation.recovery import (
+    BLOCK,
+    SECRETS,
+    SHARE_BYTES,
+    Arrived,
+    OpenedShares,
+    Recovered,
+    SealedShares,
+    first_of_block,
+    recover,
+)
+from colonnade.common.secure_aggregation.shamir import Sharing
+from colonnade.common.secure_aggregation.summed_sets import MemberRecord
+from colonnade.server.aggregation.set_proofs import relay_proofs
+from colonnade.server.training.context import ServerContext
+
+
+class ShareCollection:
+    """Keeps the parties' sealed shares, settles the sets of rounds, and has shares opened.
+
+    Args:
+        ctx, clients: of the server side.
+        sharing: the agreed one.
+        record: of the sets of rounds that may have been summed.
+    """
+
+    def __init__(self, ctx: ServerContext, clients: Cohort, sharing: Sharing, record: MemberRecord) -> None:
+        self._ctx, self._clients, self._sharing, self._record = ctx, clients, sharing, record
+        self._names = tuple(clients)
+        self._dealt: dict[str, SealedShares] = {}
+
+    async def begin(self, round: int) -> None:
+        """Waits for every party's shares for the first rounds.
+
+        Raises:
+            PartyLost: a party sends none.
+        """
+        await self._receive(round, self._names, Quorum(limit=self._ctx.federation.timeouts.answer))
+
+    async def settle(self, round: int, laid: Collection[str], arrived: Collection[str]) -> list[str] | None:
+        """The set that the round sums over, which everybody in it has confirmed; None if there is none.
+
+        A party that vanishes before it has confirmed is left out for all. A round that may have been summed before is
+        summed over the same set.
+
+        Args:
+            laid: over whom the words are masked.
+            arrived: whose words have arrived.
+
+        Raises:
+            PartyLost: too few parties confirm.
+            EnvironmentFault: the set cannot be noted on the disk.
+        """
+        lacking = [party for party in laid if not self._holds(party, round)]
+        await self._receive(round, lacking, Quorum(need=0))
+        bound, summed = self._record.bound(round), [party for party in laid if party in arrived]
+        if (bound is not None and bound != set(summed)) or not all(self._holds(party, round) for party in laid):
+            return None
+        while len(summed) >= smallest_set(self._ctx.federation):
+            if bound is None:
+                self._note(round, summed)
+            announced = Arrived(round, torch.tensor([name in summed for name in self._names], dtype=torch.uint8))
+            await self._clients.broadcast(dict.fromkeys(summed, announced))
+            confirmed = await relay_proofs(self._clients, round, self._ctx.quorum, summed)
+            if len(confirmed) == len(summed):
+                return summed
+            if bound is not None:
+                return None
+            summed = [party for party in summed if party in confirmed]
+        return None
+
+    async def open(self, round: int, laid: Collection[str], summed: Sequence[str]) -> Recovered:
+        """The keys of the masks that do not cancel in the sum.
+
+        Raises:
+            PartyLost: fewer than t parties open their shares.
+        """
+        quorum = replace(self._ctx.quorum, need=self._sharing.threshold)
+        opened = await self._clients.collect(
+            OpenedShares, round, quorum, among=summed, parties=len(self._names), share=SHARE_BYTES
+        )
+        return recover(self._names, self._sharing, self._dealt, opened, laid, summed)
+
+    def _holds(self, party: str, round: int) -> bool:
+        return party in self._dealt and self._dealt[party].round == first_of_block(round)
+
+    async def _receive(self, round: int, among: Collection[str], quorum: Quorum) -> None:
+        self._dealt |= await self._clients.collect(
+            SealedShares,
+            first_of_block(round),
+            quorum,
+            among=among,
+            dealt=BLOCK,
+            secrets=SECRETS,
+            parties=len(self._names),
+            share=SHARE_BYTES,
+        )
+
+    def _note(self, round: int, summed: Collection[str]) -> None:
+        if self._record.bound(round) is None:
+            self._record.enter(round, summed)
+        else:
+            self._record.narrow(round, summed)

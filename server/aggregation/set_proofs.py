@@ -1,0 +1,39 @@
+"""Confirmation of a round's set, server side: relays the parties' proofs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Quorum, Responses
+from colonnade.common.crypto.sealing import PROOF_BYTES
+from colonnade.common.messaging.message import M, check_exact
+from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs, relayed
+
+
+async def relay_proofs(clients: Cohort, round: int, quorum: Quorum, members: Collection[str]) -> Responses[SetProof]:
+    """Relays the proofs of a set once all in it have sent theirs, and none before.
+
+    Returns:
+        The proofs of those who have confirmed it.
+
+    Raises:
+        ContractError: a party's proofs are not one for each party.
+        PartyLost: too few parties respond.
+    """
+    sent = await clients.collect(SetProof, round, quorum, among=members, proof=PROOF_BYTES)
+    sent = without_refusals(sent, lambda proof: len(proof.proofs))
+    for party, proof in sent.items():
+        check_exact(party, proof, {"parties": len(clients)})
+    if len(sent) == len(members):
+        proofs = relayed(tuple(clients), {party: proof.proofs for party, proof in sent.items()})
+        await clients.broadcast({party: SetProofs(round, theirs) for party, theirs in proofs.items()})
+    return sent
+
+
+def without_refusals(responses: Responses[M], size: Callable[[M], int]) -> Responses[M]:
+    """The responses without those of size 0, which refuse the round."""
+    given = {party: response for party, response in responses.items() if size(response)}
+    refused = tuple(party for party in responses if party not in given)
+    return replace(responses, answers=given, missing=(*responses.missing, *refused))
