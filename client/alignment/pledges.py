@@ -33,8 +33,13 @@ class PartyPledging:
     server: Link
     work: Work
 
-    async def exchange(self, stage: int, round: int) -> int:
+    async def exchange(self, stage: int, round: int, places: bytes = b"") -> int:
         """Pledges the list that we send in a stage, and enters all members' pledges. Returns the last round used.
+
+        Args:
+            stage: of the list; after the last, `places` are pledged.
+            round: the last one used.
+            places: where we have found the planted keys.
 
         Raises:
             ForgedError: a party has not signed its pledge.
@@ -45,34 +50,37 @@ class PartyPledging:
             round, last = round + 1, block == blocks - 1
             if not stage:
                 await self.work(partial(self.hand.prepare, block))
-            await self.server.send(self._pledge(stage, round) if last else Pledge(round, _NONE, _NONE, _NONE))
+            await self.server.send(
+                self._pledge(stage, round, places or self.hand.sent) if last else Pledge(round, _NONE, _NONE, _NONE)
+            )
             members = self.ring.members if last else 0
             pledges = await self.server.recv(Pledges, round, members=members, digest=DIGEST)
             if pledges is None:
                 raise ContractError(SERVER, "Pledges", "", "the rest of the alignment", "a round of the protocol")
             if last:
-                self._enter(pledges)
+                self._enter(stage, pledges, places or self.hand.sent)
         return round
 
     def check(self, stage: int) -> None:
         """Compares the list that has come in a stage with its sender's pledge. Raises ContractError."""
         self.book.check(stage, self.hand.came)
 
-    def _pledge(self, stage: int, round: int) -> Pledge:
-        digest = self.hand.sent
+    def _pledge(self, stage: int, round: int, digest: bytes) -> Pledge:
         certificate = b"" if stage else self.book.signer.certificate
         return Pledge(round, to_tensor(digest), to_tensor(certificate), to_tensor(self.book.sign(stage, digest)))
 
-    def _enter(self, pledges: Pledges) -> None:
+    def _enter(self, stage: int, pledges: Pledges, digest: bytes) -> None:
         try:
             certificates = take_apart(pledges.certificates, pledges.certificate_lengths)
             signatures = take_apart(pledges.signatures, pledges.signature_lengths)
         except ValueError as wrong:
             raise ContractError(SERVER, "Pledges", "lengths", str(wrong), "others") from None
         own = to_bytes(pledges.digests[self.book.seat])
-        if own != self.hand.sent:
+        if own != digest:
             raise ContractError(SERVER, "Pledges", "digests", f"that of {self.book.name} in its place", "another")
-        self.book.enter(*([to_bytes(one) for one in column] for column in (pledges.digests, certificates, signatures)))
+        self.book.enter(
+            stage, *([to_bytes(one) for one in column] for column in (pledges.digests, certificates, signatures))
+        )
 
 
 _NONE = to_tensor(b"")

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -205,9 +205,14 @@ def tag_of(session: Session) -> bytes:
     return b"colonnade alignment curve25519_XMD:SHA-512_ELL2_NU_ " + hashlib.sha256(content).digest()
 
 
-def about(tag: bytes, ring: PsiRing, keys: RowKeys) -> bytes:
-    """Digest of a member's inputs to an alignment: any change gives other secrets."""
-    return b"".join([tag, keys.digest, *(size.to_bytes(8) for size in ring.sizes)])
+def about(tag: bytes, ring: PsiRing, keys: RowKeys, nonces: Sequence[bytes] = ()) -> bytes:
+    """Digest of a member's inputs to an alignment: any change gives other secrets.
+
+    Args:
+        tag, ring, keys: of the alignment.
+        nonces: of all members, if an attempt may not be repeated with the same secrets.
+    """
+    return b"".join([tag, keys.digest, *(size.to_bytes(8) for size in ring.sizes), *nonces])
 
 
 def draw_for(federation: FederationConfig, member: str, own: Draw = os.urandom) -> Draw:

@@ -12,6 +12,14 @@ import torch
 from torch import Tensor
 
 from colonnade.common.alignment.checks.list_digest import ListDigest
+from colonnade.common.alignment.checks.modes import one_time
+from colonnade.common.alignment.checks.planted import (
+    planted_among,
+    refuse_missing,
+    refuse_other_places,
+    with_planted,
+    without_planted,
+)  # fmt: skip
 from colonnade.common.alignment.comparison import RAISED, compare, distinct
 from colonnade.common.alignment.exponent import MakeExponent
 from colonnade.common.alignment.kept.daily import DailyLimits
@@ -66,6 +74,7 @@ class Aligning:
         already: common keys that are known from a kept alignment, and are not in `keys`.
         daily: counts what parties test in a day.
         checks: of the lists.
+        nonces: random numbers of all members.
     """
 
     federation: FederationConfig
@@ -82,7 +91,9 @@ class Aligning:
     already: int = 0
     daily: DailyLimits = field(default_factory=DailyLimits)
     checks: AlignChecks = "none"
+    nonces: tuple[bytes, ...] = ()
     _round: int = field(default=0, init=False)
+    _planted: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._members = (SERVER, *self.federation.names)
@@ -110,11 +121,14 @@ class Aligning:
         rows = len(self.keys) * common if self.federation.align == "sorted" else common
         self._round += 1
         await self.cohort.broadcast(Common(self._round, rows, number))
-        refuse_nothing(self.federation.align, common + self.already)
+        refuse_missing(common, self._planted)
+        refuse_nothing(self.federation.align, common - self._planted + self.already)
         if self.federation.align == "sorted":
             found = torch.tensor(self.keys.order)
         else:
             found = await self._come_back(ring, hand, list(places.values()), common)
+        if self._planted:
+            found = await self._examine(found)
         await self._hear(Kept)
         self.keep(number, found)
         self.seed.forget()
@@ -135,9 +149,12 @@ class Aligning:
         refuse_other_sizes(self.federation.align, self._members, sizes)
         if self.federation.align == "sorted":
             keys, sizes = keys.as_one, (1,) * len(sizes)
+        if self.checks == "planted":
+            self._planted = planted_among(sizes)
+            keys, sizes = with_planted(keys, self._planted), tuple(rows + self._planted for rows in sizes)
         ring = PsiRing(sizes, self.block)
         tag = tag_of(self.session)
-        own = self.seed.draw(about(tag, ring, self.keys))
+        own = self.seed.draw(about(tag, ring, self.keys, self.nonces if one_time(self.checks) else ()))
         return ring, PsiMember(
             ring, SERVER_SEAT, keys, tag, draw_for(self.federation, SERVER, own), exponent=self.exponent,
             checked=self.checks != "none",
@@ -177,6 +194,14 @@ class Aligning:
             came = await self._hear(Pledge)
             own = hand.sent if block == blocks - 1 else b""
             await self.cohort.broadcast(self._pledges.collect(came, self._round, own))
+
+    async def _examine(self, found: Tensor) -> Tensor:
+        """The server's rows without the planted ones, if these are complete and in the same places everywhere."""
+        rows, places = without_planted(found, len(self.keys), self._planted)
+        self._round += 1
+        await self.cohort.broadcast(self._pledges.collect(await self._hear(Pledge), self._round, places))
+        refuse_other_places(self._members, self._pledges.digests[-1])
+        return rows
 
     async def _check_last(self, lists: list[ListDigest]) -> None:
         """Compares the parties' lists of the last stage with their pledges."""
@@ -233,7 +258,7 @@ class Aligning:
                 at[owners[SERVER_SEAT]].write(span.start, to_records(hand.undo(owners[SERVER_SEAT], own)))
                 await self._take_back(ring, owners, at, span, last=stage == ring.members - 1)
         found = at[SERVER_SEAT].numbers(common)
-        if not distinct(found, len(self.keys)):
+        if not distinct(found, len(self.keys) + self._planted):
             raise ContractError(self.federation.names[0], "Positions", "positions", "every row once", "some again")
         return found
 

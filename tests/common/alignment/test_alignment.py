@@ -68,7 +68,7 @@ def test_an_alignment_is_a_join(ids: dict[str, list[str]], block: int) -> None:
     check_join(ids, align(federation(len(ids) - 1), ids, block=block))
 
 
-@pytest.mark.parametrize("checks", ["signed"])
+@pytest.mark.parametrize("checks", ["signed", "planted"])
 @given(ids=tables(), block=st.integers(1, 6))
 @settings(max_examples=30, deadline=None)
 def test_a_checked_alignment_is_a_join(checks: str, ids: dict[str, list[str]], block: int) -> None:
