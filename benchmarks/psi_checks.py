@@ -27,7 +27,7 @@ from colonnade.common.parsing.file import parse
 from colonnade.server.alignment.relay import Aligning
 
 KEYS, TURNS = 5000, 3
-RATIOS: dict[AlignChecks, float] = {"signed": 1.1, "planted": 1.1}
+RATIOS: dict[AlignChecks, float] = {"signed": 1.1, "planted": 1.1, "proofs": 4}
 
 
 def main() -> list[Figure]:

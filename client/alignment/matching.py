@@ -12,6 +12,7 @@ from torch import Tensor
 
 from colonnade.client.alignment.foreign_keys import ForeignKeys
 from colonnade.client.alignment.pledges import PartyPledging
+from colonnade.client.alignment.proving import PartyProving
 from colonnade.common.alignment.checks.modes import one_time
 from colonnade.common.alignment.checks.planted import (
     planted_among,
@@ -19,13 +20,24 @@ from colonnade.common.alignment.checks.planted import (
     refuse_other_places,
     with_planted,
     without_planted,
-)  # fmt: skip
+)
 from colonnade.common.alignment.checks.pledge import PledgeBook, PledgeTerms
+from colonnade.common.alignment.checks.proving import ProvenExponent
 from colonnade.common.alignment.comparison import distinct
 from colonnade.common.alignment.exponent import MakeExponent
 from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
+from colonnade.common.alignment.messages import (
+    BLOCK,
+    Census,
+    Common,
+    Kept,
+    Points,
+    Positions,
+    Proved,
+    Settled,
+    Sizes,
+)
 from colonnade.common.alignment.psi_member import PsiMember, about, draw_for, tag_of
 from colonnade.common.alignment.psi_ring import PsiRing
 from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
@@ -98,6 +110,7 @@ class Matching:
     identity: Identity | None = None
     _round: int = field(default=0, init=False)
     _planted: int = field(default=0, init=False)
+    _proving: PartyProving | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._members = (SERVER, *self.federation.names)
@@ -121,7 +134,10 @@ class Matching:
             ContractError: the server breaks the contract.
         """
         ring, hand = await self._gather()
-        pledging = PartyPledging(self._book, ring, hand, self.server, self.work)
+        terms = PledgeTerms(self.session, self.federation, self.nonces)
+        self._proving = PartyProving(hand, terms, ring, self._book) if self.checks == "proofs" else None
+        keys = b"" if self._proving is None else self._proving.keys
+        pledging = PartyPledging(self._book, ring, hand, self.server, self.work, keys)
         await self._go_round(ring, hand, pledging)
         self._round += 1
         common = await self._hear(Common)
@@ -156,7 +172,8 @@ class Matching:
         tag = tag_of(self.session)
         own = self.seed.draw(about(tag, ring, self.keys, self.nonces if one_time(self.checks) else ()))
         return ring, PsiMember(
-            ring, self._seat, keys, tag, draw_for(self.federation, self.name, own), exponent=self.exponent,
+            ring, self._seat, keys, tag, draw_for(self.federation, self.name, own),
+            exponent=ProvenExponent if self.checks == "proofs" else self.exponent,
             checked=self.checks != "none",
         )  # fmt: skip
 
@@ -181,22 +198,36 @@ class Matching:
                 self._round = await pledging.exchange(stage, self._round)
             for block in range(ring.blocks()):
                 self._round += 1
-                points = await self.work(partial(hand.give, stage, block))
-                await self.server.send(Points(self._round, self.admit_masked(points)))
+                await self._give(hand, stage, block)
                 if stage < ring.members - 1:
                     await self._take(ring, hand, stage, block)
-                else:
+                elif self._proving is None:
                     await self._hear(Points, keys=0, element=ELEMENT)
+                else:
+                    await self._hear(Proved, box=0)
                 self.report(stage * ring.blocks() + block + 1, ring.members * ring.blocks())
             if self.checks != "none" and stage < ring.members - 1:
                 pledging.check(stage)
 
+    async def _give(self, hand: PsiMember, stage: int, block: int) -> None:
+        if self._proving is None:
+            points = await self.work(partial(hand.give, stage, block))
+            await self.server.send(Points(self._round, self.admit_masked(points)))
+        else:
+            box = await self.work(partial(self._proving.give, stage, block))
+            await self.server.send(Proved(self._round, self.admit_masked(box)))
+
     async def _take(self, ring: PsiRing, hand: PsiMember, stage: int, block: int) -> None:
         owner = ring.owner(self._seat, stage + 1)
-        came = await self._hear(Points, keys=ring.length(owner, block), element=ELEMENT)
-        self._count(owner, block, came.points, last=block == ring.blocks() - 1)
+        points: Tensor
+        if self._proving is None:
+            points = (await self._hear(Points, keys=ring.length(owner, block), element=ELEMENT)).points
+        else:
+            box = (await self._hear(Proved)).box
+            points = await self.work(partial(self._proving.take, stage, block, box))
+        self._count(owner, block, points, last=block == ring.blocks() - 1)
         try:
-            await self.work(partial(hand.take, stage, block, came.points))
+            await self.work(partial(hand.take, stage, block, points))
         except InputError as broken:
             raise ContractError(SERVER, "Points", "points", "elements of the curve", str(broken)) from None
 

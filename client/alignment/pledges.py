@@ -25,6 +25,7 @@ class PartyPledging:
         hand: makes the party's own lists.
         server: the link.
         work: runs slow computations.
+        keys: that are pledged with the party's own list; empty without proofs.
     """
 
     book: PledgeBook
@@ -32,6 +33,7 @@ class PartyPledging:
     hand: PsiMember
     server: Link
     work: Work
+    keys: bytes = b""
 
     async def exchange(self, stage: int, round: int, places: bytes = b"") -> int:
         """Pledges the list that we send in a stage, and enters all members' pledges. Returns the last round used.
@@ -51,7 +53,7 @@ class PartyPledging:
             if not stage:
                 await self.work(partial(self.hand.prepare, block))
             await self.server.send(
-                self._pledge(stage, round, places or self.hand.sent) if last else Pledge(round, _NONE, _NONE, _NONE)
+                self._pledge(stage, round, places or self.hand.sent) if last else Pledge(round, *[_NONE] * 4)
             )
             members = self.ring.members if last else 0
             pledges = await self.server.recv(Pledges, round, members=members, digest=DIGEST)
@@ -66,8 +68,9 @@ class PartyPledging:
         self.book.check(stage, self.hand.came)
 
     def _pledge(self, stage: int, round: int, digest: bytes) -> Pledge:
-        certificate = b"" if stage else self.book.signer.certificate
-        return Pledge(round, to_tensor(digest), to_tensor(certificate), to_tensor(self.book.sign(stage, digest)))
+        certificate, keys = (b"", b"") if stage else (self.book.signer.certificate, self.keys)
+        signature = self.book.sign(stage, digest, keys)
+        return Pledge(round, *map(to_tensor, (digest, certificate, signature, keys)))
 
     def _enter(self, stage: int, pledges: Pledges, digest: bytes) -> None:
         try:
@@ -78,9 +81,13 @@ class PartyPledging:
         own = to_bytes(pledges.digests[self.book.seat])
         if own != digest:
             raise ContractError(SERVER, "Pledges", "digests", f"that of {self.book.name} in its place", "another")
-        self.book.enter(
-            stage, *([to_bytes(one) for one in column] for column in (pledges.digests, certificates, signatures))
+        keys = [b"", *map(to_bytes, pledges.keys)] if not stage and self.keys else []
+        if keys and (len(keys) != len(pledges.digests) or keys[self.book.seat] != self.keys):
+            raise ContractError(SERVER, "Pledges", "keys", f"that of {self.book.name} in its place", "another")
+        said, papers, signed = (
+            [to_bytes(one) for one in column] for column in (pledges.digests, certificates, signatures)
         )
+        self.book.enter(stage, said, papers, signed, keys)
 
 
 _NONE = to_tensor(b"")

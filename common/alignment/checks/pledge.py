@@ -56,12 +56,14 @@ class PledgeBook:
         seat: its place among the members.
         signer: of the party's own pledges.
         digests: of all members' lists, by stage, the server first.
+        keys: that the parties have pledged with their own lists, the server's empty.
     """
 
     def __init__(self, name: str, terms: PledgeTerms, identity: Identity | None) -> None:
         self.signer, self.digests = Signer(identity), list[tuple[bytes, ...]]()
         self.name, self._terms = name, terms
         self.seat = 1 + terms.federation.names.index(name)
+        self.keys = list[bytes]()
         self._verifiers: dict[str, Verifier] = {}
 
     def sign(self, stage: int, digest: bytes, more: bytes = b"") -> bytes:
@@ -101,6 +103,7 @@ class PledgeBook:
         if 0 < stage < len(names) and digests[SERVER_SEAT] != self.digests[-1][-1]:
             raise ContractError(SERVER, "Pledges", "digests", f"the list that {names[-1]} has passed to it", "another")
         self.digests.append(tuple(digests))
+        self.keys = self.keys or list(more)
 
     def check(self, stage: int, came: bytes) -> None:
         """Compares a list that came in a stage with its sender's pledge. Raises ContractError."""

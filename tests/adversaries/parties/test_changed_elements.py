@@ -1,4 +1,4 @@
-"""A member that does not raise a list as agreed, or changes positions: found by keys that all members have planted."""
+"""A member that does not raise a list as agreed, or changes positions: found by planted keys, or by proofs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from colonnade.common.alignment.checks.planted import planted_among
-from colonnade.common.alignment.messages import Positions
+from colonnade.common.alignment.messages import Positions, Proved
 from colonnade.common.alignment.psi_member import PsiMember
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.group import Secret
-from colonnade.common.errors import PeerError
+from colonnade.common.crypto.proven import Multiplier, points_of
+from colonnade.common.crypto.sealing import OVERHEAD, SealError
+from colonnade.common.errors import ContractError, PeerError
 from colonnade.common.messaging.raw import to_bytes, to_tensor
 from colonnade.server.alignment import relay
 from tests.support.alignment import Found, align, federation
@@ -76,14 +78,93 @@ class TestElements:
     def test_that_the_server_leaves_out_of_the_comparison_are_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         compare = relay.compare
 
-        def half(lists: Any, folder: Any = None) -> Any:
-            common, places = compare(lists, folder)
+        def half(lists: Any, *how: Any) -> Any:
+            common, places = compare(lists, *how)
             return common // 2, places
 
         monkeypatch.setattr(relay, "compare", half)
         monkeypatch.setattr(relay, "refuse_missing", lambda _found, _planted: None)  # the liar does not tell on itself
         found = align(agreed(), TABLES, block=500)
         assert all("planted keys are missing" in errors(found)[party] for party in MEMBERS[1:])
+
+
+class TestWithProofs:
+    """The next member names the one that did not raise its list as agreed, even for one element."""
+
+    @pytest.fixture(autouse=True)
+    def _library(self) -> None:
+        pytest.importorskip("coincurve")
+
+    def test_one_element_raised_to_another_exponent_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """By the server, of the last party, and by a party, of the one before it."""
+        for liar, owner, verifier in ((2, 1, SERVER), (1, 0, "party2")):
+            with monkeypatch.context() as patch:
+                patch.setattr(PsiMember, "_raised", wrongly([7], doubled, liar, owner))
+                found = align(agreed("proofs"), TABLES, block=500)
+            assert isinstance(refused := found.rows[verifier], ContractError) and refused.party == f"party{liar}"
+            assert "elements that were not all raised to the sender's exponent" in str(refused) and not found.kept
+
+    def test_an_element_that_was_put_in_before_raising_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The list is proved to be raised, and is not the one that the party got."""
+        take = PsiMember.take
+
+        def other(own: PsiMember, stage: int, block: int, points: Tensor) -> None:
+            if own._index == 1 and not stage:
+                points = torch.cat([doubled(points[:1]), points[1:]])
+            take(own, stage, block, points)
+            if own._index == 1 and not stage:
+                own.came = came[0]
+
+        came: list[bytes] = []
+        prepare = PsiMember.prepare
+
+        def remember(own: PsiMember, block: int) -> None:
+            prepare(own, block)
+            if not own._index:
+                came.append(own.sent)
+
+        monkeypatch.setattr(PsiMember, "take", other)
+        monkeypatch.setattr(PsiMember, "prepare", remember)
+        refused = align(agreed("proofs"), TABLES, block=500).rows["party2"]
+        assert isinstance(refused, ContractError) and refused.party == "party1"
+        assert "other elements than those that it was sent" in str(refused)
+
+    def test_the_server_can_neither_read_nor_change_what_parties_send_each_other(self) -> None:
+        boxes: list[bytes] = []
+
+        def change(sender: str, item: Any) -> Any:
+            if sender == "party1" and isinstance(item, Proved) and len(item.box) == ROWS * 128 + 64 + OVERHEAD:
+                boxes.append(to_bytes(item.box))
+                return replace(
+                    item, box=item.box ^ torch.tensor([0] * 20 + [1] + [0] * (len(item.box) - 21), dtype=torch.uint8)
+                )
+            return item
+
+        found = align(agreed("proofs"), TABLES, block=500, change=change)
+        assert boxes and isinstance(found.rows["party2"], SealError)
+
+    def test_a_proof_of_another_alignment_is_refused(self) -> None:
+        """Even with the same secrets and lists: the context has the pledges, and fresh keys."""
+        before: list[Any] = []
+
+        def record(sender: str, item: Any) -> Any:
+            if sender == "party2" and isinstance(item, Proved) and len(item.box) == ROWS * 128 + 64:
+                before.append(item)
+            return item
+
+        def again(sender: str, item: Any) -> Any:
+            if sender == "party2" and isinstance(item, Proved) and len(item.box) == ROWS * 128 + 64:
+                return replace(item, box=before[0].box)
+            return item
+
+        align(agreed("proofs"), TABLES, block=500, change=record)
+        refused = align(agreed("proofs"), TABLES, block=500, change=again).rows[SERVER]
+        assert isinstance(refused, ContractError) and refused.party == "party2"
+
+
+def doubled(points: Tensor) -> Tensor:
+    """Other points of the group."""
+    return to_tensor(Multiplier(b"another").multiply(points_of(to_bytes(points)))).view(-1, 64)
 
 
 class TestPositions:
