@@ -15,11 +15,14 @@ from colonnade.client.alignment.finding import PartyFinding
 from colonnade.client.alignment.matching import Matching
 from colonnade.client.alignment.reuse import PartyReuse, ReuseTerms
 from colonnade.client.privacy.egress import Egress
+from colonnade.common.alignment.checks.modes import one_time
+from colonnade.common.alignment.exponent import MakeExponent
 from colonnade.common.alignment.kept.keeping import Keeping, Place
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
 from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.checkpointing.run_cache import RunCache
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.conversation import SERVER, Cohort, Link
@@ -31,6 +34,7 @@ from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
 from colonnade.server.alignment.finding import KeptPart, ServerFinding, aligned_anew
 from colonnade.server.alignment.relay import Aligning
+from colonnade.server.alignment.reuse import Agreed
 from colonnade.simulation.files import RunFiles
 
 
@@ -98,10 +102,12 @@ async def _server_side(
     part = None if (kept := keeping.held(keys)) is None else KeptPart(kept.identity, kept.rows)
     record = AlignmentRecord(RunCache(), keys, SERVER) if files is None else files.alignment(SERVER, keys)
 
-    def aligning(*, keys: RowKeys, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Aligning:
+    def aligning(
+        *, keys: RowKeys, agreed: Agreed, after: int, already: int, keep: Callable[[str, Tensor], None]
+    ) -> Aligning:
         return Aligning(
-            federation, keys, session, cohort, keep=keep, exponent=keeping.exponent, after=after, already=already,
-            checks=federation.align_checks,
+            federation, keys, session, cohort, keep=keep, exponent=_exponent(keeping, federation),
+            after=after, already=already, checks=federation.align_checks, nonces=agreed.nonces,
         )  # fmt: skip
 
     finding = ServerFinding(federation, cohort, aligning, keeping, record, part)
@@ -137,7 +143,7 @@ async def _party_side(
     def matching(*, terms: ReuseTerms, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Matching:
         return Matching(
             name, federation, policy, keys, session=session, server=link, admit_masked=admit_masked, keep=keep,
-            foreign=foreign, exponent=keeping.exponent, after=after, already=already,
+            foreign=foreign, exponent=_exponent(keeping, federation), after=after, already=already,
             checks=federation.align_checks, nonces=terms.nonces,
         )  # fmt: skip
 
@@ -150,3 +156,7 @@ async def _party_side(
             return rows
         finally:
             keeping.close()
+
+
+def _exponent(keeping: Keeping, federation: FederationConfig) -> MakeExponent:
+    return keeping.fresh if one_time(federation.align_checks) else keeping.exponent

@@ -12,12 +12,32 @@ from torch import Tensor
 
 from colonnade.client.alignment.foreign_keys import ForeignKeys
 from colonnade.client.alignment.pledges import PartyPledging
+from colonnade.client.alignment.proving import PartyProving
+from colonnade.common.alignment.checks.modes import one_time
+from colonnade.common.alignment.checks.planted import (
+    planted_among,
+    refuse_missing,
+    refuse_other_places,
+    with_planted,
+    without_planted,
+)
 from colonnade.common.alignment.checks.pledge import PledgeBook, PledgeTerms
+from colonnade.common.alignment.checks.proving import ProvenExponent
 from colonnade.common.alignment.comparison import distinct
 from colonnade.common.alignment.exponent import MakeExponent
 from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
+from colonnade.common.alignment.messages import (
+    BLOCK,
+    Census,
+    Common,
+    Kept,
+    Points,
+    Positions,
+    Proved,
+    Settled,
+    Sizes,
+)
 from colonnade.common.alignment.psi_member import PsiMember, about, draw_for, tag_of
 from colonnade.common.alignment.psi_ring import PsiRing
 from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
@@ -89,6 +109,8 @@ class Matching:
     nonces: tuple[bytes, ...] = ()
     identity: Identity | None = None
     _round: int = field(default=0, init=False)
+    _planted: int = field(default=0, init=False)
+    _proving: PartyProving | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._members = (SERVER, *self.federation.names)
@@ -112,7 +134,11 @@ class Matching:
             ContractError: the server breaks the contract.
         """
         ring, hand = await self._gather()
-        await self._go_round(ring, hand)
+        terms = PledgeTerms(self.session, self.federation, self.nonces)
+        self._proving = PartyProving(hand, terms, ring, self._book) if self.checks == "proofs" else None
+        keys = b"" if self._proving is None else self._proving.keys
+        pledging = PartyPledging(self._book, ring, hand, self.server, self.work, keys)
+        await self._go_round(ring, hand, pledging)
         self._round += 1
         common = await self._hear(Common)
         self._judge(common)
@@ -120,6 +146,8 @@ class Matching:
             found = torch.tensor(self.keys.order)
         else:
             found = await self._come_back(ring, hand, common.rows)
+        if self._planted:
+            found = await self._examine(pledging, found)
         self.keep(common.number, found)
         await self.server.send(Kept(self._round))
         await self._hear(Settled)
@@ -137,13 +165,24 @@ class Matching:
         keys = self.keys
         if self.federation.align == "sorted":
             keys, sizes = keys.as_one, (1,) * len(sizes)
+        if self.checks == "planted":
+            self._planted = planted_among(sizes)
+            keys, sizes = with_planted(keys, self._planted), tuple(rows + self._planted for rows in sizes)
         ring = PsiRing(sizes, self.block)
         tag = tag_of(self.session)
-        own = self.seed.draw(about(tag, ring, self.keys))
+        own = self.seed.draw(about(tag, ring, self.keys, self.nonces if one_time(self.checks) else ()))
         return ring, PsiMember(
-            ring, self._seat, keys, tag, draw_for(self.federation, self.name, own), exponent=self.exponent,
+            ring, self._seat, keys, tag, draw_for(self.federation, self.name, own),
+            exponent=ProvenExponent if self.checks == "proofs" else self.exponent,
             checked=self.checks != "none",
         )  # fmt: skip
+
+    async def _examine(self, pledging: PartyPledging, found: Tensor) -> Tensor:
+        """Our rows without the planted ones, if these are complete and in the same places at all members."""
+        rows, places = without_planted(found, len(self.keys), self._planted)
+        self._round = await pledging.exchange(pledging.ring.members, self._round, places)
+        refuse_other_places(self._members, self._book.digests[-1])
+        return rows
 
     def _tell_repeat(self, before: int) -> None:
         if before:
@@ -152,30 +191,43 @@ class Matching:
                 "Others' lists of keys that differ from those before are counted on"
             )
 
-    async def _go_round(self, ring: PsiRing, hand: PsiMember) -> None:
+    async def _go_round(self, ring: PsiRing, hand: PsiMember, pledging: PartyPledging) -> None:
         """Sends our list out, and passes every other one on."""
-        pledging = PartyPledging(self._book, ring, hand, self.server, self.work)
         for stage in range(ring.members):
             if self.checks != "none":
                 self._round = await pledging.exchange(stage, self._round)
             for block in range(ring.blocks()):
                 self._round += 1
-                points = await self.work(partial(hand.give, stage, block))
-                await self.server.send(Points(self._round, self.admit_masked(points)))
+                await self._give(hand, stage, block)
                 if stage < ring.members - 1:
                     await self._take(ring, hand, stage, block)
-                else:
+                elif self._proving is None:
                     await self._hear(Points, keys=0, element=ELEMENT)
+                else:
+                    await self._hear(Proved, box=0)
                 self.report(stage * ring.blocks() + block + 1, ring.members * ring.blocks())
             if self.checks != "none" and stage < ring.members - 1:
                 pledging.check(stage)
 
+    async def _give(self, hand: PsiMember, stage: int, block: int) -> None:
+        if self._proving is None:
+            points = await self.work(partial(hand.give, stage, block))
+            await self.server.send(Points(self._round, self.admit_masked(points)))
+        else:
+            box = await self.work(partial(self._proving.give, stage, block))
+            await self.server.send(Proved(self._round, self.admit_masked(box)))
+
     async def _take(self, ring: PsiRing, hand: PsiMember, stage: int, block: int) -> None:
         owner = ring.owner(self._seat, stage + 1)
-        came = await self._hear(Points, keys=ring.length(owner, block), element=ELEMENT)
-        self._count(owner, block, came.points, last=block == ring.blocks() - 1)
+        points: Tensor
+        if self._proving is None:
+            points = (await self._hear(Points, keys=ring.length(owner, block), element=ELEMENT)).points
+        else:
+            box = (await self._hear(Proved)).box
+            points = await self.work(partial(self._proving.take, stage, block, box))
+        self._count(owner, block, points, last=block == ring.blocks() - 1)
         try:
-            await self.work(partial(hand.take, stage, block, came.points))
+            await self.work(partial(hand.take, stage, block, points))
         except InputError as broken:
             raise ContractError(SERVER, "Points", "points", "elements of the curve", str(broken)) from None
 
@@ -200,7 +252,7 @@ class Matching:
                     own.write(span.start, to_records(before))
                 await self.server.send(Positions(self._round, self.admit_masked(hand.next_positions(owner, before))))
         found = own.numbers(rows)
-        if not distinct(found, len(self.keys)):
+        if not distinct(found, len(self.keys) + self._planted):
             raise ContractError(SERVER, "Positions", "positions", "every row once", "some again")
         return found
 
@@ -232,12 +284,15 @@ class Matching:
 
     def _judge(self, common: Common) -> None:
         """Checks the number of common keys, while no member knows yet which they are."""
-        allowed = (0, len(self.keys)) if self.federation.align == "sorted" else range(len(self.keys) + 1)
+        allowed = (
+            (0, len(self.keys)) if self.federation.align == "sorted" else range(len(self.keys) + self._planted + 1)
+        )
         if common.rows not in allowed:
             raise ContractError(SERVER, "Common", "rows", f"at most our {len(self.keys)}", str(common.rows))
         if not common.number:
             raise ContractError(SERVER, "Common", "number", "the alignment's own", "none")
-        total = common.rows + self.already
+        refuse_missing(common.rows, self._planted)
+        total = common.rows - self._planted + self.already
         refuse_nothing(self.federation.align, total)
         if total < self.policy.min_common_rows:
             least, found = self.policy.min_common_rows, f"{total} common keys"

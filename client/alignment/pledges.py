@@ -25,6 +25,7 @@ class PartyPledging:
         hand: makes the party's own lists.
         server: the link.
         work: runs slow computations.
+        keys: that are pledged with the party's own list; empty without proofs.
     """
 
     book: PledgeBook
@@ -32,9 +33,15 @@ class PartyPledging:
     hand: PsiMember
     server: Link
     work: Work
+    keys: bytes = b""
 
-    async def exchange(self, stage: int, round: int) -> int:
+    async def exchange(self, stage: int, round: int, places: bytes = b"") -> int:
         """Pledges the list that we send in a stage, and enters all members' pledges. Returns the last round used.
+
+        Args:
+            stage: of the list; after the last, `places` are pledged.
+            round: the last one used.
+            places: where we have found the planted keys.
 
         Raises:
             ForgedError: a party has not signed its pledge.
@@ -45,34 +52,42 @@ class PartyPledging:
             round, last = round + 1, block == blocks - 1
             if not stage:
                 await self.work(partial(self.hand.prepare, block))
-            await self.server.send(self._pledge(stage, round) if last else Pledge(round, _NONE, _NONE, _NONE))
+            await self.server.send(
+                self._pledge(stage, round, places or self.hand.sent) if last else Pledge(round, *[_NONE] * 4)
+            )
             members = self.ring.members if last else 0
             pledges = await self.server.recv(Pledges, round, members=members, digest=DIGEST)
             if pledges is None:
                 raise ContractError(SERVER, "Pledges", "", "the rest of the alignment", "a round of the protocol")
             if last:
-                self._enter(pledges)
+                self._enter(stage, pledges, places or self.hand.sent)
         return round
 
     def check(self, stage: int) -> None:
         """Compares the list that has come in a stage with its sender's pledge. Raises ContractError."""
         self.book.check(stage, self.hand.came)
 
-    def _pledge(self, stage: int, round: int) -> Pledge:
-        digest = self.hand.sent
-        certificate = b"" if stage else self.book.signer.certificate
-        return Pledge(round, to_tensor(digest), to_tensor(certificate), to_tensor(self.book.sign(stage, digest)))
+    def _pledge(self, stage: int, round: int, digest: bytes) -> Pledge:
+        certificate, keys = (b"", b"") if stage else (self.book.signer.certificate, self.keys)
+        signature = self.book.sign(stage, digest, keys)
+        return Pledge(round, *map(to_tensor, (digest, certificate, signature, keys)))
 
-    def _enter(self, pledges: Pledges) -> None:
+    def _enter(self, stage: int, pledges: Pledges, digest: bytes) -> None:
         try:
             certificates = take_apart(pledges.certificates, pledges.certificate_lengths)
             signatures = take_apart(pledges.signatures, pledges.signature_lengths)
         except ValueError as wrong:
             raise ContractError(SERVER, "Pledges", "lengths", str(wrong), "others") from None
         own = to_bytes(pledges.digests[self.book.seat])
-        if own != self.hand.sent:
+        if own != digest:
             raise ContractError(SERVER, "Pledges", "digests", f"that of {self.book.name} in its place", "another")
-        self.book.enter(*([to_bytes(one) for one in column] for column in (pledges.digests, certificates, signatures)))
+        keys = [b"", *map(to_bytes, pledges.keys)] if not stage and self.keys else []
+        if keys and (len(keys) != len(pledges.digests) or keys[self.book.seat] != self.keys):
+            raise ContractError(SERVER, "Pledges", "keys", f"that of {self.book.name} in its place", "another")
+        said, papers, signed = (
+            [to_bytes(one) for one in column] for column in (pledges.digests, certificates, signatures)
+        )
+        self.book.enter(stage, said, papers, signed, keys)
 
 
 _NONE = to_tensor(b"")

@@ -19,6 +19,7 @@ from colonnade.client.alignment.reuse import PartyReuse, ReuseTerms
 from colonnade.client.membership.dialer import Membership
 from colonnade.client.privacy.egress import Egress
 from colonnade.client.training.progress import TrainingProgress
+from colonnade.common.alignment.checks.modes import checks_of, one_time
 from colonnade.common.alignment.kept.keeping import Keeping
 from colonnade.common.alignment.kept.store import KeptAlignment
 from colonnade.common.alignment.keys import RowKeys
@@ -154,6 +155,8 @@ class PartyRows:
             self._warn("federation.keys.seeded: anyone can compute our secret; for tests")
         session = Session(self.federation.id, begin.run, begin.session, self.federation.hashes())
         there, keys = self._federation(begin), self.record.keys
+        checks = checks_of(there.align_checks, whole=self.whole)
+        exponent = self.keeping.fresh if one_time(checks) else self.keeping.among(there.names)
         reuse = PartyReuse(
             self.name, there, self.policy, session, link, self.identity, self._kept(), partial=not self.whole,
             admit_masked=egress.admit_masked,
@@ -165,8 +168,8 @@ class PartyRows:
                 session=session, server=link, admit_masked=egress.admit_masked, keep=keep, work=aside,
                 report=tenths(partial(self.telemetry.event, "aligning", party=self.name)),
                 seed=self._seed, foreign=self._foreign, warn=self._warn,
-                exponent=self.keeping.among(there.names), after=after, already=already, daily=self.keeping.daily,
-                checks=there.align_checks, nonces=terms.nonces, identity=self.identity,
+                exponent=exponent, after=after, already=already, daily=self.keeping.daily,
+                checks=checks, nonces=terms.nonces, identity=self.identity,
             )  # fmt: skip
 
         return PartyFinding(reuse, matching, self.keeping, self.record, self.whole)

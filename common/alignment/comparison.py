@@ -16,11 +16,10 @@ from colonnade.common.alignment.sorting import Sorter, again, words
 from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.errors import ContractError
 
-RAISED = ELEMENT + NUMBER
-"""Bytes of an element and of its position in its list."""
 
-
-def compare(lists: Mapping[str, Sorter], folder: Path | None = None) -> tuple[int, dict[str, Scratch]]:
+def compare(
+    lists: Mapping[str, Sorter], folder: Path | None = None, width: int = ELEMENT
+) -> tuple[int, dict[str, Scratch]]:
     """Finds the elements that are in all lists, and their positions in each.
 
     The order of the result is that of the raised elements, which is random to all members.
@@ -28,6 +27,7 @@ def compare(lists: Mapping[str, Sorter], folder: Path | None = None) -> tuple[in
     Args:
         lists: by owner, elements and their positions; with equal numbers of buckets.
         folder: as for `Scratch`.
+        width: bytes of an element.
 
     Returns:
         The number of common elements, and as many positions for every list: the n-th of each is the same element.
@@ -37,13 +37,13 @@ def compare(lists: Mapping[str, Sorter], folder: Path | None = None) -> tuple[in
     """
     places, common = {owner: Scratch(NUMBER, folder) for owner in lists}, 0
     for buckets in zip(*(elements.sorted() for elements in lists.values()), strict=True):
-        ascending = [words(bucket, ELEMENT) for bucket in buckets]
+        ascending = [words(bucket, width) for bucket in buckets]
         for owner, own in zip(lists, ascending, strict=True):
             if twice := again(own):
                 raise ContractError(owner, "Points", "points", "every element once", f"{twice} again")
         both = reduce(lambda one, other: np.intersect1d(one, other, assume_unique=True), ascending)
         for owner, own, bucket in zip(lists, ascending, buckets, strict=True):
-            places[owner].write(common, bucket[np.searchsorted(own, both), ELEMENT:])
+            places[owner].write(common, bucket[np.searchsorted(own, both), width:])
         common += len(both)
     return common, places
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from colonnade.common.alignment.kept.raised import RaisedElements
-from colonnade.common.crypto.group import ELEMENT, Secret
+from colonnade.common.crypto.group import ELEMENT, Secret, check_elements
 from colonnade.common.crypto.raising import Raising
 
 _OWN, _FORTH, _BACK = b"k", b"f", b"b"  # purposes: our own keys, elements, elements that return
@@ -19,6 +19,11 @@ class Exponent:
         raising: the processors to use.
         known: what was raised to this secret before; None raises everything.
     """
+
+    width = ELEMENT
+    """Bytes of an element."""
+    proves = False
+    """True if it can prove what it has raised."""
 
     def __init__(self, scalar: bytes, raising: Raising, known: RaisedElements | None = None) -> None:
         self._secret, self._raising, self._known = Secret(scalar), raising, known
@@ -37,6 +42,10 @@ class Exponent:
     def take_back(self, elements: bytes) -> bytes:
         """Removes the secret from concatenated elements. Raises InputError likewise."""
         return self._raised(_BACK, self._inverse, elements)
+
+    def check(self, elements: bytes) -> None:
+        """Refuses bytes that are no elements. Raises InputError."""
+        check_elements(elements)
 
     def _raised(self, purpose: bytes, secret: Secret, elements: bytes) -> bytes:
         if self._known is None or len(elements) % ELEMENT:

@@ -24,6 +24,10 @@ BLOCK = 8192
 _CERTIFICATE = 8192  # maximum bytes of a chain in PEM
 _SIGNATURE = 80  # bytes of ECDSA on P-256, DER
 
+_PLEDGED = 96  # bytes of a point and of a key for sealing
+_PROVED = 128  # of two points
+_BOX = 128  # bytes of a box beyond them: a proof, a nonce and a tag
+
 DIGEST = 32
 """Bytes of the digest of a list."""
 
@@ -126,11 +130,13 @@ class Pledge(PartyMessage):
         digest: of all elements in ascending order.
         certificate: PEM, in the first stage; empty on loopback without TLS.
         signature: ECDSA over `PledgeTerms.content`; empty likewise.
+        keys: with proofs, in the first stage, what they and sealed lists refer to; else empty.
     """
 
     digest: Annotated[Tensor, TensorSpec("digest", dtype=torch.uint8, public="a hash of elements raised to a secret")]
     certificate: Annotated[Tensor, TensorSpec("certificate", dtype=torch.uint8, public="everybody's to read")]
     signature: Annotated[Tensor, TensorSpec("signature", dtype=torch.uint8, public="over a digest of raised elements")]
+    keys: Annotated[Tensor, TensorSpec("pledged", dtype=torch.uint8, public="public keys, drawn for this alignment")]
 
 
 @message
@@ -140,6 +146,7 @@ class Pledges(ServerMessage):
     Args:
         digests: the server first, then the parties in the roster's order.
         certificates, signatures: as in `Statements`.
+        keys: with proofs, in the first stage, the parties' in the roster's order, else of no bytes.
     """
 
     digests: Annotated[Tensor, TensorSpec("members", "digest", dtype=torch.uint8)]
@@ -147,6 +154,18 @@ class Pledges(ServerMessage):
     certificate_lengths: Annotated[Tensor, TensorSpec("members", dtype=torch.int64)]
     signatures: Annotated[Tensor, TensorSpec("signatures", dtype=torch.uint8)]
     signature_lengths: Annotated[Tensor, TensorSpec("members", dtype=torch.int64)]
+    keys: Annotated[Tensor, TensorSpec("parties", "pledged", dtype=torch.uint8)]
+
+
+@message
+class Proved(PartyMessage, ServerMessage):
+    """A block of a list with a proof that it was raised to one exponent, in the place of `Points`.
+
+    Args:
+        box: sealed for the next party; from and to the server, its content. Empty in the last stage of the server.
+    """
+
+    box: Annotated[MaskedTensor, TensorSpec("box", dtype=torch.uint8)]
 
 
 @message
@@ -197,7 +216,8 @@ class Settled(ServerMessage):
 
 
 ALIGNMENT = (
-    Held, Offers, Stated, Statements, Reused, Census, Sizes, Pledge, Pledges, Points, Common, Positions, Kept, Settled,
+    Held, Offers, Stated, Statements, Reused, Census, Sizes, Pledge, Pledges, Proved, Points, Common, Positions,
+    Kept, Settled,
 )  # fmt: skip
 """All messages allowed before the protocol's own."""
 
@@ -215,6 +235,9 @@ def alignment_limits(members: int) -> dict[str, int]:
         "element": ELEMENT,
         "nonce": NONCE,
         "digest": DIGEST,
+        "pledged": _PLEDGED,
+        "parties": members,
+        "box": BLOCK * _PROVED + _BOX,
         "certificate": _CERTIFICATE,
         "certificates": members * _CERTIFICATE,
         "signature": _SIGNATURE,

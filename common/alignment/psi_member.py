@@ -6,8 +6,9 @@ import hashlib
 import json
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,11 +17,11 @@ from torch import Tensor
 from colonnade.common.alignment.checks.list_digest import ListDigest
 from colonnade.common.alignment.exponent import Exponent, MakeExponent
 from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.alignment.psi_ring import PsiRing
+from colonnade.common.alignment.psi_ring import SERVER_SEAT, PsiRing
 from colonnade.common.alignment.scratch import NUMBER, Records, Scratch, places_of, to_numbers
 from colonnade.common.alignment.sorting import Sorter
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.crypto.group import ELEMENT, check_elements
+from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.crypto.raising import Raising
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import InputError
@@ -50,6 +51,7 @@ class PsiMember:
         checked: True if lists are committed to: `prepare` is called for each of our own blocks before any is sent.
 
     Attributes:
+        exponent: the member's.
         came: digest of the list that came in the last stage, if lists are checked.
         sent: digest of the list that is sent in the next stage, likewise.
     """
@@ -69,7 +71,9 @@ class PsiMember:
         self._checked = checked
         self._ring, self._index, self._keys, self._tag, self._draw = ring, index, keys, tag, draw
         drawn = draw(ELEMENT)
-        self._exponent = Exponent(drawn, Raising()) if exponent is None else exponent(drawn)
+        self.exponent = Exponent(drawn, Raising()) if exponent is None else exponent(drawn)
+        self._width = self.exponent.width
+        self._pairs = self.exponent.proves and index != SERVER_SEAT
         self._starts = (0, *accumulate(ring.sizes))
         self._orders = Scratch(NUMBER, keys.folder)
         self._coming: Sorter
@@ -77,7 +81,10 @@ class PsiMember:
         self._digests: tuple[ListDigest, ListDigest]
 
     def give(self, stage: int, block: int) -> MaskedTensor:
-        """A block of the list that is sent in a stage, uint8 (keys, 32). Our own is hashed and raised here."""
+        """A block of the list that is sent in a stage, uint8 (keys, 32). Our own is hashed and raised here.
+
+        With proofs, a party's list has behind every element the one that it was raised from: uint8 (keys, 128).
+        """
         if not stage and not block and not self._checked:
             self._shuffle_own()
         span = self._ring.span(self._ring.owner(self._index, stage), block)
@@ -93,7 +100,7 @@ class PsiMember:
         """
         if not block:
             self._shuffle_own()
-            self._passing, digest = Scratch(ELEMENT, self._keys.folder), self._digest(self._index)
+            self._passing, digest = Scratch(self._width, self._keys.folder), self._digest(self._index)
             self._digests = (digest, digest)
         span = self._ring.span(self._index, block)
         points = self._own(span).numpy()
@@ -113,18 +120,20 @@ class PsiMember:
         """
         owner = self._ring.owner(self._index, stage + 1)
         if not block:
-            self._coming = self._shuffler(owner, ELEMENT)
+            self._coming = self._shuffler(owner, self._sent_width)
             if self._checked:
                 self._digests = (self._digest(owner), self._digest(owner))
         raised = self._raised(owner, points).numpy()
         if self._checked:
             self._digests[0].add(points.numpy())
             self._digests[1].add(raised)
+        if self._pairs:
+            raised = np.hstack([raised, points.numpy()])
         self._coming.add(np.hstack([self._numbered(self._ring.span(owner, block)), raised]))
         if block == self._ring.blocks() - 1:
             if self._checked:
                 self.came, self.sent = (digest.digest() for digest in self._digests)
-            self._passing = Scratch(ELEMENT, self._keys.folder)  # the last list has been sent completely
+            self._passing = Scratch(self._sent_width, self._keys.folder)  # the last list has been sent completely
             self._settle(owner, self._coming, self._passing)
             del self._coming
 
@@ -134,7 +143,7 @@ class PsiMember:
         Raises:
             InputError: one of them is not an element.
         """
-        return _as_points(self._exponent.take_back(to_bytes(points)))
+        return self._as_points(self.exponent.take_back(to_bytes(points)))
 
     def undo(self, owner: int, positions: Tensor) -> Tensor:
         """Positions before our shuffle, of rows of a list that we have sent.
@@ -155,20 +164,32 @@ class PsiMember:
         """The part of `undo`'s result to send on: empty for our own list, whose places are our rows."""
         return MaskedTensor(places[:0] if owner == self._index else places, SHUFFLED)
 
+    @property
+    def folder(self) -> Path | None:
+        """For files."""
+        return self._keys.folder
+
+    @property
+    def _sent_width(self) -> int:
+        return self._width * (2 if self._pairs else 1)
+
     def _own(self, span: slice) -> Tensor:
         rows = self._orders.read(self._starts[self._index] + span.start, span.stop - span.start)
         keys = [self._keys.values[row] for row in to_numbers(rows).tolist()]
-        return _as_points(self._exponent.keys(keys, self._tag))
+        return self._as_points(self.exponent.keys(keys, self._tag))
 
     def _digest(self, owner: int) -> ListDigest:
-        return ListDigest(self._ring.sizes[owner], ELEMENT, self._keys.folder)
+        return ListDigest(self._ring.sizes[owner], self._width, self._keys.folder)
 
     def _raised(self, owner: int, points: Tensor) -> Tensor:
         elements = to_bytes(points)
         if self._ring.raises(self._index, owner):
-            return _as_points(self._exponent.elements(elements))
-        check_elements(elements)  # else the next member would refuse ours
+            return self._as_points(self.exponent.elements(elements))
+        self.exponent.check(elements)  # else the next member would refuse ours
         return points
+
+    def _as_points(self, elements: bytes) -> Tensor:
+        return to_tensor(elements).view(-1, self._width)
 
     def _shuffle_own(self) -> None:
         sorter = self._shuffler(self._index)
@@ -205,9 +226,14 @@ def tag_of(session: Session) -> bytes:
     return b"colonnade alignment curve25519_XMD:SHA-512_ELL2_NU_ " + hashlib.sha256(content).digest()
 
 
-def about(tag: bytes, ring: PsiRing, keys: RowKeys) -> bytes:
-    """Digest of a member's inputs to an alignment: any change gives other secrets."""
-    return b"".join([tag, keys.digest, *(size.to_bytes(8) for size in ring.sizes)])
+def about(tag: bytes, ring: PsiRing, keys: RowKeys, nonces: Sequence[bytes] = ()) -> bytes:
+    """Digest of a member's inputs to an alignment: any change gives other secrets.
+
+    Args:
+        tag, ring, keys: of the alignment.
+        nonces: of all members, if an attempt may not be repeated with the same secrets.
+    """
+    return b"".join([tag, keys.digest, *(size.to_bytes(8) for size in ring.sizes), *nonces])
 
 
 def draw_for(federation: FederationConfig, member: str, own: Draw = os.urandom) -> Draw:
@@ -215,7 +241,3 @@ def draw_for(federation: FederationConfig, member: str, own: Draw = os.urandom) 
     if not federation.keys.seeded:
         return own
     return random.Random(f"alignment {federation.seed} {member}").randbytes  # noqa: S311  # as configured
-
-
-def _as_points(elements: bytes) -> Tensor:
-    return to_tensor(elements).view(-1, ELEMENT)

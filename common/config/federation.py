@@ -32,7 +32,7 @@ from colonnade.common.privacy.mechanism import Privacy
 from colonnade.common.privacy.settings import BEFORE
 from colonnade.common.section import Section
 
-AlignChecks = Literal["none", "signed"]
+AlignChecks = Literal["none", "signed", "planted", "proofs"]
 """Checks of an alignment among members who may lie."""
 
 # Keys of the federation section that a resumed run may change.
@@ -81,7 +81,9 @@ class FederationConfig(Section):
     align_checks: AlignChecks = Field(
         default="none",
         description="checks of an alignment by psi among members who may lie (docs/alignment_checks.md): none; signed "
-        "(lists are committed to before the first is sent, and every list that is passed on is signed)",
+        "(members commit themselves to their lists, and sign every list that they pass on); planted (signed, and 5 % "
+        "of a list are keys that must be found in the end); proofs (signed, and members prove that they raise lists to "
+        "one exponent; needs colonnade[proofs] and two parties or more)",
     )
     keys: KeysConfig = Field(default=KeysConfig(), description="comparison of row keys, with `align`")
     rows: RowsConfig = Field(default=RowsConfig(), description="training, validation and test rows")

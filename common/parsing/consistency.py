@@ -9,6 +9,7 @@ from colonnade.common.config.members import Config, ServerConfig
 from colonnade.common.config.outside import OUTSIDE_LOSSES, check_metric, check_registered, load_function
 from colonnade.common.config.run_options import OF_NUMBERS, OF_TWO, StopMetric
 from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
+from colonnade.common.crypto.proven import require_library
 from colonnade.common.errors import ConfigError, nearest
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.labels import CONVEX
@@ -236,6 +237,13 @@ def _check_alignment(federation: FederationConfig) -> None:
             "are no lists to check",
             hint="set federation.align: psi, or leave align_checks out",
         )
+    if federation.align_checks == "proofs" and len(federation.parties) == 1:
+        raise ConfigError(
+            "federation.align_checks = proofs with one party: the server, which would verify it, would learn its order",
+            hint="use align_checks: planted",
+        )
+    if federation.align_checks == "proofs":
+        require_library()
     if federation.align != "none" and federation.rows.test == "official":
         raise ConfigError(
             f"federation.rows.test = official with federation.align = {federation.align}: rows get a new order, in "

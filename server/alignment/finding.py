@@ -17,13 +17,15 @@ from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.server.alignment.relay import Aligning
-from colonnade.server.alignment.reuse import ServerReuse
+from colonnade.server.alignment.reuse import Agreed, ServerReuse
 
 
 class MakeAligning(Protocol):
     """Makes a new alignment."""
 
-    def __call__(self, *, keys: RowKeys, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Aligning:
+    def __call__(
+        self, *, keys: RowKeys, agreed: Agreed, after: int, already: int, keep: Callable[[str, Tensor], None]
+    ) -> Aligning:
         """Of these keys, after so many rounds, with so many known to be common; `keep` is called with the result."""
 
 
@@ -91,8 +93,8 @@ class ServerFinding:
         if part is None or not agreed.number:
             if self.whole or part is not None:  # else the server has asked for none of the kept rows
                 self.without = agreed.without
-            keep = lambda number, rows: self._keep_new(aligning, agreed.nonces, number, rows)  # noqa: E731
-            aligning: Aligning = self.aligning(keys=keys, after=agreed.round, already=0, keep=keep)
+            keep = lambda number, rows: self._keep_new(aligning, number, rows)  # noqa: E731
+            aligning: Aligning = self.aligning(keys=keys, agreed=agreed, after=agreed.round, already=0, keep=keep)
             return await aligning()
         self.reused = len(rows := part.rows)
         round = await reuse.confirmed()
@@ -105,7 +107,7 @@ class ServerFinding:
         def keep_both(number: str, found: Tensor) -> None:
             self.record.keep(number, torch.cat([rows, others[found]]))
 
-        found = await self.aligning(keys=left, after=round, already=len(rows), keep=keep_both)()
+        found = await self.aligning(keys=left, agreed=agreed, after=round, already=len(rows), keep=keep_both)()
         return torch.cat([rows, others[found]])
 
     def _others(self) -> Tensor:
@@ -115,10 +117,10 @@ class ServerFinding:
         known = set(self.part.rows.tolist())
         return torch.tensor([row for row in range(len(self.record.keys)) if row not in known], dtype=torch.int64)
 
-    def _keep_new(self, aligning: Aligning, nonces: tuple[bytes, ...], number: str, rows: Tensor) -> None:
+    def _keep_new(self, aligning: Aligning, number: str, rows: Tensor) -> None:
         """Stores a new alignment, after every party has."""
         promised = aligning.commitments
-        identity = self.keeping.identity(nonces, len(rows), promised) if self.whole else ""
+        identity = self.keeping.identity(aligning.nonces, len(rows), promised) if self.whole else ""
         if identity:
             self.keeping.keep(self.record.keys, KeptAlignment(identity, rows, promised))
         self.record.keep(number, rows, identity, self.keeping.terms)

@@ -18,9 +18,11 @@ class RelayedPledges:
 
     Attributes:
         digests: of the lists of all members, by stage, the server first.
+        keys: that parties have pledged with their own lists, likewise.
     """
 
     digests: list[tuple[bytes, ...]] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
 
     def collect(self, came: Responses[Pledge], round: int, own: bytes) -> Pledges:
         """Takes one pledge of every party, and returns what to show to all.
@@ -37,13 +39,17 @@ class RelayedPledges:
             if len(pledge.digest) != len(own):
                 raise ContractError(party, "Pledge", "digest", f"{len(own)} bytes", str(len(pledge.digest)))
         if not own:
-            return Pledges(round, torch.empty(0, DIGEST, dtype=torch.uint8), *lay_out([]), *lay_out([]))
+            return Pledges(round, torch.empty(0, DIGEST, dtype=torch.uint8), *lay_out([]), *lay_out([]), _NO_KEYS)
         parties = list(came.values())
         digests = torch.stack([to_tensor(own), *(pledge.digest for pledge in parties)])
         self.digests.append(tuple(to_bytes(one) for one in digests))
         certificates = lay_out([_NONE, *(pledge.certificate for pledge in parties)])
         signatures = lay_out([_NONE, *(pledge.signature for pledge in parties)])
-        return Pledges(round, digests, *certificates, *signatures)
+        if len({len(pledge.keys) for pledge in parties}) > 1:
+            raise ContractError(next(iter(came)), "Pledge", "keys", "as many bytes as others", "fewer or more")
+        keys = torch.stack([pledge.keys for pledge in parties])
+        self.keys = self.keys or [b"", *map(to_bytes, keys)]
+        return Pledges(round, digests, *certificates, *signatures, keys)
 
     def check(self, party: str, seat: int, stage: int, digest: bytes) -> None:
         """Compares a list that came from a party in a stage with the party's pledge.
@@ -56,3 +62,4 @@ class RelayedPledges:
 
 
 _NONE = to_tensor(b"")
+_NO_KEYS = torch.empty(0, 0, dtype=torch.uint8)

@@ -12,7 +12,17 @@ import torch
 from torch import Tensor
 
 from colonnade.common.alignment.checks.list_digest import ListDigest
-from colonnade.common.alignment.comparison import RAISED, compare, distinct
+from colonnade.common.alignment.checks.modes import one_time
+from colonnade.common.alignment.checks.planted import (
+    planted_among,
+    refuse_missing,
+    refuse_other_places,
+    with_planted,
+    without_planted,
+)
+from colonnade.common.alignment.checks.pledge import PledgeTerms
+from colonnade.common.alignment.checks.proving import ProvenExponent
+from colonnade.common.alignment.comparison import compare, distinct
 from colonnade.common.alignment.exponent import MakeExponent
 from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.keys import RowKeys
@@ -24,13 +34,14 @@ from colonnade.common.alignment.messages import (
     Pledge,
     Points,
     Positions,
+    Proved,
     Settled,
     Sizes,
-)  # fmt: skip
+)
 from colonnade.common.alignment.psi_member import SHUFFLED, PsiMember, about, draw_for, tag_of
 from colonnade.common.alignment.psi_ring import SERVER_SEAT, PsiRing
 from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
-from colonnade.common.alignment.scratch import Scratch, places_of, to_numbers, to_records
+from colonnade.common.alignment.scratch import NUMBER, Scratch, places_of, to_numbers, to_records
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.alignment.sorting import Sorter
 from colonnade.common.alignment.work import T, Work, at_once
@@ -43,6 +54,7 @@ from colonnade.common.errors import ContractError, InputError, PartyAway
 from colonnade.common.messaging.message import M, check_exact
 from colonnade.common.messaging.outgoing import MaskedTensor, nothing
 from colonnade.server.alignment.pledges import RelayedPledges
+from colonnade.server.alignment.proving import ServerProving
 
 _NONE = nothing(0, ELEMENT, dtype=torch.uint8)
 
@@ -66,6 +78,7 @@ class Aligning:
         already: common keys that are known from a kept alignment, and are not in `keys`.
         daily: counts what parties test in a day.
         checks: of the lists.
+        nonces: random numbers of all members.
     """
 
     federation: FederationConfig
@@ -82,7 +95,10 @@ class Aligning:
     already: int = 0
     daily: DailyLimits = field(default_factory=DailyLimits)
     checks: AlignChecks = "none"
+    nonces: tuple[bytes, ...] = ()
     _round: int = field(default=0, init=False)
+    _planted: int = field(default=0, init=False)
+    _proving: ServerProving | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._members = (SERVER, *self.federation.names)
@@ -103,18 +119,24 @@ class Aligning:
             PartyAway: a party is gone; its list is needed.
         """
         ring, hand = await self._gather()
+        if self.checks == "proofs":
+            terms = PledgeTerms(self.session, self.federation, self.nonces)
+            self._proving = ServerProving(hand, terms, ring, self._pledges)
         lists = await self._go_round(ring, hand)
-        common, places = await self.work(partial(compare, lists, self.keys.folder))
+        common, places = await self.work(partial(compare, lists, self.keys.folder, hand.exponent.width))
         del lists
         number = secrets.token_hex(8)
         rows = len(self.keys) * common if self.federation.align == "sorted" else common
         self._round += 1
         await self.cohort.broadcast(Common(self._round, rows, number))
-        refuse_nothing(self.federation.align, common + self.already)
+        refuse_missing(common, self._planted)
+        refuse_nothing(self.federation.align, common - self._planted + self.already)
         if self.federation.align == "sorted":
             found = torch.tensor(self.keys.order)
         else:
             found = await self._come_back(ring, hand, list(places.values()), common)
+        if self._planted:
+            found = await self._examine(found)
         await self._hear(Kept)
         self.keep(number, found)
         self.seed.forget()
@@ -135,19 +157,23 @@ class Aligning:
         refuse_other_sizes(self.federation.align, self._members, sizes)
         if self.federation.align == "sorted":
             keys, sizes = keys.as_one, (1,) * len(sizes)
+        if self.checks == "planted":
+            self._planted = planted_among(sizes)
+            keys, sizes = with_planted(keys, self._planted), tuple(rows + self._planted for rows in sizes)
         ring = PsiRing(sizes, self.block)
         tag = tag_of(self.session)
-        own = self.seed.draw(about(tag, ring, self.keys))
+        own = self.seed.draw(about(tag, ring, self.keys, self.nonces if one_time(self.checks) else ()))
         return ring, PsiMember(
-            ring, SERVER_SEAT, keys, tag, draw_for(self.federation, SERVER, own), exponent=self.exponent,
+            ring, SERVER_SEAT, keys, tag, draw_for(self.federation, SERVER, own),
+            exponent=ProvenExponent if self.checks == "proofs" else self.exponent,
             checked=self.checks != "none",
         )  # fmt: skip
 
     async def _go_round(self, ring: PsiRing, hand: PsiMember) -> dict[str, Sorter]:
         """Returns every list, raised by all parties."""
-        longest = max(ring.sizes)  # so that all have as many buckets
-        lists = {member: Sorter(longest, ELEMENT, RAISED, self.keys.folder) for member in self._members}
-        last = [ListDigest(size, ELEMENT, self.keys.folder) for size in ring.sizes] if self.checks != "none" else []
+        longest, width = max(ring.sizes), hand.exponent.width  # as many buckets in all lists
+        lists = {member: Sorter(longest, width, width + NUMBER, self.keys.folder) for member in self._members}
+        last = [ListDigest(size, width, self.keys.folder) for size in ring.sizes] if self.checks != "none" else []
         for stage in range(ring.members):
             if self.checks != "none":
                 await self._pledge(ring, hand, stage)
@@ -160,7 +186,7 @@ class Aligning:
                         digest.add(held[(owner - 1) % ring.members].numpy())
                     home = await self._accept(partial(hand.take_back, held[-1]))
                     await self.work(partial(self._lay_down, ring, lists, block, [*held[:-1], home]))
-                    await self.cohort.broadcast(Points(self._round, _NONE))
+                    await self._end_block()
                 self.report(stage * ring.blocks() + block + 1, ring.members * ring.blocks())
             if self.checks != "none" and stage < ring.members - 1:
                 self._pledges.check(self._members[-1], ring.members - 1, stage, hand.came)
@@ -178,6 +204,14 @@ class Aligning:
             own = hand.sent if block == blocks - 1 else b""
             await self.cohort.broadcast(self._pledges.collect(came, self._round, own))
 
+    async def _examine(self, found: Tensor) -> Tensor:
+        """The server's rows without the planted ones, if these are complete and in the same places everywhere."""
+        rows, places = without_planted(found, len(self.keys), self._planted)
+        self._round += 1
+        await self.cohort.broadcast(self._pledges.collect(await self._hear(Pledge), self._round, places))
+        refuse_other_places(self._members, self._pledges.digests[-1])
+        return rows
+
     async def _check_last(self, lists: list[ListDigest]) -> None:
         """Compares the parties' lists of the last stage with their pledges."""
         for owner, own in enumerate(lists):
@@ -193,15 +227,39 @@ class Aligning:
         """The blocks that the parties pass on, by party index."""
         self._round += 1
         own = await self.work(partial(hand.give, stage, block))
+        if self._proving is not None:
+            return await self._exchange_proved(self._proving, own, stage, block)
         came = await self._hear(Points)
         for index, (party, message) in enumerate(came.items(), start=1):
             check_exact(party, message, {"keys": ring.length(ring.owner(index, stage), block), "element": ELEMENT})
         return [own, *(message.points for message in came.values())]
 
+    async def _exchange_proved(
+        self, proving: ServerProving, own: MaskedTensor, stage: int, block: int
+    ) -> list[MaskedTensor]:
+        """The same with proofs: what is sealed for the next party is passed on at once, and empty here."""
+        came = await self._hear(Proved)
+        last = stage == len(self._members) - 1
+        held = [own, *[_NONE] * len(came)]
+        if not last:
+            await proving.relay(self.cohort, own, came, self._round)
+        for seat, message in enumerate(came.values(), start=1):
+            if last or seat == len(came):
+                held[seat] = await self.work(partial(proving.read, seat, stage, block, message.box))
+        return held
+
+    async def _end_block(self) -> None:
+        """Requests the next block of the last stage."""
+        if self._proving is None:
+            await self.cohort.broadcast(Points(self._round, _NONE))
+        else:
+            await self._proving.end(self.cohort, self._round)
+
     async def _pass_on(self, hand: PsiMember, stage: int, block: int, held: list[MaskedTensor]) -> None:
         """Sends every party's block to the next party, and the last one's to the server."""
-        names = self.federation.names
-        await self.cohort.broadcast({name: Points(self._round, held[index]) for index, name in enumerate(names)})
+        if self._proving is None:
+            names = self.federation.names
+            await self.cohort.broadcast({name: Points(self._round, held[index]) for index, name in enumerate(names)})
         await self._accept(partial(hand.take, stage, block, held[-1]))
 
     async def _accept(self, call: Callable[[], T]) -> T:
@@ -233,7 +291,7 @@ class Aligning:
                 at[owners[SERVER_SEAT]].write(span.start, to_records(hand.undo(owners[SERVER_SEAT], own)))
                 await self._take_back(ring, owners, at, span, last=stage == ring.members - 1)
         found = at[SERVER_SEAT].numbers(common)
-        if not distinct(found, len(self.keys)):
+        if not distinct(found, len(self.keys) + self._planted):
             raise ContractError(self.federation.names[0], "Positions", "positions", "every row once", "some again")
         return found
 

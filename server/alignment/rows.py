@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from colonnade.common.alignment.checks.modes import checks_of, one_time
 from colonnade.common.alignment.kept.keeping import Keeping, Place
 from colonnade.common.alignment.kept.place import lasting
 from colonnade.common.alignment.keys import RowKeys
@@ -27,6 +28,7 @@ from colonnade.common.messaging.message import Kinds
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.server.alignment.finding import KeptPart, ServerFinding, aligned_anew
 from colonnade.server.alignment.relay import Aligning
+from colonnade.server.alignment.reuse import Agreed
 
 
 @dataclass
@@ -108,13 +110,16 @@ class ServerRows:
             part = KeptPart(kept.identity, kept.rows)
         report = tenths(partial(self.telemetry.event, "aligning", party=SERVER))
 
-        def aligning(*, keys: RowKeys, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Aligning:
+        def aligning(
+            *, keys: RowKeys, agreed: Agreed, after: int, already: int, keep: Callable[[str, Tensor], None]
+        ) -> Aligning:
             # The keys of a prediction are raised to a secret of their own: parties cannot tell that one is asked again.
-            exponent = self.keeping.exponent if self.whole else self.keeping.fresh
+            checks = checks_of(self.federation.align_checks, whole=self.whole)
+            exponent = self.keeping.exponent if self.whole and not one_time(checks) else self.keeping.fresh
             return Aligning(
                 self.federation, keys, session, cohort, keep=keep, work=aside, report=report, seed=self.seed,
                 exponent=exponent, after=after, already=already, daily=self.keeping.daily,
-                checks=self.federation.align_checks,
+                checks=checks, nonces=agreed.nonces,
             )  # fmt: skip
 
         return ServerFinding(self.federation, cohort, aligning, self.keeping, self.record, part, whole=self.whole)

@@ -16,6 +16,7 @@ from colonnade.client.alignment.finding import PartyFinding
 from colonnade.client.alignment.foreign_keys import ForeignKeys
 from colonnade.client.alignment.matching import Matching
 from colonnade.client.alignment.reuse import PartyReuse
+from colonnade.common.alignment.checks.modes import checks_of, one_time
 from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.kept.identity import roster_digest
 from colonnade.common.alignment.kept.keeping import Keeping
@@ -172,11 +173,12 @@ class Members:
             keys = RowKeys.of(asked, self.agreed.keys, SERVER)
             part, record = self._part(keeping, keys), AlignmentRecord(RunCache(), keys, SERVER)
 
-        def aligning(*, keys: RowKeys, after: int, already: int, keep: Any) -> Aligning:
-            exponent = keeping.exponent if asked is None else keeping.fresh
+        def aligning(*, keys: RowKeys, agreed: Any, after: int, already: int, keep: Any) -> Aligning:
+            checks = checks_of(self.agreed.align_checks, whole=asked is None)
+            exponent = keeping.exponent if asked is None and not one_time(checks) else keeping.fresh
             return Aligning(
                 self.agreed, keys, session, cohort, keep, block=5, exponent=exponent, after=after, already=already,
-                daily=keeping.daily, checks=self.agreed.align_checks,
+                daily=keeping.daily, checks=checks, nonces=agreed.nonces,
             )  # fmt: skip
 
         return ServerFinding(self.agreed, cohort, aligning, keeping, record, part, whole=asked is None)
@@ -200,10 +202,12 @@ class Members:
         reuse = PartyReuse(name, self.agreed, policy, session, link, self.identities.get(name), kept, partial=not whole)
 
         def matching(*, terms: Any, after: int, already: int, keep: Any) -> Matching:
+            checks = checks_of(self.agreed.align_checks, whole=whole)
+            exponent = keeping.fresh if one_time(checks) else keeping.exponent
             return Matching(
                 name, self.agreed, policy, keys, session, link, keep=keep, block=5,
-                foreign=ForeignKeys(name, policy.max_other_rows), exponent=keeping.exponent, after=after,
-                already=already, daily=keeping.daily, checks=self.agreed.align_checks, nonces=terms.nonces,
+                foreign=ForeignKeys(name, policy.max_other_rows), exponent=exponent, after=after,
+                already=already, daily=keeping.daily, checks=checks, nonces=terms.nonces,
                 identity=self.identities.get(name),
             )  # fmt: skip
 

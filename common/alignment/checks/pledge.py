@@ -56,12 +56,14 @@ class PledgeBook:
         seat: its place among the members.
         signer: of the party's own pledges.
         digests: of all members' lists, by stage, the server first.
+        keys: that the parties have pledged with their own lists, the server's empty.
     """
 
     def __init__(self, name: str, terms: PledgeTerms, identity: Identity | None) -> None:
         self.signer, self.digests = Signer(identity), list[tuple[bytes, ...]]()
         self.name, self._terms = name, terms
         self.seat = 1 + terms.federation.names.index(name)
+        self.keys = list[bytes]()
         self._verifiers: dict[str, Verifier] = {}
 
     def sign(self, stage: int, digest: bytes, more: bytes = b"") -> bytes:
@@ -70,6 +72,7 @@ class PledgeBook:
 
     def enter(
         self,
+        stage: int,
         digests: Sequence[bytes],
         certificates: Sequence[bytes],
         signatures: Sequence[bytes],
@@ -78,6 +81,7 @@ class PledgeBook:
         """Checks the pledges of the next stage, and keeps them.
 
         Args:
+            stage: that is entered; after the last one, digests are of the places of planted keys.
             digests: of all members, the server first.
             certificates: likewise, PEM, in the first stage.
             signatures: likewise; the server's is empty, since it speaks for itself.
@@ -87,7 +91,7 @@ class PledgeBook:
             ForgedError: a party has not signed its pledge for this alignment.
             ContractError: the server relays another pledge than ours, or has changed a list that it only passes on.
         """
-        stage, names = len(self.digests), (SERVER, *self._terms.federation.names)
+        names = (SERVER, *self._terms.federation.names)
         for seat, name in enumerate(names):
             if name in (SERVER, self.name) or not self.signer.certificate:
                 continue
@@ -96,9 +100,10 @@ class PledgeBook:
                 self._verifiers[name] = Verifier(name, certificates[seat], pin)
             content = self._terms.content(name, stage, digests[seat], more[seat] if more else b"")
             self._verifiers[name].check(f"the list of {name} in stage {stage}", content, signatures[seat])
-        if stage and digests[SERVER_SEAT] != self.digests[-1][-1]:
+        if 0 < stage < len(names) and digests[SERVER_SEAT] != self.digests[-1][-1]:
             raise ContractError(SERVER, "Pledges", "digests", f"the list that {names[-1]} has passed to it", "another")
         self.digests.append(tuple(digests))
+        self.keys = self.keys or list(more)
 
     def check(self, stage: int, came: bytes) -> None:
         """Compares a list that came in a stage with its sender's pledge. Raises ContractError."""

@@ -11,16 +11,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.alignment.comparison import RAISED, compare, distinct
+from colonnade.common.alignment.comparison import compare, distinct
 from colonnade.common.alignment.psi_ring import PsiRing
-from colonnade.common.alignment.scratch import places_of, to_numbers
+from colonnade.common.alignment.scratch import NUMBER, places_of, to_numbers
 from colonnade.common.alignment.sorting import Sorter
 from colonnade.common.errors import ContractError
 
 
 def listed(elements: list[bytes], rows: int, bucket: int) -> Sorter:
     """A list as the server has it, in buckets of the size of the longest."""
-    sorter = Sorter(rows, 32, RAISED, None, bucket)
+    sorter = Sorter(rows, 32, 32 + NUMBER, None, bucket)
     points = np.frombuffer(b"".join(elements), dtype=np.uint8).reshape(-1, 32)
     for at in range(0, len(points), 3):
         sorter.add(np.hstack([points[at : at + 3], places_of(slice(at, min(at + 3, len(points))))]))
