@@ -41,6 +41,12 @@ TestVFedMH = conformance("vfedmh", Expected(free=ENDS, fresh=MASKED, unused=("Em
 TestCentralized = conformance("centralized", Expected(free=("columns",), needs_all=True))
 TestLinearADMM = conformance("linear_admm")
 TestAggVFL = conformance("agg_vfl", embedding=8)
+TestCodes = conformance(
+    "codes",
+    Expected(unused=("Beliefs",), sets=("federation.batch=250", "federation.rows.train=1000"), epochs=1),
+    steps=20,
+    lr=10,
+)
 TestLocal = conformance("local", Expected(accuracy=0.4), embedding=8)
 
 
