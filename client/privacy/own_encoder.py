@@ -32,6 +32,7 @@ class OwnEncoder:
         path: of the weights' file; None keeps none.
         begin: pays for the training, on the disk.
         left: True if codes may have left.
+        finish: called before the weights are kept, with the rows' classes and the named ones, int64 (rows,) each.
         normals: source of the noise.
         bits: source of the draws of rows; the system's if None.
     """
@@ -40,6 +41,7 @@ class OwnEncoder:
     path: Path | None = None
     begin: Callable[[], None] = lambda: None
     left: Callable[[], bool] = lambda: False
+    finish: Callable[[Tensor, Tensor], None] = lambda _labels, _named: None
     normals: Normals = secure_normals
     bits: Bits | None = None
 
@@ -67,6 +69,7 @@ class OwnEncoder:
         self.begin()
         encoder = LinearEncoder(self.mechanism, DiscretePrivacyConfig.clip, lr)
         weights = encoder.train(inputs, targets, normals=self.normals, bits=self.bits)
+        self.finish(targets.argmax(1), (inputs.double() @ weights).argmax(1))
         if self.path is not None:
             write_tensor(self.path, weights, about)
         return weights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -16,7 +17,18 @@ from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message
 from colonnade.common.privacy.codes.code_book import CodeBook
 from colonnade.common.privacy.codes.inputs import encoder_inputs, inputs_of_rows
-from colonnade.common.protocols.codes import Beliefs, Codes, Config, Evaluation, Labels, Lessons, codes_of
+from colonnade.common.protocols.codes import (
+    Beliefs,
+    Codes,
+    Config,
+    Counts,
+    Evaluation,
+    Groups,
+    Labels,
+    Lessons,
+    codes_of,
+    counted,
+)
 
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
@@ -33,6 +45,8 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
             inputs = inputs_of_rows(ctx.features.__getitem__, ctx.schedule.partition.train)
             weights.copy_(encoder.train(inputs, targets, cfg.lr))  # 2
             known["trained"] = True
+        if counted(ctx.federation) and not await _group(ctx, server, t, coder, known):
+            continue
         batch = ctx.schedule.batch(t)
         await server.send(Codes(t, ctx.release(coder(ctx.features[batch]), rows=batch)))  # 3
         await evaluate(ctx, server, t, coder, partial(Evaluation, t))
@@ -48,6 +62,26 @@ def _weights(ctx: ClientContext) -> tuple[Tensor, dict[str, bool]]:
     inputs = encoder_inputs(ctx.features[torch.zeros(1, dtype=torch.int64)].cpu()).shape[1]
     make = lambda: torch.zeros(inputs, ctx.federation.outputs, dtype=torch.float64)  # noqa: E731
     return ctx.state.keep("weights", make), ctx.state.keep("encoder", dict[str, bool])
+
+
+async def _group(ctx: ClientContext, server: Link, round: int, coder: _Coder, known: dict[str, bool]) -> bool:
+    """Sends the counts until the server has answered with groups; False if it has gone on.
+
+    Raises:
+        ContractError: a class is in no group that there is.
+    """
+    if "grouped" in known:
+        return True
+    classes = ctx.federation.outputs
+    await server.send(Counts(round, ctx.release(torch.zeros(classes, classes, dtype=torch.int64))))
+    groups = await server.recv(Groups, round, classes=classes)
+    if groups is None:
+        return False
+    if not bool(((groups.g >= 0) & (groups.g < codes_of(ctx.federation))).all()):
+        raise ContractError(SERVER, "Groups", "g", f"0 to {codes_of(ctx.federation) - 1}", str(groups.g.tolist())[:100])
+    coder.groups.copy_(groups.g)
+    known["grouped"] = True
+    return True
 
 
 async def _targets(ctx: ClientContext, server: Link, round: int) -> Tensor | None:
@@ -87,8 +121,9 @@ class _Coder(nn.Module):
 
     def __init__(self, ctx: ClientContext, weights: Tensor, dtype: torch.dtype = torch.uint8) -> None:
         super().__init__()
-        place = ctx.federation.names.index(ctx.name)
-        self._book = CodeBook(ctx.federation.outputs, codes_of(ctx.federation), place)
+        book = CodeBook(ctx.federation.outputs, codes_of(ctx.federation), ctx.federation.names.index(ctx.name))
+        self.groups: Tensor = ctx.state.keep("groups", lambda: book.groups)
+        self._book = replace(book, given=self.groups)
         self._weights, self._dtype = weights, dtype
 
     def forward(self, x: Tensor) -> Tensor:

@@ -117,11 +117,10 @@ class Schedule:
 
     def _planned(self, federation: FederationConfig, privacy: AnyPrivacyConfig, rows: int) -> PrivacyPlan:
         if isinstance(privacy, DiscretePrivacyConfig):
-            codes = privacy.count(federation.outputs, len(federation.parties))
-            draws = encoder_draws(federation.protocol)
             return discrete_plan(
-                privacy, self.partition.train, rows, self.rounds, draws, codes, benchmark=federation.benchmark
-            )
+                privacy, self.partition.train, rows, self.rounds, draws=encoder_draws(federation.protocol),
+                classes=federation.outputs, parties=len(federation.parties), benchmark=federation.benchmark,
+            )  # fmt: skip
         count, present = self._counted(privacy), federation.fewest_summed
         made = plan(privacy, rows, self.rounds, count, benchmark=federation.benchmark, present=present)
         _refuse_coarse(federation, made)

@@ -10,6 +10,8 @@ selection: Ye and Barg 2018. The server's model is naive Bayes.
                      distributions over the classes                                                     -> party k
       2   party k    unless it has one, theta_k: a linear encoder of fixed features of its own rows, by DP-SGD over
                      secretly drawn rows
+          party k    with `federation.privacy.counts`, noisy counts of what it names rows of every class -> server
+          server     groups of classes, of which each has a code                                        -> party k
       3   party k    a set of codes for every row of the batch, which leans towards the row's code      -> server
       4   server     P(code of party k | class) and P(class) by EM over all sets so far; a row's logits are
                      log P(class) + sum_k log sum_code P(code of party k | class) P(set | code)
@@ -91,6 +93,23 @@ class Beliefs(ServerMessage):
 
 
 @message
+class Counts(PartyMessage):
+    """Party to server: how many training rows of each class its encoder names what, with noise.
+
+    int64 (classes, classes), a row for each class.
+    """
+
+    n: Annotated[Released, TensorSpec("classes", "classes", dtype=torch.int64)]
+
+
+@message
+class Groups(ServerMessage):
+    """Server to party: the code of every class, int64 (classes,), where there are fewer codes than classes."""
+
+    g: Annotated[Tensor, TensorSpec("classes", dtype=torch.int64)]
+
+
+@message
 class Codes(PartyMessage):
     """Party to server: a set of codes for every row of the batch, as 1 and 0, uint8 (rows, codes)."""
 
@@ -109,6 +128,11 @@ class Evaluation(PartyMessage):
 def codes_of(federation: FederationConfig) -> int:
     """k."""
     return number_of_codes(federation.privacy, federation.outputs, len(federation.parties))
+
+
+def counted(federation: FederationConfig) -> bool:
+    """True if the server groups classes by noisy counts."""
+    return isinstance(federation.privacy, DiscretePrivacyConfig) and federation.privacy.counts is not None
 
 
 def limits(federation: FederationConfig, _config: Config) -> dict[str, int]:
@@ -135,14 +159,15 @@ CONTRACT = Contract(
     title="Codes: every row is released once, as one of a few codes; every party is given the labels",
     source="Ye and Barg 2018; Abadi et al. 2016; Tramèr and Boneh 2021",
     config=Config,
-    messages=(Lessons, Labels, Beliefs, Codes, Evaluation),
+    messages=(Lessons, Labels, Beliefs, Counts, Groups, Codes, Evaluation),
     limits=limits,
     in_step=True,
     predicts="codes",
     shares_labels=True,
     check=check,
     sees={
-        "server": "of every training, validation and test row a set of codes, drawn once",
+        "server": "of every training, validation and test row a set of codes, drawn once; with counts, noisy "
+        "numbers of what an encoder names rows of each class",
         "party": "THE LABELS of all training rows, or noisy ones",
     },
 )

@@ -9,8 +9,22 @@ from torch import Tensor
 
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
-from colonnade.common.protocols.codes import Beliefs, Codes, Config, Evaluation, Labels, Lessons, codes_of
+from colonnade.common.privacy.codes.code_book import CodeBook
+from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.protocols.codes import (
+    Beliefs,
+    Codes,
+    Config,
+    Counts,
+    Evaluation,
+    Groups,
+    Labels,
+    Lessons,
+    codes_of,
+    counted,
+)
 from colonnade.server.fusion.code_confusions import CodeJoint, Confusions
+from colonnade.server.fusion.code_groups import Grouping, frequencies, kept_codes
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
 from colonnade.server.training.imputation import StandIn
@@ -38,6 +52,8 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
         await _teach(ctx, clients, t, taught)  # 1
+        if counted(ctx.federation):
+            await _group(ctx, clients, t, codes, [party for party in parties if party not in taught])
         responses = await clients.collect(Codes, t, ctx.quorum, rows=len(batch), codes=codes)  # 3
         taught.update(dict.fromkeys(responses, True))
         before = CodeJoint(confusions, batch).logits(stacked(responses, len(batch)))
@@ -57,3 +73,20 @@ async def _teach(ctx: ServerContext, clients: Cohort, round: int, taught: Contai
         y = ctx.targets(block, nothing)
         lesson = Labels(round, number, y) if y.dim() == 1 else Beliefs(round, number, y)
         await clients.broadcast(dict.fromkeys(lacking, lesson))
+
+
+async def _group(ctx: ServerContext, clients: Cohort, round: int, codes: int, lacking: list[str]) -> None:
+    """Groups the classes of parties that have not sent a code yet, by their noisy counts; others' groups stay."""
+    names, classes, plan = ctx.federation.names, ctx.federation.outputs, ctx.schedule.privacy
+    assert isinstance(plan, DiscretePlan)  # which has counts
+    kept = ctx.state.keep("groups", lambda: [CodeBook(classes, codes, m).groups for m in range(len(names))])
+    counts = ctx.state.keep("counts", lambda: [torch.eye(classes, dtype=torch.float64) for _ in names])
+    if not lacking:
+        return
+    responses = await clients.collect(Counts, round, ctx.quorum, among=lacking, classes=classes)
+    for party, response in responses.items():
+        counts[names.index(party)] = frequencies(response.n)
+    table = kept_codes(codes, plan.held_out.size, plan.held_out.kept)
+    free = [names.index(party) for party in responses]
+    kept[:] = Grouping(counts, codes, table).best(kept, free)
+    await clients.broadcast({party: Groups(round, kept[names.index(party)]) for party in responses})

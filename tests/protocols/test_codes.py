@@ -21,7 +21,7 @@ from colonnade.common.errors import BudgetSpent, CheckpointError, ConfigError, C
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.codes.plan import DiscretePlan
-from colonnade.common.protocols.codes import Beliefs, Codes, Evaluation, Labels, Lessons
+from colonnade.common.protocols.codes import Beliefs, Codes, Counts, Evaluation, Groups, Labels, Lessons
 from tests.protocols.test_prediction import ask
 from tests.support.federation import Outcome, config, federate
 
@@ -334,3 +334,51 @@ def test_a_server_that_announces_some_labels_alone_is_refused() -> None:
 
     with pytest.raises(ContractError, match="0 or 6"):
         run(SEEDED, delay=spoil)
+
+
+COUNTED = "federation.privacy={mechanism: discrete, epsilon: 6, delta: 1e-4, codes: 4, counts: 0.2}"
+
+
+def test_classes_are_grouped_by_noisy_counts_that_cost_what_they_say() -> None:
+    fixed = run(COUNTED.replace(", counts: 0.2", ", seeded: true"))
+    outcome = run(COUNTED.replace("}", ", seeded: true}"))
+    plan = outcome.server.schedule.privacy
+    assert isinstance(plan, DiscretePlan)
+    assert plan.epsilon(1) == max(plan.of_encoder + 0.2 + plan.training.epsilon, plan.held_out.epsilon) <= 6
+    assert outcome.server.metrics["test_accuracy"] > fixed.server.metrics["test_accuracy"]
+    for place, (party, ctx) in enumerate(outcome.clients.items()):
+        (sent,) = [m for sender, _, m in outcome.messages if sender == party and isinstance(m, Counts)]
+        (told,) = [m for _, to, m in outcome.messages if to == party and isinstance(m, Groups)]
+        assert torch.equal(ctx.state["groups"], told.g) and set(told.g.tolist()) <= {0, 1, 2, 3}
+        assert torch.equal(outcome.server.state["groups"][place], told.g)
+        true = torch.bincount(outcome.server.labels[outcome.server.schedule.partition.train], minlength=10)
+        noise = sent.n.sum(1) - true  # of ten cells of scale 10 each, whatever the encoder names
+        assert 0 < noise.abs().float().mean() < 5 * 10 * math.sqrt(2 * 10)
+
+
+def test_counts_are_drawn_once_over_restarts_and_their_loss_ends_the_run(tmp_path: Path) -> None:
+    codes, _ = own(tmp_path, COUNTED)
+    x, y = digits()
+    codes.encoder.train(x[:1294], y[:1294], 30.0)
+    asked = torch.zeros(10, 10, dtype=torch.int64)
+    first = codes.release(asked)
+    again, _ = own(tmp_path, COUNTED)
+    again.encoder.train(x[:1294], y[:1294], 30.0)
+    assert torch.equal(again.release(asked), first) and first.mechanism == "laplace 10, counts"
+    (tmp_path / "codes" / "counts.safetensors").unlink()
+    lost, _ = own(tmp_path, COUNTED)
+    lost.encoder.train(x[:1294], y[:1294], 30.0)
+    with pytest.raises(CheckpointError, match="counts"):
+        lost.release(asked)
+
+
+def test_groups_that_there_are_not_are_refused_and_counts_without_groups() -> None:
+    def spoil(sender: str, _to: str, item: object) -> float:
+        if sender == SERVER and isinstance(item, Groups):
+            item.g.fill_(4)
+        return 0.0
+
+    with pytest.raises(ContractError, match="0 to 3"):
+        run(COUNTED, delay=spoil)
+    with pytest.raises(ConfigError, match="no groups"):
+        Schedule(config(CODES, COUNTED, "federation.privacy.codes=10").federation, 1797, 0)

@@ -43,7 +43,9 @@ TestLinearADMM = conformance("linear_admm")
 TestAggVFL = conformance("agg_vfl", embedding=8)
 TestCodes = conformance(
     "codes",
-    Expected(unused=("Beliefs",), sets=("federation.batch=250", "federation.rows.train=1000"), epochs=1),
+    Expected(
+        unused=("Beliefs", "Counts", "Groups"), sets=("federation.batch=250", "federation.rows.train=1000"), epochs=1
+    ),
     steps=20,
     lr=10,
 )

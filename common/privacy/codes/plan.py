@@ -12,6 +12,7 @@ from torch import Tensor
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.privacy.accounting.plan import PrivacyPlan, refuse_large_delta
 from colonnade.common.privacy.accounting.sampled import SampledGaussian, find_noise
+from colonnade.common.privacy.codes.counts import CountNoise
 from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
 from colonnade.common.privacy.settings import Adjacency
 from colonnade.common.privacy.subsets import SubsetSelection
@@ -27,12 +28,14 @@ class DiscretePlan(PrivacyPlan):
         config: the agreed settings.
         encoder: DP-SGD of a party's encoder; its noise multiplier is the plan's.
         codes: k.
+        classes: C.
         train: numbers of the training rows, int64 (m,).
     """
 
     config: DiscretePrivacyConfig
     encoder: SampledGaussian = field(kw_only=True)
     codes: int = field(kw_only=True)
+    classes: int = field(kw_only=True)
     train: Tensor = field(kw_only=True, compare=False)
 
     @cached_property
@@ -54,9 +57,19 @@ class DiscretePlan(PrivacyPlan):
         """Epsilon that the encoder comes to: at most the configured one."""
         return self.encoder.epsilon(self.config.delta)
 
+    @cached_property
+    def counts(self) -> CountNoise | None:
+        """The mechanism of noisy counts; None without."""
+        return None if self.config.counts is None else CountNoise(self.config.counts)
+
+    @property
+    def of_counts(self) -> float:
+        """Epsilon of noisy counts, 0 without."""
+        return 0.0 if self.counts is None else self.counts.epsilon
+
     def epsilon(self, releases: float, adjacency: Adjacency | None = None) -> float:  # noqa: ARG002
         """Epsilon of a row at a party: of a training row, or of another, whichever is larger; 0 before anything."""
-        return max(self.of_encoder + self.training.epsilon, self.held_out.epsilon) if releases else 0.0
+        return max(self.of_encoder + self.of_counts + self.training.epsilon, self.held_out.epsilon) if releases else 0.0
 
     def person_epsilon(self, releases: Iterable[float]) -> float:
         """Epsilon of a person with a row at each party, at the same delta: encoders' steps compose, codes add up."""
@@ -65,14 +78,15 @@ class DiscretePlan(PrivacyPlan):
             return 0.0
         steps = self.encoder.steps * parties
         trained = SampledGaussian(self.encoder.rate, self.encoder.noise_multiplier, steps).epsilon(self.config.delta)
-        return max(trained + parties * self.training.epsilon, parties * self.held_out.epsilon)
+        return max(trained + parties * (self.of_counts + self.training.epsilon), parties * self.held_out.epsilon)
 
     @property
     def in_words(self) -> str:
         """What a training row pays for, and any other."""
+        counts = "" if self.counts is None else f", counts {self.of_counts:.2f}"
         return (
-            f"a training row: encoder {self.of_encoder:.2f} and one of {self.codes} codes {self.training.epsilon:.2f}, "
-            f"any other: a code {self.held_out.epsilon:.2f}; each code once, whatever is asked for how often"
+            f"a training row: encoder {self.of_encoder:.2f}{counts}, one of {self.codes} codes "
+            f"{self.training.epsilon:.2f}; any other: its code {self.held_out.epsilon:.2f}; each code once"
         )
 
     def within(self, budget: float) -> int:
@@ -81,9 +95,16 @@ class DiscretePlan(PrivacyPlan):
 
 
 def discrete_plan(
-    config: DiscretePrivacyConfig, train: Tensor, rows: int, rounds: int, draws: tuple[int, int], codes: int,
-    *, benchmark: bool = False,
-) -> DiscretePlan:  # fmt: skip
+    config: DiscretePrivacyConfig,
+    train: Tensor,
+    rows: int,
+    rounds: int,
+    *,
+    draws: tuple[int, int],
+    classes: int,
+    parties: int,
+    benchmark: bool = False,
+) -> DiscretePlan:
     """Finds the noise of the encoder's steps.
 
     Args:
@@ -92,17 +113,24 @@ def discrete_plan(
         rows: of the data.
         rounds: of the run, which no budget shortens.
         draws: steps of the encoder's training, and rows that are expected in a step.
-        codes: k.
+        classes: C.
+        parties: in the roster.
         benchmark: True if the data are public, so that delta may be as in a paper.
 
     Raises:
         ConfigError: delta is too large for the rows, there are more codes than training rows, or no noise is enough.
     """
+    codes = config.count(classes, parties)
     refuse_large_delta(config.delta, rows, benchmark=benchmark)
     if codes > len(train):
         raise ConfigError(
             f"federation.privacy.codes = {codes}: more than the {len(train)} training rows that they are known by",
             hint="give fewer codes, or more rows",
+        )
+    if config.counts is not None and codes >= classes:
+        raise ConfigError(
+            f"federation.privacy.counts = {config.counts:g} with {codes} codes for {classes} classes: no groups",
+            hint="leave counts out, or give fewer codes than classes",
         )
     steps, drawn = draws
     rate = min(1.0, drawn / len(train))
@@ -112,4 +140,6 @@ def discrete_plan(
     except InputError as wrong:
         raise ConfigError(f"federation.privacy: {wrong}", hint=wrong.hint) from None
     encoder = SampledGaussian(rate, sigma, steps)
-    return DiscretePlan(config, sigma, rounds, 1, None, rows, encoder=encoder, codes=codes, train=train.to(torch.int64))
+    return DiscretePlan(
+        config, sigma, rounds, 1, None, rows, encoder=encoder, codes=codes, classes=classes, train=train.to(torch.int64)
+    )

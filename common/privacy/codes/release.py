@@ -47,10 +47,20 @@ class CodeRelease:
         held_out: draws of all others.
         rows: of the data.
         pay: called before a set leaves; returns the releases that are paid for.
+        counts: noisy counts of what the encoder names, where the plan has them.
     """
 
-    def __init__(self, plan: DiscretePlan, training: Sets, held_out: Sets, rows: int, pay: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        plan: DiscretePlan,
+        training: Sets,
+        held_out: Sets,
+        rows: int,
+        pay: Callable[[], float],
+        counts: Callable[[], Tensor] | None = None,
+    ) -> None:
         self._plan, self._training, self._held_out, self._pay = plan, training, held_out, pay
+        self._counts = counts
         self._trains = torch.zeros(rows, dtype=torch.bool)
         self._trains[plan.train] = True
         seeded = " seeded" if plan.config.seeded else ""
@@ -63,10 +73,10 @@ class CodeRelease:
         evaluation: bool = False,  # noqa: ARG002  # part of the interface
         rows: Tensor | None = None,
     ) -> Released:
-        """Releases codes, given as 1 in the column of each row's code.
+        """Releases codes, given as 1 in the column of each row's code; without rows the counts, drawn before.
 
         Args:
-            private: (n, k).
+            private: (n, k); for the counts any int64 (classes, classes), of which nothing leaves.
             rows: the rows' numbers, int64 (n,), each once.
 
         Raises:
@@ -74,6 +84,9 @@ class CodeRelease:
             CheckpointError: what was drawn before is gone.
             BudgetSpent: the encoder was not paid for.
         """
+        if rows is None and self._counts is not None and self._plan.counts is not None and private.dtype == torch.int64:
+            epsilon = None if self._plan.void else self._plan.epsilon(self._pay())
+            return Released(self._counts().clone(), f"laplace {self._plan.counts.scale}, counts", epsilon)
         if rows is None or private.shape != (len(rows), self._plan.codes):
             raise InputError(
                 f"codes {tuple(private.shape)}: expected one of {self._plan.codes} a row, and the numbers of the rows"

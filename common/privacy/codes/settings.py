@@ -28,6 +28,12 @@ class DiscretePrivacyConfig(BaseModel):
     encoder: float | None = Field(
         default=None, gt=0, description="part of epsilon that the encoder takes of training rows; left out, half of it"
     )
+    counts: float | None = Field(
+        default=None,
+        gt=0,
+        description="part of epsilon that noisy counts of what the encoder names take of training rows, where there "
+        "are fewer codes than classes: the server groups classes by them; left out, none, and groups by a fixed rule",
+    )
     held_out: float | None = Field(
         default=None,
         gt=0,
@@ -65,7 +71,7 @@ class DiscretePrivacyConfig(BaseModel):
     @property
     def of_training(self) -> float:
         """Epsilon of a training row's code."""
-        return self.epsilon - self.of_encoder
+        return self.epsilon - self.of_encoder - (self.counts or 0.0)
 
     @property
     def of_held_out(self) -> float:
@@ -75,9 +81,10 @@ class DiscretePrivacyConfig(BaseModel):
     @model_validator(mode="after")
     def _adds_up(self) -> DiscretePrivacyConfig:
         if self.of_training <= 0:
+            counts = "" if self.counts is None else f" and counts = {self.counts:g}"
             raise ConfigError(
-                f"{_WHERE}.encoder = {self.of_encoder:g} of epsilon = {self.epsilon:g}: nothing is left for a training "
-                "row's code",
+                f"{_WHERE}.encoder = {self.of_encoder:g}{counts} of epsilon = {self.epsilon:g}: nothing is left for a "
+                "training row's code",
                 hint="give the encoder less than epsilon, or leave it out, for half of it",
             )
         if self.of_held_out > self.epsilon:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,8 +14,10 @@ from hypothesis import strategies as st
 
 from colonnade.common.numerics.oriented_gradients import oriented_gradients
 from colonnade.common.privacy.codes.code_book import CodeBook
+from colonnade.common.privacy.codes.counts import CountNoise
 from colonnade.common.privacy.codes.inputs import encoder_inputs
 from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig, number_of_codes
+from colonnade.server.fusion.code_groups import Grouping, kept_codes
 
 
 @given(st.integers(2, 12), st.integers(2, 36), st.integers(0, 6), st.integers(0, 99))
@@ -74,3 +78,35 @@ def test_inputs_of_a_row_do_not_depend_on_other_rows_and_images_are_oriented_gra
 
 def test_values_that_are_no_numbers_count_as_zero() -> None:
     assert encoder_inputs(torch.tensor([[math.nan, math.inf, 1.0]])).isfinite().all()
+
+
+def test_counts_are_those_of_a_loop_under_discrete_laplace_noise() -> None:
+    noise, draws = CountNoise(0.3), random.Random(0)
+    labels, named = (torch.tensor([draws.randrange(5) for _ in range(200)]) for _ in range(2))
+    true = torch.zeros(5, 5, dtype=torch.int64)
+    for y, c in zip(labels.tolist(), named.tolist(), strict=True):
+        true[y, c] += 1
+    found = torch.stack([noise.draw(labels, named, 5, draws.randbytes) for _ in range(400)]) - true
+    assert noise.scale == 7 and noise.epsilon == 2 / 7 <= 0.3
+    p = math.exp(-1 / 7)
+    assert found.double().var().item() == pytest.approx(2 * p / (1 - p) ** 2, rel=0.1)
+    assert (found == 0).double().mean().item() == pytest.approx((1 - p) / (1 + p), rel=0.1)
+    assert abs(found.double().mean().item()) < 0.5
+
+
+def test_grouping_finds_what_trying_all_groupings_finds() -> None:
+    """Four classes, two codes: one party cannot tell 0 from 1 and 2 from 3, the other 0 from 2 and 1 from 3."""
+    sure, pairs = 0.98, ([[0, 1], [2, 3]], [[0, 2], [1, 3]])
+    tables = []
+    for of_party in pairs:
+        table = torch.full((4, 4), (1 - sure) / 2, dtype=torch.float64)
+        for a, b in of_party:
+            table[[a, b, a, b], [a, b, b, a]] = sure / 2
+        tables.append(table)
+    grouping = Grouping(tables, 2, kept_codes(2, 1, 0.9))
+    begin = [torch.tensor([0, 1, 0, 1]), torch.tensor([0, 0, 1, 1])]
+    found = grouping.best(begin, [0, 1])
+    every = [torch.tensor(each) for each in product(range(2), repeat=4)]
+    assert grouping.cost(found) == pytest.approx(min(grouping.cost(pair) for pair in product(every, every)))
+    assert found[0][0] == found[0][1] != found[0][2] == found[0][3]
+    assert torch.equal(grouping.best(begin, [1])[0], begin[0])
