@@ -13,7 +13,9 @@ from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
-from colonnade.common.privacy.noise import Normals, seeded_normals
+from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.privacy.codes.release import CodeRelease, SeededSets
+from colonnade.common.privacy.noise import Normals, secure_bytes, seeded_normals
 from colonnade.common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.rows import RowRelease, deviation
@@ -69,6 +71,10 @@ def _release(run: AttackedRun, party: str) -> Release:
 
 def _protection(plan: PrivacyPlan, normals: Normals) -> Release:
     budget = Budget(None, None, plan.releases)
+    if isinstance(plan, DiscretePlan):
+        bits = secure_bytes()
+        training, held_out = (SeededSets(each, lambda _rows: bits) for each in (plan.training, plan.held_out))
+        return CodeRelease(plan, training, held_out, plan.rows, lambda: 1.0)
     if not isinstance(plan.config, AdaptivePrivacyConfig):
         return GaussianRelease(plan, normals, budget)
     counts = RowBudget(budget, torch.zeros(plan.rows, dtype=torch.float64))

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from colonnade.common.protocols.agg_vfl import Config as AggVfl
     from colonnade.common.protocols.c_vfl import Config as CVfl
     from colonnade.common.protocols.centralized import Config as Centralized
+    from colonnade.common.protocols.codes import Config as Codes
     from colonnade.common.protocols.czofo import Config as Czofo
     from colonnade.common.protocols.fdml import Config as Fdml
     from colonnade.common.protocols.fedbcd import Config as FedBcd
@@ -29,6 +30,7 @@ _NAMES = {
     "AggVfl": "agg_vfl",
     "CVfl": "c_vfl",
     "Centralized": "centralized",
+    "Codes": "codes",
     "Czofo": "czofo",
     "Fdml": "fdml",
     "FedBcd": "fedbcd",
@@ -47,8 +49,8 @@ _NAMES = {
 }
 
 __all__ = [
-    "AggVfl", "CVfl", "Centralized", "Czofo", "Fdml", "FedBcd", "FedVs", "LinearAdmm", "Local", "Split", "SplitAvg",
-    "SynZooVfl", "VFedMh", "Vafl", "VflAfe", "VimAdmm", "VimAdmmJ", "ZooVfl",
+    "AggVfl", "CVfl", "Centralized", "Codes", "Czofo", "Fdml", "FedBcd", "FedVs", "LinearAdmm", "Local", "Split",
+    "SplitAvg", "SynZooVfl", "VFedMh", "Vafl", "VflAfe", "VimAdmm", "VimAdmmJ", "ZooVfl",
 ]  # fmt: skip
 
 

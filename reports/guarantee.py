@@ -22,7 +22,8 @@ def void(summary: Mapping[str, Any]) -> str | None:
     if spent is None or spent["void"]:
         return None if spent is None else str(spent["void"])
     # Version 0.1.0 took the count of a row's own embeddings for a guarantee.
-    return None if spent["adjacency"] != "row" or str(spent.get("about")).startswith(_BOUNDED) else UNBOUNDED
+    bounded = spent["mechanism"] == "discrete" or str(spent.get("about")).startswith(_BOUNDED)
+    return None if spent["adjacency"] != "row" or bounded else UNBOUNDED
 
 
 def by_party(summary: Mapping[str, Any]) -> dict[str, float | None]:

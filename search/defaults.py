@@ -28,8 +28,8 @@ _CONSTANTS: Mapping[str, SearchedKey] = {
     "beta": SearchedKey(low=1e-5, high=0.1, log=True),
 }
 _OWN_HEADS = ("vfedmh", "vimadmm_j")  # protocols whose parties step on heads with an optimiser of their own
-_NO_PARTY_STEPS = ("centralized", "linear_admm", "local")  # whose parties have no optimiser
-_NO_SERVER_STEPS = ("fdml", "linear_admm", "vimadmm_j")  # whose server has none
+_NO_PARTY_STEPS = ("centralized", "linear_admm", "local", "codes")  # whose parties have no optimiser
+_NO_SERVER_STEPS = ("fdml", "linear_admm", "vimadmm_j", "codes")  # whose server has none
 
 
 def default_space(tree: Mapping[str, Any]) -> Space:

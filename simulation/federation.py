@@ -158,7 +158,7 @@ class Simulation:
             carry = self._recorded(outcome, SERVER, name, cohort[name]._carry)
             cohort[name]._carry = self._benches.outward(SERVER, carry)
             ctx = outcome.clients[name] = self._context(outcome.server, name, egress, state, round)
-            ctx.steps = outcome.privacy[name].steps
+            ctx.steps, ctx.encoder = outcome.privacy[name].steps, outcome.privacy[name].encoder
             links[name].on_save = partial(self._save, outcome, name, ctx.state)
             sides.append(asyncio.ensure_future(self._participate(outcome, ctx, links[name], post)))
         rounds, parties = outcome.server.schedule.rounds, list(federation.names)

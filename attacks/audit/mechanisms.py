@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 
 from colonnade.attacks.audit.canaries import Audited
+from colonnade.attacks.audit.codes import released_codes, trained_encoder
 from colonnade.attacks.run import AttackedRun
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
+from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
 from colonnade.common.privacy.noise import Normals, secure_normals
 from colonnade.common.privacy.release import GaussianRelease
@@ -151,9 +153,21 @@ def _labels_of(run: AttackedRun) -> Audited | None:
     return labels(config, run.config.federation.outputs) if config else None
 
 
+def _codes_of(run: AttackedRun) -> Audited | None:
+    plan = run.schedule.privacy
+    return released_codes(plan) if isinstance(plan, DiscretePlan) else None
+
+
+def _encoder_of(run: AttackedRun) -> Audited | None:
+    plan = run.schedule.privacy
+    return trained_encoder(plan) if isinstance(plan, DiscretePlan) else None
+
+
 OF_RUNS: Mapping[str, Callable[[AttackedRun], Audited | None]] = {
     "federation.privacy, gaussian": _matrices_of,
     "federation.privacy, adaptive": _rows_of,
+    "federation.privacy, discrete: codes": _codes_of,
+    "federation.privacy, discrete: encoder": _encoder_of,
     "server.privacy.answers": _responses_of,
     "server.privacy.labels": _labels_of,
 }

@@ -17,6 +17,7 @@ _LOOKED_AT = 100_000  # rows
 _STEPS = 100
 _TABLE, _COLOUR = 2, 4  # axes of columns, and of images with channels
 _BY_ONE_NUMBER = ("zoo_vfl", "syn_zoo_vfl")
+_FEW_ROUNDS = ("linear_admm", "codes")
 
 
 def of_party(columns: Columns, rows: Tensor, model: ModelConfig) -> Iterator[str]:
@@ -44,7 +45,7 @@ def of_federation(federation: FederationConfig, schedule: Schedule) -> Iterator[
     name = federation.protocol.name
     if name in _BY_ONE_NUMBER:
         yield f"untuned: {name} follows one number a batch; begin with `colonnade tune`, and with many epochs"
-    if schedule.rounds < _STEPS and name != "linear_admm":
+    if schedule.rounds < _STEPS and name not in _FEW_ROUNDS:
         yield (
             f"untuned: {schedule.rounds} rounds in all; begin with {_STEPS} at least, by a smaller federation.batch or "
             "more federation.epochs"

@@ -6,22 +6,17 @@ one keeps it, whatever its code has become since.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
 import numpy as np
-import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from colonnade.client.privacy.kept_tensor import ANEW, read_tensor, write_tensor
 from colonnade.common.errors import CheckpointError, InputError
 from colonnade.common.privacy.laplace import Bits
 from colonnade.common.privacy.subsets import SubsetSelection
-from colonnade.common.runtime.durable import write_kept
-
-_ANEW = "restore it from a copy, or begin a new run, which spends epsilon anew"
 
 
 class KeptCodes:
@@ -30,7 +25,7 @@ class KeptCodes:
     Every call writes all draws so far, of a bit per row and code: ask for many rows at once.
 
     Args:
-        path: of the file, whose folder exists.
+        path: of the file; None keeps draws in memory.
         mechanism: k codes and a size of their sets.
         rows: number of rows that have a code.
         begun: True if codes may have left in an earlier start: their file must then be there.
@@ -40,20 +35,25 @@ class KeptCodes:
         CheckpointError: the file is missing although codes have left, is damaged, or is of other settings.
     """
 
-    def __init__(self, path: Path, mechanism: SubsetSelection, rows: int, *, begun: bool, bits: Bits) -> None:
+    def __init__(self, path: Path | None, mechanism: SubsetSelection, rows: int, *, begun: bool, bits: Bits) -> None:
         self._path, self._mechanism, self._bits = path, mechanism, bits
         a, b = mechanism.odds
         self._about = {"settings": json.dumps([rows, mechanism.classes, mechanism.size, a, b])}
         self._sets = np.zeros((rows, -(-mechanism.classes // 8)), np.uint8)  # no bit is set until a row is drawn
-        if path.exists():
-            self._sets = self._read()
-        elif begun:
-            raise CheckpointError(f"{path} is missing, and codes of these rows may have left", hint=_ANEW)
+        if path is not None and path.exists():
+            self._sets = self._read(path)
+        elif path is not None and begun:
+            raise CheckpointError(f"{path} is missing, and codes of these rows may have left", hint=ANEW)
 
     @property
     def drawn(self) -> Tensor:
         """Rows that have a draw: bool (rows,)."""
         return torch.from_numpy(self._sets.any(axis=1))
+
+    def create(self) -> None:
+        """Writes the file before anything is drawn, so that later it can be missed. Raises EnvironmentFault."""
+        if self._path is not None and not self._path.exists():
+            self._write(self._sets)
 
     def release(self, rows: Tensor, codes: Tensor) -> Tensor:
         """The sets of some rows, drawn now for those that have none; all are on the disk when this returns.
@@ -90,26 +90,12 @@ class KeptCodes:
         if len(codes) and not (codes.min() >= 0 and codes.max() < self._mechanism.classes):
             raise InputError(f"codes to release: expected numbers from 0 to {self._mechanism.classes - 1}")
 
-    def _read(self) -> np.ndarray:
-        try:
-            with safe_open(self._path, "pt") as file:
-                about, sets = dict(file.metadata() or {}), file.get_tensor("sets").numpy()
-            whole = about.pop("checksum") == _checksum(sets, about)
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
-            whole = False
-        if not whole:
-            raise CheckpointError(f"{self._path} is torn or was altered", hint=_ANEW)
-        if about != self._about or sets.shape != self._sets.shape or sets.dtype != np.uint8:
-            hint = "restore epsilon, the number of codes and the rows, or begin a new run, which spends epsilon anew"
-            raise CheckpointError(f"{self._path} was drawn with other settings", hint=hint)
+    def _read(self, path: Path) -> np.ndarray:
+        sets = read_tensor(path, self._about).numpy()
+        if sets.shape != self._sets.shape or sets.dtype != np.uint8:
+            raise CheckpointError(f"{path} was altered: it is of shape {sets.shape}", hint=ANEW)
         return np.array(sets)
 
     def _write(self, sets: np.ndarray) -> None:
-        record = {**self._about, "checksum": _checksum(sets, self._about)}
-        write_kept(self._path, safetensors.torch.save({"sets": torch.from_numpy(sets)}, record), 0o600)
-
-
-def _checksum(sets: np.ndarray, about: dict[str, str]) -> str:
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
-    digest.update(np.ascontiguousarray(sets).tobytes())
-    return digest.hexdigest()
+        if self._path is not None:
+            write_tensor(self._path, torch.from_numpy(sets), self._about)

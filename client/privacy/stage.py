@@ -6,6 +6,8 @@ from pathlib import Path
 
 import torch
 
+from colonnade.client.privacy.own_codes import OwnCodes, SeededCodes
+from colonnade.client.privacy.own_encoder import OwnEncoder
 from colonnade.common.checkpointing.state import State
 from colonnade.common.compression.quantise import AS_IS
 from colonnade.common.config.federation import FederationConfig
@@ -17,11 +19,13 @@ from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals, seeded_bytes, seeded_normals
 from colonnade.common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.rows import NoisySteps, RowRelease, deviation
 from colonnade.common.privacy.sum_noise import NoiseShare
+from colonnade.common.runtime.run_folder import PartyFolder
 from colonnade.common.secure_aggregation.masked_sums import ring
 
 
@@ -39,12 +43,14 @@ class Privacy:
     Attributes:
         plan: as above.
         steps: noise on the bottom model's steps in the newest session; None without.
+        encoder: of codes, in the newest session; None without.
 
     Raises:
         ConfigError: the federation is weaker than the party's policy.
     """
 
     steps: NoisySteps | None
+    encoder: OwnEncoder | None
 
     def __init__(
         self,
@@ -57,7 +63,8 @@ class Privacy:
     ) -> None:
         policy.refuse(party, federation)
         self._party, self._seed, self.plan = party, federation.seed, plan
-        self._local_steps, self.steps = local_steps(federation.protocol), None
+        self._local_steps, self.steps, self.encoder = local_steps(federation.protocol), None, None
+        self._codes: OwnCodes | None = None
         self._counts = torch.zeros(0 if plan is None else rows or plan.rows, dtype=torch.float64)
         self._form, self._evaluations = form_of(federation.compress.up), federation.compress.evaluations
         self._budget: Budget | None = None
@@ -67,6 +74,9 @@ class Privacy:
         self._limit = _limit(party, policy, plan)
         if not plan.config.seeded:
             self._budget = Budget(ledger, self._limit, plan.releases, noise_multiplier=plan.noise_multiplier)
+            if isinstance(plan, DiscretePlan):
+                folder = None if ledger is None else PartyFolder(ledger.parent).codes
+                self._codes = OwnCodes(plan, self._budget, len(self._counts), folder)
 
     @property
     def releases(self) -> float:
@@ -91,6 +101,10 @@ class Privacy:
             self._budget = Budget(None, self._limit, self.plan.releases, state.keep("spent", dict[str, float]))
             counts = state.keep("row counts", lambda: torch.zeros_like(self._counts))
         assert self._budget is not None  # made with the plan, or just now
+        if isinstance(self.plan, DiscretePlan):
+            own = self._codes or SeededCodes(self.plan, self._budget, len(self._counts), self._seed, self._party)
+            self.encoder = own.encoder
+            return own.release
         share = None if self._ring is None else NoiseShare(self.plan, self._ring, source)
         if isinstance(self.plan.config, AdaptivePrivacyConfig):
             if self.plan.config.steps is not None:

@@ -276,6 +276,7 @@ class PartySessions:
                 identity=self.identity,
                 run_cache=self._run_cache,
                 steps=self._privacy.steps,
+                encoder=self._privacy.encoder,
             )
             link.on_save = lambda save: self._save(membership, owner, save, ctx.state)
             if transcript is not None:

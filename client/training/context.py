@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from colonnade.client.privacy.own_encoder import OwnEncoder
 from colonnade.client.privacy.stage import rescale
 from colonnade.client.training.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
 from colonnade.common.checkpointing.run_cache import RunCache
@@ -53,6 +54,7 @@ class ClientContext:
         identity: the party's key and certificate; None on loopback without TLS.
         run_cache: values that are made once in a run.
         steps: noise on the bottom model's steps; None without.
+        encoder: of codes, with `federation.privacy.mechanism: discrete`; None without.
         keyed: called with the keys that the parties have agreed on.
         receipts: books of the boxes that parties send each other.
     """
@@ -74,6 +76,7 @@ class ClientContext:
     identity: Identity | None = None
     run_cache: RunCache = field(default_factory=RunCache)
     steps: NoisySteps | None = None
+    encoder: OwnEncoder | None = None
     keyed: Callable[[PairKeys], None] = lambda _keys: None
     receipts: Receipts = field(default_factory=Receipts)
 

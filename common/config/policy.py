@@ -97,6 +97,8 @@ class PolicyConfig(Section):
             self.object(party, rule, wants, "no federation.privacy")
         elif privacy.adjacency == "row" and rule == "max_epsilon":
             self.object(party, rule, wants, f"mechanism = {privacy.mechanism}, whose epsilon is one row's")
+        elif privacy.mechanism == "discrete" and rule == "min_noise_multiplier":
+            self.object(party, rule, wants, "mechanism = discrete, whose codes have no noise multiplier")
         elif privacy.heuristic:
             self.object(party, rule, wants, privacy.heuristic)
         elif privacy.unbounded and rule == "max_row_epsilon" and self.row_epsilon_without_steps == "refuse":

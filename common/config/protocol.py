@@ -104,3 +104,8 @@ def damping_factor(damping: Damping, parties: int) -> float:
 def local_steps(config: ProtocolConfig) -> int:
     """Number of steps that a party takes on one batch: tau, Q, or 1."""
     return int(getattr(config, "tau", getattr(config, "local_steps", 1)))
+
+
+def encoder_draws(config: ProtocolConfig) -> tuple[int, int]:
+    """Steps of the training of linear encoders, and rows expected in a step, in the protocol that has them."""
+    return int(getattr(config, "steps", 1)), int(getattr(config, "drawn", 1))

@@ -11,11 +11,18 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import local_steps
+from colonnade.common.config.protocol import encoder_draws, local_steps
 from colonnade.common.data.rows import Batches, Partition, generator, partition
 from colonnade.common.errors import ConfigError, InputError
-from colonnade.common.privacy.accounting.plan import AnyPrivacyConfig, PrivacyPlan, plan
+from colonnade.common.privacy.accounting.plan import (
+    AnyPrivacyConfig,
+    NoisyPrivacyConfig,
+    PrivacyPlan,
+    plan,
+)
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
+from colonnade.common.privacy.codes.plan import discrete_plan
+from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
 from colonnade.common.privacy.sum_noise import noisy_ring
 
 _EVALUATED = ("validation", "test")
@@ -52,16 +59,7 @@ class Schedule:
         self._share = max(1, round(federation.participation * len(self._names)))
         self.privacy: PrivacyPlan | None = None
         if federation.privacy is not None:
-            count = self._counted(federation.privacy)
-            self.privacy = plan(
-                federation.privacy,
-                rows,
-                self.rounds,
-                count,
-                benchmark=federation.benchmark,
-                present=federation.fewest_summed,
-            )
-            _refuse_coarse(federation, self.privacy)
+            self.privacy = self._planned(federation, federation.privacy, rows)
             self.rounds = self.privacy.rounds
 
     @property
@@ -117,7 +115,18 @@ class Schedule:
         before = self.evaluations(round)[: self.evaluations(round).index(part)]
         return 1 + block + sum(len(self.blocks(earlier)) for earlier in before)
 
-    def _counted(self, privacy: AnyPrivacyConfig) -> Callable[[int], int]:
+    def _planned(self, federation: FederationConfig, privacy: AnyPrivacyConfig, rows: int) -> PrivacyPlan:
+        if isinstance(privacy, DiscretePrivacyConfig):
+            return discrete_plan(
+                privacy, self.partition.train, rows, self.rounds, draws=encoder_draws(federation.protocol),
+                classes=federation.outputs, parties=len(federation.parties), benchmark=federation.benchmark,
+            )  # fmt: skip
+        count, present = self._counted(privacy), federation.fewest_summed
+        made = plan(privacy, rows, self.rounds, count, benchmark=federation.benchmark, present=present)
+        _refuse_coarse(federation, made)
+        return made
+
+    def _counted(self, privacy: NoisyPrivacyConfig) -> Callable[[int], int]:
         """The count that the privacy accounting uses, as a function of the number of rounds."""
         evaluated = privacy.evaluate == "released"
         if privacy.adjacency == "row":

@@ -30,8 +30,8 @@ class Contract(Generic[C]):
             (`server.privacy.answers`): every value that depends on labels passes `server/privacy/response_noise.py`.
         embeddings: True if parties release only embeddings of the rows of a batch, each of its own row alone,
             so that `federation.privacy.mechanism: adaptive` can protect them.
-        predicts: a party's output for a row in prediction: its embedding, or logits if it has a head of its own; ""
-            if the protocol has no prediction.
+        predicts: a party's output for a row in prediction: its embedding, or logits if it has a head of its own,
+            or the row's released code; "" if the protocol has no prediction.
         gradients: True if a party steps along a gradient at its embeddings, to which it may add its own
             (`federation.adjust`).
         shares_labels: True if parties receive the labels and compute the loss themselves.
@@ -55,7 +55,7 @@ class Contract(Generic[C]):
     response_noise: bool = False
     embeddings: bool = False
     gradients: bool = False
-    predicts: Literal["", "embedding", "logits"] = ""
+    predicts: Literal["", "embedding", "logits", "codes"] = ""
     shares_labels: bool = False
     any_loss: bool = False
     in_step: bool = False

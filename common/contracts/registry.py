@@ -36,6 +36,7 @@ NAMES = (
     "linear_admm",
     "agg_vfl",
     "local",
+    "codes",
 )  # fmt: skip
 """The built-in protocols, in the order in which they are listed."""
 

@@ -12,6 +12,7 @@ from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.crypto.proven import require_library
 from colonnade.common.errors import ConfigError, nearest
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
 from colonnade.common.privacy.labels import CONVEX
 from colonnade.common.secure_aggregation.masked_sums import check_blinded
 
@@ -276,6 +277,12 @@ def _check_privacy(federation: FederationConfig) -> None:
 def _check_rows(federation: FederationConfig) -> None:
     """Rejects row protection in protocols whose messages are not one embedding per row."""
     privacy, name = federation.privacy, federation.protocol.name
+    if isinstance(privacy, DiscretePrivacyConfig) and CONTRACTS[name].predicts != "codes":
+        raise ConfigError(
+            f"federation.privacy.mechanism = discrete with the protocol {name}: what its parties send is not one code "
+            "a row",
+            hint="take the protocol codes; or mechanism: gaussian or adaptive",
+        )
     if not isinstance(privacy, AdaptivePrivacyConfig):
         return
     if not CONTRACTS[name].embeddings:

@@ -25,6 +25,7 @@ from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
+from colonnade.common.privacy.codes.settings import number_of_codes
 from colonnade.common.secure_aggregation.masked_sums import BLINDED, blinded_limits
 
 ROWS = 4096  # of a round, maximum
@@ -71,7 +72,7 @@ def contract(federation: FederationConfig) -> Contract[Any]:
     """Contract for predictions with a model of this federation.
 
     Raises:
-        InputError: models of its protocol cannot predict.
+        InputError: models of its protocol cannot predict, or not where rows are aligned.
     """
     able = [name for name, known in imported_contracts().items() if known.predicts]
     name = federation.protocol.name
@@ -79,6 +80,12 @@ def contract(federation: FederationConfig) -> Contract[Any]:
         raise InputError(
             f"a model of {name} cannot be asked: it does not say what its joint model is",
             hint=f"there are {', '.join(able)}",
+        )
+    if CONTRACTS[name].predicts == "codes" and federation.align != "none":
+        raise InputError(
+            f"a model of {name} cannot be asked with federation.align = {federation.align}: rows get other numbers, "
+            "under which a row's code could be drawn a second time",
+            hint="train it on tables of one order (federation.align: none)",
         )
     return Contract(
         title="Prediction: outputs of asked rows",
@@ -91,9 +98,12 @@ def contract(federation: FederationConfig) -> Contract[Any]:
 
 
 def width(federation: FederationConfig) -> int:
-    """Numbers per row in a party's response: an embedding's, or one per class."""
-    if CONTRACTS[federation.protocol.name].predicts == "logits":
+    """Numbers per row in a party's response: an embedding's, one per class, or one per code."""
+    kind = CONTRACTS[federation.protocol.name].predicts
+    if kind == "logits":
         return federation.outputs
+    if kind == "codes":
+        return number_of_codes(federation.privacy, federation.outputs, len(federation.parties))
     return int(federation.protocol.embedding)  # type: ignore[attr-defined]  # in every protocol with a cut layer
 
 

@@ -9,11 +9,12 @@ from pydantic import Discriminator, Tag
 
 from colonnade.common.errors import ConfigError, nearest, shown
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
 from colonnade.common.privacy.settings import NoiseConfig, PrivacyConfig
 
 
 def _mechanism(value: Any) -> str:
-    if not isinstance(value, Mapping | NoiseConfig):
+    if not isinstance(value, Mapping | NoiseConfig | DiscretePrivacyConfig):
         raise ConfigError(
             f"federation.privacy{shown(value)}: expected keys and values", hint="{mechanism: gaussian, ..}"
         )
@@ -24,10 +25,12 @@ def _mechanism(value: Any) -> str:
     return name
 
 
-_MECHANISMS = ("gaussian", "adaptive")
+_MECHANISMS = ("gaussian", "adaptive", "discrete")
 
 Privacy = Annotated[
-    Annotated[PrivacyConfig, Tag("gaussian")] | Annotated[AdaptivePrivacyConfig, Tag("adaptive")],
+    Annotated[PrivacyConfig, Tag("gaussian")]
+    | Annotated[AdaptivePrivacyConfig, Tag("adaptive")]
+    | Annotated[DiscretePrivacyConfig, Tag("discrete")],
     Discriminator(_mechanism),
 ]
 """`federation.privacy`, with the type given by its `mechanism`."""

@@ -120,6 +120,8 @@ class PartyFolder(MemberFolder):
     """Captured messages about validation and test rows."""
     export = _Below("export")
     """The folder of its exported part of the model."""
+    codes = _Below("codes")
+    """The folder of its rows' released codes, each drawn once, and of the encoder that makes them."""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,8 @@ BELOW = frozenset({
     "round", "checkpoint", "up", "down", "payload", "wire", "parties", "epsilon", "delta", "clip", "head_clip", "scale",
     "noise_multiplier", "releases", "release_epsilon", "deviation", "accounted", "rows", "turns", "staleness", "row",
     "participation", "replace", "zeta", "variance", "delta_prime", "epsilon_bar", "epsilon_bar_printed", "delta_bar",
-    "epsilon_renyi", "times", "factor", "size",
+    "epsilon_renyi", "times", "factor", "size", "codes", "set_size", "encoder_epsilon", "code_epsilon",
+    "held_out_epsilon",
 })  # fmt: skip
 """Keys at any depth of a summary, besides parties' names and names of metrics."""
 

@@ -34,6 +34,11 @@ _SETTINGS = {
     "present": "noise once: fewest parties in a sum",
     "colluders": "noise once: colluding parties that it allows for",
     "gain": "noise once: times less than noise of each party",
+    "codes": "codes",
+    "set_size": "codes in a released set",
+    "encoder_epsilon": "epsilon of a training row in the encoder",
+    "code_epsilon": "epsilon of a training row's code",
+    "held_out_epsilon": "epsilon of any other row's code",
     "about": "about",
 }
 

@@ -16,6 +16,7 @@ from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
 from colonnade.common.privacy.accounting.plan import SEEDED, AnyPrivacyConfig, PrivacyPlan
 from colonnade.common.privacy.accounting.zeroth_order import ZerothOrderClaim
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.privacy.rows import deviation
 from colonnade.common.privacy.settings import Adjacency
 from colonnade.common.runtime.durable import write_durably
@@ -161,14 +162,24 @@ _OWN = (
     "a row's own embeddings at one party, with the models that make them held fixed: no bound on what the row leaves "
     "in the models and in other rows' embeddings"
 )
+_CODES = "a training row's part in the encoder and its one code, or the one code of any other row"
 _ALL = "a row's embeddings, and all that training on it leaves in the models"
 
 
 def row_privacy(plan: PrivacyPlan) -> dict[str, Any]:
     """Further entries where each row is protected by itself: the paper's accounting, and its meaning."""
-    if not isinstance(plan.config, AdaptivePrivacyConfig):
-        return {}
+    if isinstance(plan, DiscretePlan):
+        return {
+            "codes": plan.codes,
+            "set_size": plan.training.size,
+            "encoder_epsilon": round(plan.of_encoder, 6),
+            "code_epsilon": round(plan.training.epsilon, 6),
+            "held_out_epsilon": round(plan.held_out.epsilon, 6),
+            "about": _CODES,
+        }
     config = plan.config
+    if not isinstance(config, AdaptivePrivacyConfig):
+        return {}
     return {
         "release": config.release,
         "rescale": config.rescale,

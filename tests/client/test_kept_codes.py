@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.client.privacy import kept_codes
+from colonnade.client.privacy import kept_tensor
 from colonnade.client.privacy.kept_codes import KeptCodes
 from colonnade.common.errors import CheckpointError, EnvironmentFault, InputError
 from colonnade.common.privacy.subsets import SubsetSelection
@@ -47,11 +47,11 @@ def test_what_is_released_is_the_mechanisms_draw(tmp_path: Path, classes: int, s
 def test_draws_are_on_the_disk_before_they_are_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = kept(tmp_path)
 
-    def full(path: Path, *_: object) -> None:
+    def full(path: Path, *_: object, **_more: object) -> None:
         raise EnvironmentFault(f"{path} cannot be written")
 
     with monkeypatch.context() as broken:
-        broken.setattr(kept_codes, "write_kept", full)
+        broken.setattr(kept_tensor, "write_kept", full)
         with pytest.raises(EnvironmentFault):
             codes.release(ROWS, CODES)
     assert not codes.drawn.any() and not (tmp_path / "codes").exists()

@@ -45,6 +45,14 @@ TestVFedMH = conformance(
 TestCentralized = conformance("centralized", Expected(free=("columns",), needs_all=True))
 TestLinearADMM = conformance("linear_admm")
 TestAggVFL = conformance("agg_vfl", embedding=8)
+TestCodes = conformance(
+    "codes",
+    Expected(
+        unused=("Beliefs", "Counts", "Groups"), sets=("federation.batch=250", "federation.rows.train=1000"), epochs=1
+    ),
+    steps=20,
+    lr=10,
+)
 TestLocal = conformance("local", Expected(accuracy=0.4), embedding=8)
 
 

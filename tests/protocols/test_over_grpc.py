@@ -21,6 +21,7 @@ PROTOCOLS = [
     {"name": "vimadmm", "embedding": 16, "head": {"name": "mlp", "hidden": 8}},
     {"name": "centralized"},
     {"name": "linear_admm"},
+    {"name": "codes", "steps": 20},
     {"name": "agg_vfl", "embedding": 16},
     {"name": "fdml", "embedding": 16, "aggregate": "blinded"},
 ]

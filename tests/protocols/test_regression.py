@@ -61,7 +61,7 @@ def least_squares(ctx: ServerContext) -> float:
     return float(LinearRegression().fit(x[parts.train], y[parts.train]).score(x[parts.test], y[parts.test]))
 
 
-@pytest.mark.parametrize("name", CONTRACTS)
+@pytest.mark.parametrize("name", [name for name in CONTRACTS if name != "codes"])  # a code stands for classes
 def test_numbers_are_learned_by_every_protocol(name: str) -> None:
     outcome = federate(config(name))
     metrics = outcome.server.metrics

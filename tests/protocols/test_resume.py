@@ -34,8 +34,10 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "vfedmh": {"name": "vfedmh", "embedding": 8},
     "agg_vfl": {"name": "agg_vfl", "embedding": 8},
     "local": {"name": "local", "embedding": 8},
+    "codes": {"name": "codes", "steps": 20},
 }
 NOTHING_KEPT = {("centralized", "party2"), ("fdml", SERVER), ("local", "party2")}  # that the next round needs
+NOTHING_KEPT |= {("codes", "party2")}  # without its encoder it has nothing to send
 HEADS = {"name": "vimadmm", "embedding": 8, "tau": 3, "head": {"name": "mlp", "hidden": 6, "dropout": 0.25}}
 LAST = {"name": "split_avg", "embedding": 8, "combine": "max", "missing": "last"}
 LONE = {"name": "c_vfl", "embedding": 8, "local_steps": 3, "head": {"name": "mlp", "hidden": 6, "dropout": 0.25}}

@@ -105,7 +105,7 @@ def test_no_value_of_the_file_s_own_protocol_is_taken(tmp_path: Path, name: str)
     made = given.of_protocol(name).tree
     said = json.dumps(made)
     assert not [word for word in ("0.777", "0.0123", "0.0777", "3.3", "compress", "hidden") if word in said]
-    weighted = name not in ("fdml", "c_vfl")  # whose parties compute the loss
+    weighted = name not in ("fdml", "c_vfl", "codes")  # whose parties compute the loss
     assert ("class_weights" in made["server"]) == weighted and made["federation"]["batch"] == 64
     assert {"federation.compress", "server.optimiser", "parties.optimiser"} <= set(given.dropped)
     if made["federation"]["protocol"].keys() == {"name"}:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.accounting.accountant import affordable, epsilon, find_noise_multiplier
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
 from colonnade.common.privacy.settings import Adjacency, PrivacyConfig
 
-AnyPrivacyConfig = PrivacyConfig | AdaptivePrivacyConfig
+NoisyPrivacyConfig = PrivacyConfig | AdaptivePrivacyConfig
+AnyPrivacyConfig = NoisyPrivacyConfig | DiscretePrivacyConfig
 
 SEEDED = "noise was drawn from the federation's seed, which every member knows"
 
@@ -62,6 +64,11 @@ class PrivacyPlan:
         return self.config.unbounded or None
 
     @property
+    def in_words(self) -> str:
+        """The releases, where they are of another kind than noised matrices or embeddings; or ""."""
+        return ""
+
+    @property
     def most(self) -> int:
         """Maximum number of releases of one party (or row) in training and in predictions."""
         return self.releases + self.predictions
@@ -96,7 +103,7 @@ class PrivacyPlan:
 
 
 def plan(
-    config: AnyPrivacyConfig,
+    config: NoisyPrivacyConfig,
     rows: int,
     rounds: int,
     releases: Callable[[int], int],
@@ -117,13 +124,7 @@ def plan(
     Raises:
         ConfigError: delta is too large for the number of rows, or the budget does not allow one round.
     """
-    if config.delta >= 1 / rows and not benchmark:
-        raise ConfigError(
-            f"federation.privacy.delta = {config.delta:g}: with {rows} rows it must be below "
-            f"1/{rows} = {1 / rows:.2g}, or publishing a row at random would count as private",
-            hint="give a smaller delta, a tenth of 1 / rows is usual; or, where nobody's secrets are in the data, set "
-            "federation.benchmark to true",
-        )
+    refuse_large_delta(config.delta, rows, benchmark=benchmark)
     wanted = min(rounds, config.rounds or rounds)
     sigma = config.sigma if isinstance(config, AdaptivePrivacyConfig) else config.noise_multiplier
     budget = config.epsilon
@@ -146,6 +147,17 @@ def plan(
         )
     least = 1 if config.once is None else config.once.present or present
     return PrivacyPlan(config, sigma, paid, releases(paid), allowed, rows, config.predictions, least)
+
+
+def refuse_large_delta(delta: float, rows: int, *, benchmark: bool) -> None:
+    """Refuses a delta that would let rows be published at random. Raises ConfigError."""
+    if delta >= 1 / rows and not benchmark:
+        raise ConfigError(
+            f"federation.privacy.delta = {delta:g}: with {rows} rows it must be below "
+            f"1/{rows} = {1 / rows:.2g}, or publishing a row at random would count as private",
+            hint="give a smaller delta, a tenth of 1 / rows is usual; or, where nobody's secrets are in the data, set "
+            "federation.benchmark to true",
+        )
 
 
 def _paid(rounds: int, allowed: int, releases: Callable[[int], int]) -> int:

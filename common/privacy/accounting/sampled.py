@@ -88,13 +88,17 @@ def find_noise(epsilon: float, delta: float, rate: float, steps: int) -> float:
     """
     if not 0 < epsilon < math.inf:
         raise InputError(f"epsilon is {epsilon:g}", hint="give a number above 0")
-    low, high = 0.1, 1.0
-    while SampledGaussian(rate, high, steps).epsilon(delta) > epsilon:
-        low, high = high, 2 * high  # beyond its range the mechanism is refused
+    low, high, sigma, power = 0.1, math.inf, 1.0, 1.0  # epsilon falls about as sigma^-power
+    before: tuple[float, float] | None = None
     while high > 1.001 * low:
-        middle = math.sqrt(low * high)
-        within = SampledGaussian(rate, middle, steps).epsilon(delta) <= epsilon
-        low, high = (low, middle) if within else (middle, high)
+        found = SampledGaussian(rate, sigma, steps).epsilon(delta)  # beyond its range the mechanism is refused
+        low, high = (low, sigma) if found <= epsilon else (sigma, high)
+        if before is not None and 0 < found < math.inf and found != before[1]:
+            power = min(max(math.log(before[1] / found) / math.log(sigma / before[0]), 0.5), 4.0)
+        before = (sigma, found) if 0 < found < math.inf else before
+        guess = sigma * min(max(found / epsilon, 0.1), 10.0) ** (1 / power)
+        guess *= 1.0004 if high > 1.001 * guess else 1 / 1.0004  # to the side that is not close yet
+        sigma = guess if low < guess < high else (2 * low if high == math.inf else math.sqrt(low * high))
     return high
 
 

@@ -29,7 +29,8 @@ def describe_plan(plan: PrivacyPlan, parties: int, active: str = "") -> list[Sen
         parties: in the roster.
         active: reason why there is no bound for a person beside the parties' own, or "".
     """
-    delta, noise = f"delta {plan.config.delta:g}", f"{_counted(plan)}, noise multiplier {plan.noise_multiplier:g}"
+    noise = plan.in_words or f"{_counted(plan)}, noise multiplier {plan.noise_multiplier:g}"
+    delta = f"delta {plan.config.delta:g}"
     own = plan.epsilon(plan.most, plan.strict)
     person = plan.person_epsilon([plan.most] * parties)
     if plan.strict == "row":

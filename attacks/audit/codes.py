@@ -1,0 +1,51 @@
+"""Codes under audit: the released set of a row, and the encoder that the row trains, each called as a run calls it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from colonnade.attacks.audit.canaries import Audited
+from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.privacy.codes.release import CodeRelease, SeededSets
+from colonnade.common.privacy.laplace import Bits
+from colonnade.common.privacy.linear_encoder import LinearEncoder
+from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals
+
+_RATE = 1.0  # of learning: a canary's score is on no scale
+
+
+def released_codes(plan: DiscretePlan, bits: Bits | None = None) -> Audited:
+    """`mechanism: discrete`: a canary is a row that the encoder did not learn from, whose code is 0 or 1."""
+    source = bits or secure_bytes()
+
+    def scores(coins: Tensor) -> Tensor:
+        held_out = replace(plan, train=torch.zeros(0, dtype=torch.int64))
+        training, others = (SeededSets(each, lambda _rows: source) for each in (held_out.training, held_out.held_out))
+        release = CodeRelease(held_out, training, others, len(coins), lambda: 1.0)
+        sets = release(torch.eye(plan.codes)[coins.long()], rows=torch.arange(len(coins)))
+        return (sets[:, 1] - sets[:, 0]).double()
+
+    name = f"codes, {plan.held_out.size} of {plan.codes}"
+    return Audited(name, plan.held_out.epsilon, 0.0, scores)
+
+
+def trained_encoder(plan: DiscretePlan, normals: Normals = secure_normals, bits: Bits | None = None) -> Audited:
+    """DP-SGD of the encoder: a canary is a row with an input of its own, whose class is the first or the second.
+
+    Every step that draws the row moves the weights of its input by all of the clip, one way or the other.
+    """
+
+    def scores(coins: Tensor) -> Tensor:
+        rows = torch.eye(len(coins), dtype=torch.float64) * 1e3  # gradients of full length
+        targets = torch.eye(2, dtype=torch.float64)[coins.long()]
+        encoder = LinearEncoder(plan.encoder, plan.config.clip, _RATE * 1e-6)
+        weights = encoder.train(rows, targets, normals=normals, bits=bits)
+        return weights[:, 1] - weights[:, 0]
+
+    name = (
+        f"encoder, sigma {plan.noise_multiplier:g}, {plan.encoder.steps} steps, rows drawn at {plan.encoder.rate:.3g}"
+    )
+    return Audited(name, plan.of_encoder, plan.config.delta, scores)

@@ -1,0 +1,56 @@
+"""A tensor on a party's disk that a run depends on, with a record of what it is of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import safetensors.torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from colonnade.common.errors import CheckpointError
+from colonnade.common.runtime.durable import write_kept
+
+ANEW = "restore it from a copy, or begin a new run, which spends epsilon anew"
+
+_NAME = "values"
+
+
+def read_tensor(path: Path, about: Mapping[str, str]) -> Tensor:
+    """The tensor of a file.
+
+    Args:
+        about: what it must be of, as it was written.
+
+    Raises:
+        CheckpointError: the file is damaged, or of something else.
+    """
+    try:
+        with safe_open(path, "pt") as file:
+            found, values = dict(file.metadata() or {}), file.get_tensor(_NAME)
+        whole = found.pop("checksum") == _checksum(values, found)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
+        whole = False
+    if not whole:
+        raise CheckpointError(f"{path} is torn or was altered", hint=ANEW)
+    if found != about:
+        hint = "restore epsilon, the number of codes and the rows, or begin a new run, which spends epsilon anew"
+        raise CheckpointError(f"{path} was drawn with other settings", hint=hint)
+    restored: Tensor = values
+    return restored
+
+
+def write_tensor(path: Path, values: Tensor, about: Mapping[str, str]) -> None:
+    """Writes a tensor, durably and readable by its owner alone. Raises EnvironmentFault."""
+    record = {**about, "checksum": _checksum(values, about)}
+    write_kept(path, safetensors.torch.save({_NAME: values.contiguous()}, record), 0o600, in_new=True)
+
+
+def _checksum(values: Tensor, about: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(dict(about), sort_keys=True).encode())
+    digest.update(np.ascontiguousarray(values.numpy()).tobytes())
+    return digest.hexdigest()

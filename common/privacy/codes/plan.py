@@ -1,0 +1,145 @@
+"""Privacy plan of one released code a row: the encoder's noise, and both mechanisms of the codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+import torch
+from torch import Tensor
+
+from colonnade.common.errors import ConfigError, InputError
+from colonnade.common.privacy.accounting.plan import PrivacyPlan, refuse_large_delta
+from colonnade.common.privacy.accounting.sampled import SampledGaussian, find_noise
+from colonnade.common.privacy.codes.counts import CountNoise
+from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
+from colonnade.common.privacy.settings import Adjacency
+from colonnade.common.privacy.subsets import SubsetSelection
+
+_find_noise = lru_cache(find_noise)  # a second or two, and the same at every member of a process
+
+
+@dataclass(frozen=True)
+class DiscretePlan(PrivacyPlan):
+    """The plan, in which `releases` is 1: of a row's code, and of its part in the encoder before it.
+
+    Args:
+        config: the agreed settings.
+        encoder: DP-SGD of a party's encoder; its noise multiplier is the plan's.
+        codes: k.
+        classes: C.
+        train: numbers of the training rows, int64 (m,).
+    """
+
+    config: DiscretePrivacyConfig
+    encoder: SampledGaussian = field(kw_only=True)
+    codes: int = field(kw_only=True)
+    classes: int = field(kw_only=True)
+    train: Tensor = field(kw_only=True, compare=False)
+
+    @cached_property
+    def training(self) -> SubsetSelection:
+        """The mechanism of training rows' codes."""
+        return self._mechanism(self.config.of_training)
+
+    @cached_property
+    def held_out(self) -> SubsetSelection:
+        """The mechanism of all other rows' codes."""
+        return self._mechanism(self.config.of_held_out)
+
+    def _mechanism(self, epsilon: float) -> SubsetSelection:
+        size = self.config.size
+        return SubsetSelection.best(self.codes, epsilon) if size is None else SubsetSelection(self.codes, size, epsilon)
+
+    @cached_property
+    def of_encoder(self) -> float:
+        """Epsilon that the encoder comes to: at most the configured one."""
+        return self.encoder.epsilon(self.config.delta)
+
+    @cached_property
+    def counts(self) -> CountNoise | None:
+        """The mechanism of noisy counts; None without."""
+        return None if self.config.counts is None else CountNoise(self.config.counts)
+
+    @property
+    def of_counts(self) -> float:
+        """Epsilon of noisy counts, 0 without."""
+        return 0.0 if self.counts is None else self.counts.epsilon
+
+    def epsilon(self, releases: float, adjacency: Adjacency | None = None) -> float:  # noqa: ARG002
+        """Epsilon of a row at a party: of a training row, or of another, whichever is larger; 0 before anything."""
+        return max(self.of_encoder + self.of_counts + self.training.epsilon, self.held_out.epsilon) if releases else 0.0
+
+    def person_epsilon(self, releases: Iterable[float]) -> float:
+        """Epsilon of a person with a row at each party, at the same delta: encoders' steps compose, codes add up."""
+        parties = sum(1 for count in releases if count)
+        if not parties:
+            return 0.0
+        steps = self.encoder.steps * parties
+        trained = SampledGaussian(self.encoder.rate, self.encoder.noise_multiplier, steps).epsilon(self.config.delta)
+        return max(trained + parties * (self.of_counts + self.training.epsilon), parties * self.held_out.epsilon)
+
+    @property
+    def in_words(self) -> str:
+        """What a training row pays for, and any other."""
+        counts = "" if self.counts is None else f", counts {self.of_counts:.2f}"
+        return (
+            f"a training row: encoder {self.of_encoder:.2f}{counts}, one of {self.codes} codes "
+            f"{self.training.epsilon:.2f}; any other: its code {self.held_out.epsilon:.2f}; each code once"
+        )
+
+    def within(self, budget: float) -> int:
+        """1 if a budget pays for the plan, which is all or nothing; else 0."""
+        return int(self.epsilon(1) <= budget)
+
+
+def discrete_plan(
+    config: DiscretePrivacyConfig,
+    train: Tensor,
+    rows: int,
+    rounds: int,
+    *,
+    draws: tuple[int, int],
+    classes: int,
+    parties: int,
+    benchmark: bool = False,
+) -> DiscretePlan:
+    """Finds the noise of the encoder's steps.
+
+    Args:
+        config: `federation.privacy`.
+        train: numbers of the training rows, int64 (m,).
+        rows: of the data.
+        rounds: of the run, which no budget shortens.
+        draws: steps of the encoder's training, and rows that are expected in a step.
+        classes: C.
+        parties: in the roster.
+        benchmark: True if the data are public, so that delta may be as in a paper.
+
+    Raises:
+        ConfigError: delta is too large for the rows, there are more codes than training rows, or no noise is enough.
+    """
+    codes = config.count(classes, parties)
+    refuse_large_delta(config.delta, rows, benchmark=benchmark)
+    if codes > len(train):
+        raise ConfigError(
+            f"federation.privacy.codes = {codes}: more than the {len(train)} training rows that they are known by",
+            hint="give fewer codes, or more rows",
+        )
+    if config.counts is not None and codes >= classes:
+        raise ConfigError(
+            f"federation.privacy.counts = {config.counts:g} with {codes} codes for {classes} classes: no groups",
+            hint="leave counts out, or give fewer codes than classes",
+        )
+    steps, drawn = draws
+    rate = min(1.0, drawn / len(train))
+    try:
+        sigma = _find_noise(config.of_encoder, config.delta, rate, steps)
+        _ = SubsetSelection(codes, config.size or 1, config.of_training)
+    except InputError as wrong:
+        raise ConfigError(f"federation.privacy: {wrong}", hint=wrong.hint) from None
+    encoder = SampledGaussian(rate, sigma, steps)
+    return DiscretePlan(
+        config, sigma, rounds, 1, None, rows, encoder=encoder, codes=codes, classes=classes, train=train.to(torch.int64)
+    )

@@ -1,0 +1,122 @@
+"""Naive Bayes over released codes: the codes' frequencies by class are found by EM, since codes are seen through sets.
+
+A set S of codes is w = e^epsilon times as likely if it contains the code (common/privacy/subsets.py), so that up to a
+constant of the row
+
+    P(S | class y) = sum_c P(c | y) w^[c in S].
+
+Dempster, Laird and Rubin, "Maximum likelihood from incomplete data via the EM algorithm" (1977): the code is the
+missing part. Where labels are noisy, so is the class: its posterior under the model takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.server.training.context import ServerContext
+
+_CERTAIN = 30.0  # epsilon of codes without noise
+_PRIOR = 0.5  # rows that every code of a class counts beforehand
+
+
+class Confusions:
+    """P(code of party k | class) of every party and P(class), in the server-side state, with all sets of training rows.
+
+    Args:
+        ctx: of the server side.
+        codes: k, number of codes.
+    """
+
+    def __init__(self, ctx: ServerContext, codes: int) -> None:
+        self._ctx, parties, classes = ctx, len(ctx.federation.names), ctx.federation.outputs
+        flat = lambda: torch.full((parties, classes, codes), 1 / codes, dtype=torch.float64)  # noqa: E731
+        self.table: Tensor = ctx.state.keep("confusions", flat)
+        self.prior: Tensor = ctx.state.keep(
+            "class shares", lambda: torch.full((classes,), 1 / classes, dtype=torch.float64)
+        )
+        rows = len(ctx.labels)
+        self._sets: Tensor = ctx.state.keep("sets", lambda: torch.zeros(parties, rows, codes, dtype=torch.uint8))
+        self._trains = torch.zeros(rows, dtype=torch.bool)
+        self._trains[ctx.schedule.partition.train.cpu()] = True
+
+    def epsilon(self, rows: Tensor) -> Tensor:
+        """Epsilon of the sets of some rows, float64 (rows, 1)."""
+        plan = self._ctx.schedule.privacy
+        if not isinstance(plan, DiscretePlan):
+            return torch.full((len(rows), 1), _CERTAIN, dtype=torch.float64)
+        trains = self._trains[rows.cpu()].unsqueeze(1)
+        return torch.where(trains, plan.training.epsilon, plan.held_out.epsilon).double()
+
+    def add(self, sets: Sequence[Tensor], rows: Tensor) -> None:
+        """Keeps the parties' sets of training rows, (rows, codes) each; zeros where a party did not answer."""
+        for place, found in enumerate(sets):
+            if found.any():
+                self._sets[place, rows.cpu()] = found.cpu().to(torch.uint8)
+
+    def fit(self, iterations: int) -> None:
+        """Goes on with EM over the training rows that there are sets of."""
+        rows = self._sets.any(2).any(0).nonzero().flatten()
+        if not len(rows):
+            return
+        sets, epsilon = self._sets[:, rows].double(), self.epsilon(rows)
+        logits = self.log_likelihood(sets, epsilon) + self.prior.log()
+        y = self._ctx.targets(rows.to(self._ctx.device), logits.to(self._ctx.device)).cpu()
+        q = torch.nn.functional.one_hot(y, len(self.prior)).double() if y.dim() == 1 else y.double()
+        self.prior.copy_((q.sum(0) + 1) / (len(rows) + len(self.prior)))
+        for place, own in enumerate(sets):
+            there = own.any(1)
+            if there.any():
+                weights = ((own[there] - 1) * epsilon[there]).exp()
+                self.table[place].copy_(_codes_of_classes(self.table[place], weights, q[there], iterations))
+
+    def log_likelihood(self, sets: Tensor, epsilon: Tensor) -> Tensor:
+        """Log-likelihood of every class, up to a constant of the row, float64 (rows, classes).
+
+        Args:
+            sets: of the parties in the roster's order, (parties, rows, codes), or means of such; zeros say nothing.
+            epsilon: (rows, 1).
+        """
+        total = torch.zeros(sets.shape[1], len(self.prior), dtype=torch.float64)
+        for own, table in zip(sets.double(), self.table, strict=True):
+            total += (((own - 1) * epsilon).exp() @ table.T).log()
+        return total
+
+
+def _codes_of_classes(table: Tensor, weights: Tensor, q: Tensor, iterations: int) -> Tensor:
+    """EM of one party's codes.
+
+    Args:
+        table: P(code | class) to begin with, float64 (classes, codes).
+        weights: likelihood of a row's set under each code, up to a constant of the row, (rows, codes).
+        q: probability of each class, (rows, classes).
+    """
+    for _ in range(iterations):
+        counts = table * ((q / (weights @ table.T)).T @ weights) + _PRIOR
+        table = counts / counts.sum(1, keepdim=True)
+    return table
+
+
+class CodeJoint:
+    """The joint model of some rows.
+
+    Args:
+        confusions: as fitted.
+        rows: their numbers, int64 (rows,).
+    """
+
+    def __init__(self, confusions: Confusions, rows: Tensor) -> None:
+        self._confusions, self._rows = confusions, rows
+
+    def logits(self, parts: Sequence[Tensor]) -> Tensor:
+        """The parties' sets in roster order, (rows, codes) each -> logits float32 (rows, classes)."""
+        stacked = torch.stack([part.cpu() for part in parts])
+        found = self._confusions.log_likelihood(stacked, self._confusions.epsilon(self._rows))
+        logits = (found + self._confusions.prior.log()).float()
+        return logits.to(parts[0].device)
+
+    def heads(self) -> None:
+        """None: there are no weights that a party's part meets."""
