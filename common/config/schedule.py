@@ -60,6 +60,7 @@ class Schedule:
                 count,
                 benchmark=federation.benchmark,
                 present=federation.fewest_summed,
+                steps=self._steps,
             )
             _refuse_coarse(federation, self.privacy)
             self.rounds = self.privacy.rounds

@@ -34,6 +34,7 @@ _SETTINGS = {
     "present": "noise once: fewest parties in a sum",
     "colluders": "noise once: colluding parties that it allows for",
     "gain": "noise once: times less than noise of each party",
+    "secret_steps": "steps over rows drawn in secret",
     "about": "about",
 }
 
