@@ -18,14 +18,16 @@ from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
+from colonnade.common.privacy.accounting.sampled import SampledGaussian
+from colonnade.common.privacy.accounting.step_budget import StepBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
 from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
-from colonnade.common.privacy.noise import Normals, secure_normals
+from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals
 from colonnade.common.privacy.release import GaussianRelease
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.response_noise import ResponseNoiseConfig, RowNoise
-from colonnade.common.privacy.rows import NoisySteps, RowRelease, deviation
+from colonnade.common.privacy.rows import NoisySteps, RowRelease, SampledSteps, deviation
 
 RELEASES = 2
 """Most releases of a canary in an audit of a run: each costs a call for every canary."""
@@ -63,20 +65,24 @@ def embedded_rows(plan: PrivacyPlan, releases: int, normals: Normals = secure_no
     def scores(coins: Tensor) -> Tensor:
         ends = _ends(config)
         counts = RowBudget(Budget(None, None, plan.releases), torch.zeros(len(coins), dtype=torch.float64))
-        steps = NoisySteps(plan, 1, normals) if config.steps else None
+        steps = NoisySteps(plan, 1, normals) if config.steps and plan.steps is None else None
         release = RowRelease(plan, normals, counts, Rescale("none", config.clip, deviation(plan)), steps)
         rows, apart = torch.arange(len(coins)), ends[1] - ends[0]
         found = torch.zeros(len(coins), dtype=torch.float64)
         for _ in range(releases):
             sent = release(ends[coins.long()], rows=rows)
             found += sent.double() @ apart / deviation(plan) ** 2
-            if steps is not None and config.steps is not None:
+            if plan.steps is not None:
+                found += _secretly_stepped(plan, plan.steps, coins, normals)
+            elif config.steps is not None:
                 found += _stepped(plan, config, coins, normals)
         return found
 
     noised = f", steps at cost {config.steps.cost:g}" if config.steps else ""
+    if plan.steps is not None:
+        noised = f", steps at rate {plan.steps.rate:g} and sigma {plan.steps.noise_multiplier:g}"
     name = f"adaptive, {config.release}, sigma {plan.noise_multiplier:g}{noised}, {releases} releases"
-    return Audited(name, plan.epsilon(releases * cost), config.delta, scores, gaussian=True)
+    return Audited(name, plan.epsilon(releases * cost), config.delta, scores, gaussian=plan.steps is None)
 
 
 def _ends(config: AdaptivePrivacyConfig) -> Tensor:
@@ -96,6 +102,19 @@ def _stepped(plan: PrivacyPlan, config: AdaptivePrivacyConfig, coins: Tensor, no
         steps.pay()
         (mean,) = steps.mean([torch.tensor([[clip if coin else -clip]], dtype=torch.float64)])
         found[place] = float(mean) * 2 * clip / noise**2
+    return found
+
+
+def _secretly_stepped(plan: PrivacyPlan, steps: SampledGaussian, coins: Tensor, normals: Normals) -> Tensor:
+    """Log-likelihood ratios from one step, over no row but the canary, which it draws or not."""
+    assert isinstance(plan.config, AdaptivePrivacyConfig) and plan.config.steps is not None  # ensured by the plan
+    clip, found = plan.config.steps.clip, torch.zeros(len(coins), dtype=torch.float64)
+    for place, coin in enumerate(coins.tolist()):
+        noisy = SampledSteps(plan, StepBudget(None, steps), normals, secure_bytes())
+        drawn = noisy.draw(torch.zeros(1, dtype=torch.int64))
+        share = torch.full((len(drawn), 1), clip if coin else -clip, dtype=torch.float64)
+        (mean,) = noisy.mean([share])  # over an expected number of 1: the sum
+        found[place] = steps.loss(float(mean) / clip)
     return found
 
 

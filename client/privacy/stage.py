@@ -18,12 +18,13 @@ from colonnade.common.data.rows import generator
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
+from colonnade.common.privacy.accounting.step_budget import StepBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals, seeded_bytes, seeded_normals
 from colonnade.common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
 from colonnade.common.privacy.rescale import Rescale
-from colonnade.common.privacy.rows import NoisySteps, RowRelease, deviation
+from colonnade.common.privacy.rows import NoisySteps, RowRelease, SampledSteps, deviation
 from colonnade.common.privacy.sum_noise import NoiseShare
 from colonnade.common.runtime.run_folder import PartyFolder
 from colonnade.common.secure_aggregation.masked_sums import ring
@@ -49,7 +50,7 @@ class Privacy:
         ConfigError: the federation is weaker than the party's policy.
     """
 
-    steps: NoisySteps | None
+    steps: NoisySteps | SampledSteps | None
     encoder: OwnEncoder | None
 
     def __init__(
@@ -68,6 +69,7 @@ class Privacy:
         self._counts = torch.zeros(0 if plan is None else rows or plan.rows, dtype=torch.float64)
         self._form, self._evaluations = form_of(federation.compress.up), federation.compress.evaluations
         self._budget: Budget | None = None
+        self._step_budget: StepBudget | None = None
         self._ring = None if plan is None or plan.config.once is None else ring(federation, plan)
         if plan is None:
             return
@@ -77,6 +79,7 @@ class Privacy:
             if isinstance(plan, DiscretePlan):
                 folder = None if ledger is None else PartyFolder(ledger.parent).codes
                 self._codes = OwnCodes(plan, self._budget, len(self._counts), folder)
+            self._step_budget = None if plan.steps is None else StepBudget(ledger, plan.steps)
 
     @property
     def releases(self) -> float:
@@ -107,16 +110,27 @@ class Privacy:
             return own.release
         share = None if self._ring is None else NoiseShare(self.plan, self._ring, source)
         if isinstance(self.plan.config, AdaptivePrivacyConfig):
-            if self.plan.config.steps is not None:
-                self.steps = NoisySteps(self.plan, self._local_steps, normals)
+            paid = None
+            if self.plan.steps is not None:
+                self.steps = SampledSteps(self.plan, self._steps_within(state), normals, source())
+            elif self.plan.config.steps is not None:
+                self.steps = paid = NoisySteps(self.plan, self._local_steps, normals)
             factor = rescale(state, self.plan.config, deviation(self.plan))
-            return RowRelease(self.plan, normals, RowBudget(self._budget, counts), factor, self.steps, share)
+            return RowRelease(self.plan, normals, RowBudget(self._budget, counts), factor, paid, share)
         return GaussianRelease(self.plan, normals, self._budget, share)
+
+    def _steps_within(self, state: State) -> StepBudget:
+        """The budget of steps over secretly drawn rows: on the disk, or with seeded noise in the state."""
+        if self._step_budget is not None:
+            return self._step_budget
+        assert self.plan is not None and self.plan.steps is not None  # checked by the caller
+        return StepBudget(None, self.plan.steps, state.keep("steps spent", dict[str, float]))
 
     def close(self) -> None:
         """Returns the unused part of a reservation."""
-        if self._budget is not None:
-            self._budget.close()
+        for budget in (self._budget, self._step_budget):
+            if budget is not None:
+                budget.close()
 
 
 def rescale(state: State, config: AdaptivePrivacyConfig, deviation: float) -> Rescale:

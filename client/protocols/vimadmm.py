@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
+from colonnade.client.training.secret_steps import SecretSteps
 from colonnade.common.config.protocol import damping_factor
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Link
@@ -21,6 +22,7 @@ from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.backprop import Backprop
 from colonnade.common.numerics.steps.descent import Descent
 from colonnade.common.numerics.steps.local_steps import headed_local_steps, local_steps
+from colonnade.common.privacy.rows import SampledSteps
 from colonnade.common.protocols.vimadmm import Config, Embedding, Update
 
 __all__ = ["local", "participate"]
@@ -34,6 +36,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     bounded = cfg.damping == "parties" and ctx.steps is None
     descent = Descent(optimiser, buffers=model.buffers()) if bounded else None
     descend, parameters = _descent(ctx, cfg, bottom, step), cfg.head.size(cfg.embedding, classes)
+    secret = SecretSteps(ctx, bottom, step, classes, rho) if isinstance(ctx.steps, SampledSteps) else None
     async for t in server.rounds(after=ctx.round):
         if ctx.sits_out(t):
             await evaluate(ctx, server, t, model, partial(Evaluation, t))
@@ -46,7 +49,11 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         if update is None:  # the server went on without us: follow it
             continue
         dual, residual, head = (part.to(ctx.device) for part in (update.dual, update.residual, update.head))
-        descend(x, head, dual=dual, residual=residual, rho=rho, steps=cfg.tau, descent=descent)  # 6
+        if secret is not None:
+            secret.take(batch, dual, residual)
+            secret.descend(head.view(cfg.embedding, classes), cfg.tau)  # 6
+        else:
+            descend(x, head, dual=dual, residual=residual, rho=rho, steps=cfg.tau, descent=descent)  # 6
         await evaluate(ctx, server, t, model, partial(Evaluation, t))
 
 

@@ -30,7 +30,7 @@ from colonnade.common.models.own import UserModule
 from colonnade.common.models.shaped import Shape, Shaped
 from colonnade.common.numerics.backprop import Backprop, backprop
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
-from colonnade.common.privacy.rows import NoisySteps, deviation
+from colonnade.common.privacy.rows import NoisySteps, SampledSteps, deviation
 from colonnade.common.transcript.receipts import Receipts
 
 _PROBE = 32  # rows that a user's module is tested with
@@ -75,7 +75,7 @@ class ClientContext:
     session: Session = field(default_factory=Session)
     identity: Identity | None = None
     run_cache: RunCache = field(default_factory=RunCache)
-    steps: NoisySteps | None = None
+    steps: NoisySteps | SampledSteps | None = None
     encoder: OwnEncoder | None = None
     keyed: Callable[[PairKeys], None] = lambda _keys: None
     receipts: Receipts = field(default_factory=Receipts)

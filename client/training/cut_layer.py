@@ -16,7 +16,7 @@ from colonnade.common.embeddings.normality import normality
 from colonnade.common.models.shaped import Shaped
 from colonnade.common.numerics.backprop import Backprop, Stack, backprop
 from colonnade.common.numerics.row_gradients import row_gradients
-from colonnade.common.privacy.rows import NoisySteps
+from colonnade.common.privacy.rows import NoisySteps, SampledSteps
 
 _TINY = 1e-30  # gradients are small; 0 has no direction
 _FIRST, _NEXT = 20, 1  # iterations of clustering: from nothing, and from the last batch's centres
@@ -55,7 +55,7 @@ class NoisyBackprop(ShapedBackprop):
         noise: of the steps.
     """
 
-    def __init__(self, model: Shaped, noise: NoisySteps) -> None:
+    def __init__(self, model: Shaped, noise: NoisySteps | SampledSteps) -> None:
         super().__init__(model)
         self._model, self._noise = model.body, noise
         self._inputs = torch.empty(0)
@@ -77,6 +77,8 @@ class NoisyBackprop(ShapedBackprop):
     def _each(self, raw: Tensor) -> list[Tensor]:
         """Every row's gradient by itself, (rows, *shape) each, for any model."""
         named = dict(self._model.named_parameters())
+        if not len(raw):  # no row was drawn: noise alone
+            return [parameter.new_zeros(0, *parameter.shape) for parameter in named.values()]
 
         def share(parameters: Mapping[str, Tensor], row: Tensor, pull: Tensor) -> Tensor:
             h: Tensor = functional_call(self._model, dict(parameters), (row.unsqueeze(0),))

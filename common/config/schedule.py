@@ -122,7 +122,10 @@ class Schedule:
                 classes=federation.outputs, parties=len(federation.parties), benchmark=federation.benchmark,
             )  # fmt: skip
         count, present = self._counted(privacy), federation.fewest_summed
-        made = plan(privacy, rows, self.rounds, count, benchmark=federation.benchmark, present=present)
+        made = plan(
+            privacy, rows, self.rounds, count,
+            benchmark=federation.benchmark, present=present, steps=self._steps,
+        )  # fmt: skip
         _refuse_coarse(federation, made)
         return made
 

@@ -34,6 +34,8 @@ class Contract(Generic[C]):
             or the row's released code; "" if the protocol has no prediction.
         gradients: True if a party steps along a gradient at its embeddings, to which it may add its own
             (`federation.adjust`).
+        secret_steps: True if a party can take its steps over rows that it draws itself, so that
+            `federation.privacy.steps.rate` can be agreed.
         shares_labels: True if parties receive the labels and compute the loss themselves.
         any_loss: True if the server computes the loss, and uses no more of it than its value and gradient by `ctx.loss`
             (`federation.loss`).
@@ -55,6 +57,7 @@ class Contract(Generic[C]):
     response_noise: bool = False
     embeddings: bool = False
     gradients: bool = False
+    secret_steps: bool = False
     predicts: Literal["", "embedding", "logits", "codes"] = ""
     shares_labels: bool = False
     any_loss: bool = False

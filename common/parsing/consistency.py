@@ -316,6 +316,24 @@ def _check_steps(federation: FederationConfig, privacy: AdaptivePrivacyConfig) -
         raise ConfigError(
             f"{where} with federation.protocol.head: normed, in which rows meet", hint="take another head"
         )
+    if privacy.steps.rate is not None:
+        _check_secret_steps(federation)
+
+
+def _check_secret_steps(federation: FederationConfig) -> None:
+    """Rejects steps over secretly drawn rows in a protocol whose steps are on the announced batch."""
+    name, where = federation.protocol.name, "federation.privacy.steps.rate"
+    if not CONTRACTS[name].secret_steps:
+        raise ConfigError(
+            f"{where} with the protocol {name}: its steps are on the announced batch",
+            hint=f"take one of {_able('secret_steps')}; or leave rate and noise_multiplier out",
+        )
+    head = getattr(getattr(federation.protocol, "head", None), "name", "linear")
+    if head != "linear":
+        raise ConfigError(
+            f"{where} with federation.protocol.head: {head}: steps over secretly drawn rows are through a linear head",
+            hint="leave one of the two out",
+        )
 
 
 def _check_adjust(federation: FederationConfig) -> None:

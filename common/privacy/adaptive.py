@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.accounting.calibration import gaussian_sigma
 from colonnade.common.privacy.regions import RegionName
-from colonnade.common.privacy.settings import NoiseConfig
+from colonnade.common.privacy.settings import LEAST_DELTA, NoiseConfig
 
 UNBOUNDED = (
     "no bound for a row: without federation.privacy.steps it moves the models, and by them the embeddings of all other "
@@ -30,12 +30,42 @@ class StepsConfig(BaseModel):
 
     Every row's share of a gradient is clipped to C_0, and their sum gets N(0, (2 sigma C_0)^2 / cost) in every entry:
     the Gaussian mechanism (Abadi et al. 2016), with sensitivity 2 C_0 if a row has other features.
+
+    With `rate` the rows of a step are not those of the announced batch: each party draws them in secret among all rows
+    whose duals it holds, and the noise is N(0, (sigma_0 C_0)^2) (common/privacy/accounting/sampled.py).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     clip: float = Field(gt=0, description="C_0, the largest L2 norm of a row's gradient at all of a bottom model")
     cost: float = Field(default=0.1, gt=0, le=1e6, description="privacy cost of a step, in releases of an embedding")
+    rate: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="q, probability that a step draws a row, which nobody but the party learns; left out, steps are on "
+        "the announced batch",
+    )
+    noise_multiplier: float | None = Field(
+        default=None, ge=0.1, le=1e4, description="with rate: sigma_0, the steps' noise in units of `clip`; not `cost`"
+    )
+
+    @model_validator(mode="after")
+    def _enough_said(self) -> StepsConfig:
+        where = "federation.privacy.steps"
+        if (self.rate is None) != (self.noise_multiplier is None):
+            given, other = ("rate", "noise_multiplier") if self.rate is not None else ("noise_multiplier", "rate")
+            raise ConfigError(
+                f"{where}.{given} without {other}",
+                hint="give both, and steps draw their rows in secret; or cost, and they are on the announced batch",
+            )
+        if self.rate is not None and "cost" in self.model_fields_set:
+            raise ConfigError(
+                f"{where}.cost with rate: what a step over secretly drawn rows costs follows from rate and "
+                "noise_multiplier",
+                hint="leave one of the two out",
+            )
+        return self
 
 
 class AdaptivePrivacyConfig(NoiseConfig):
@@ -107,6 +137,19 @@ class AdaptivePrivacyConfig(NoiseConfig):
             raise ConfigError(
                 f"federation.privacy.steps: it proves nothing beside {self.heuristic}", hint="leave it out"
             )
+        if self.steps is not None and self.steps.rate is not None:
+            if self.accounting != "exact":
+                raise ConfigError(
+                    f"federation.privacy.steps.rate with accounting = {self.accounting}: steps over secretly drawn "
+                    "rows are added up exactly",
+                    hint="leave accounting out",
+                )
+            if self.delta < LEAST_DELTA:
+                raise ConfigError(
+                    f"federation.privacy.delta = {self.delta:g} with steps.rate: expected at least {LEAST_DELTA:g}, "
+                    "which convolutions still resolve",
+                    hint="give a larger delta, or leave steps.rate out",
+                )
         if self.shrink and self.rescale != "paper":
             raise ConfigError("federation.privacy.shrink: it belongs to rescale: paper", hint="leave it out")
         return self
@@ -117,4 +160,6 @@ def release_cost(config: AdaptivePrivacyConfig, steps: int) -> float:
 
     Renyi costs are proportional to 1 / sigma^2, so that they add up in this unit.
     """
-    return 1.0 if config.steps is None else 1.0 + steps * config.steps.cost
+    if config.steps is None or config.steps.rate is not None:  # secretly drawn rows are counted by themselves
+        return 1.0
+    return 1.0 + steps * config.steps.cost

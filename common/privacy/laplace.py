@@ -20,6 +20,7 @@ Bits = Callable[[int], bytes]
 
 _Whole = NDArray[np.int64]
 
+_GRAIN = 2**40  # of the probability that a row is drawn
 _RANGE = 2**62  # of a random word; the arithmetic below stays within 63 bits
 
 
@@ -93,6 +94,17 @@ def uniform_below(bound: int, count: int, bits: Bits) -> _Whole:
     while (again := np.flatnonzero(words >= _RANGE - _RANGE % bound)).size:
         words[again] = _words(again.size, bits)
     return words % bound
+
+
+def drawn_rows(rows: int, rate: float, bits: Bits) -> _Whole:
+    """Numbers of the rows that a step draws, each by itself with probability q, rounded down to a multiple of 2^-40.
+
+    Args:
+        rows: their number.
+        rate: q.
+        bits: source of randomness; the system's, where the draws must stay secret.
+    """
+    return np.flatnonzero(uniform_below(_GRAIN, rows, bits) < int(rate * _GRAIN))
 
 
 def _words(count: int, bits: Bits) -> _Whole:

@@ -13,17 +13,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
-from colonnade.common.privacy.laplace import Bits, uniform_below
+from colonnade.common.privacy.laplace import Bits, drawn_rows
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals
 from colonnade.common.privacy.response_noise import RowNoise
 
-_GRAIN = 2**40  # of the probability that a row is drawn, which is rounded down
 _ROUNDING = 1e-6  # relative, of norms and sums
 _LARGEST = 1e30  # of a feature: its square must be finite, or a norm would not be a number
 
@@ -69,7 +67,7 @@ class LinearEncoder:
         mean, steps = torch.zeros_like(weights), self.mechanism.steps
         expected = self.mechanism.rate * len(features)
         for step in range(steps):
-            rows = self._drawn(len(features), drawn_by)
+            rows = torch.from_numpy(drawn_rows(len(features), self.mechanism.rate, drawn_by))
             (total,) = noise.noised([self.clipped_sum(weights, features[rows], targets[rows])])
             weights = weights - self.lr / expected * total
             if step >= steps // 2:
@@ -84,8 +82,3 @@ class LinearEncoder:
         threshold = self.clip * (1 - _ROUNDING)
         total: Tensor = x.T @ (error * (threshold / norms.clamp(min=threshold)).unsqueeze(1))
         return total
-
-    def _drawn(self, rows: int, bits: Bits) -> Tensor:
-        """Numbers of the rows of a step, each drawn by itself."""
-        threshold = int(self.mechanism.rate * _GRAIN)
-        return torch.from_numpy(np.flatnonzero(uniform_below(_GRAIN, rows, bits) < threshold))

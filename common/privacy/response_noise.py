@@ -11,6 +11,7 @@ Every share must be a function of its own row's label alone, given what was rele
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -90,7 +91,7 @@ def clip_rows(values: Sequence[Tensor], threshold: float) -> list[Tensor]:
 
 def _scaled(values: Sequence[Tensor], threshold: float) -> tuple[list[Tensor], Tensor]:
     """Every tensor as float64 (rows, entries), and the factors of its rows, (rows,)."""
-    flat = [value.to(torch.float64, copy=True).reshape(len(value), -1) for value in values]
+    flat = [value.to(torch.float64, copy=True).reshape(len(value), math.prod(value.shape[1:])) for value in values]
     for rows in flat:
         rows.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)  # in place: of a large head these are many
     norms = torch.stack([torch.linalg.vector_norm(rows, dim=1) for rows in flat]).norm(dim=0)

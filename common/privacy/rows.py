@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
+from colonnade.common.privacy.accounting.step_budget import StepBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
+from colonnade.common.privacy.laplace import Bits, drawn_rows
 from colonnade.common.privacy.noise import Normals, add_normals
 from colonnade.common.privacy.regions import bring_into
 from colonnade.common.privacy.release import once_in_words, shared, unpaid
@@ -123,6 +126,65 @@ class NoisySteps:
         self._left -= 1
 
 
+class SampledSteps:
+    """Gradients of a bottom model as DP-SGD takes them over rows that this party draws in secret.
+
+    The rows' sum is divided by the number that is expected: the number that was drawn is as secret as the rows.
+
+    Args:
+        plan: C_0, the rate and sigma_0.
+        budget: charged before a step's rows are drawn.
+        normals: source of the noise.
+        bits: source of the draws.
+    """
+
+    def __init__(self, plan: PrivacyPlan, budget: StepBudget, normals: Normals, bits: Bits) -> None:
+        config = plan.config
+        assert isinstance(config, AdaptivePrivacyConfig) and config.steps is not None  # ensured by the plan
+        assert plan.steps is not None  # likewise
+        self._budget, self._bits, self._rate, self._clip = budget, bits, plan.steps.rate, config.steps.clip
+        self._noise, self._expected = RowNoise(config.steps.clip, plan.steps.noise_multiplier, normals), 0.0
+
+    def draw(self, held: Tensor) -> Tensor:
+        """Pays for a step and draws its rows.
+
+        Args:
+            held: numbers of the rows that can be drawn, int64 (rows,): all training rows whose duals are there.
+
+        Returns:
+            Numbers of rows, int64 (drawn,); perhaps none.
+
+        Raises:
+            BudgetSpent, EnvironmentFault: as `StepBudget.spend`.
+        """
+        self._budget.spend()
+        self._expected = max(1.0, self._rate * len(held))
+        return held[torch.from_numpy(drawn_rows(len(held), self._rate, self._bits)).to(held.device)]
+
+    def mean(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """The rows' gradients, clipped together, summed, with noise, over the expected number: (*shape) each.
+
+        Raises:
+            InputError: no step of these rows has been paid for.
+        """
+        return self._over_expected(self._noise.sums(gradients))
+
+    def mean_of(self, clipped: Sequence[Tensor], rows: int) -> list[Tensor]:  # noqa: ARG002
+        """The same for sums of rows already clipped jointly to `clip`, (*shape) each."""
+        return self._over_expected(self._noise.noised(clipped))
+
+    @property
+    def clip(self) -> float:
+        """C_0, slightly below the threshold of the noise, since norms and sums are rounded."""
+        return self._clip * (1 - _ROUNDING)
+
+    def _over_expected(self, sums: list[Tensor]) -> list[Tensor]:
+        if not self._expected:
+            raise InputError("a step was taken of rows that were not drawn", hint="draw the rows of every step anew")
+        expected, self._expected = self._expected, 0.0
+        return [total / expected for total in sums]
+
+
 def deviation(plan: PrivacyPlan) -> float:
     """2 sigma t, the noise's deviation in every entry."""
     return 2 * plan.noise_multiplier * plan.config.clip
@@ -134,4 +196,7 @@ def _name(plan: PrivacyPlan, config: AdaptivePrivacyConfig) -> str:
     said = f" ({config.heuristic})" if config.heuristic else ""
     seeded = " seeded" if config.seeded else ""
     steps = "" if config.steps is None else f" steps C={config.steps.clip:g} cost={config.steps.cost:g}"
+    if plan.steps is not None and config.steps is not None:
+        how = f"rate={plan.steps.rate:g} sigma={plan.steps.noise_multiplier:g} of {plan.steps.steps}"
+        steps = f" secret steps C={config.steps.clip:g} {how}"
     return f"adaptive {config.release} t={config.clip:g} {noise} row{steps}{rescale}{seeded}{said}{once_in_words(plan)}"

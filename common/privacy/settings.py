@@ -11,6 +11,9 @@ from colonnade.common.errors import ConfigError
 Adjacency = Literal["participation", "replace", "row"]
 Accounting = Literal["exact", "renyi"]
 
+LEAST_DELTA = 1e-9
+"""The smallest delta of steps over secretly drawn rows, whose privacy losses are added up by convolution."""
+
 BEFORE = {"accounting": "renyi", "adjacency": "participation"}
 """Defaults of `federation.privacy` in version 0.1.0."""
 

@@ -21,6 +21,9 @@ sum from *before* step 4, as the authors' code does: docs/protocols/vimadmm.md.
 
 gamma, `dual_step`, is 1 in the paper. Use a smaller value with many parties, which overshoot together.
 
+With `federation.privacy.steps.rate` a party draws the rows of each step in 6 itself, in secret, among all training rows
+whose newest dual and residual it holds.
+
 With `damping: parties` step 5 sends s_k = h_k W_k + (z - sum_i h_i W_i) / M, and step 6 has M rho for rho: every party
 covers its share of the remainder instead of all of it (Boyd et al. 2011, Section 7.3). Steps of plain SGD, in 4 and 6,
 are then shortened where they would overshoot (common/numerics/steps/descent.py). `none`, the default, is the paper's.
@@ -121,6 +124,7 @@ CONTRACT = Contract(
     in_step=True,
     embeddings=True,
     gradients=True,
+    secret_steps=True,
     subsampling=True,
     predicts="embedding",
     sees={

@@ -39,6 +39,7 @@ _SETTINGS = {
     "encoder_epsilon": "epsilon of a training row in the encoder",
     "code_epsilon": "epsilon of a training row's code",
     "held_out_epsilon": "epsilon of any other row's code",
+    "secret_steps": "steps over rows drawn in secret",
     "about": "about",
 }
 

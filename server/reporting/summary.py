@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,7 @@ def row_privacy(plan: PrivacyPlan) -> dict[str, Any]:
         "deviation": deviation(plan),
         "release_epsilon": round(gaussian_epsilon(plan.noise_multiplier, config.delta), 6),
         "about": _ALL if config.steps else _OWN,
+        **({} if plan.steps is None else {"secret_steps": asdict(plan.steps)}),
     }
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.accounting.accountant import affordable, epsilon, find_noise_multiplier
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
 from colonnade.common.privacy.settings import Adjacency, PrivacyConfig
+
+if TYPE_CHECKING:  # imported where it is needed: scipy's convolution is half a second, and few runs need it
+    from colonnade.common.privacy.accounting.sampled import SampledGaussian
 
 NoisyPrivacyConfig = PrivacyConfig | AdaptivePrivacyConfig
 AnyPrivacyConfig = NoisyPrivacyConfig | DiscretePrivacyConfig
@@ -31,6 +35,8 @@ class PrivacyPlan:
         rows: of the data.
         predictions: releases kept back from training for predictions, beside `releases`.
         present: with noise once, the fewest parties in a sum; 1 where every party adds all of the noise.
+        steps: all steps of a party over secretly drawn rows that its budget of steps allows; None without. Every
+            epsilon counts them all, so that it holds whenever the run ends.
     """
 
     config: AnyPrivacyConfig
@@ -41,6 +47,7 @@ class PrivacyPlan:
     rows: int = 0
     predictions: int = 0
     present: int = 1
+    steps: SampledGaussian | None = None
 
     @property
     def honest(self) -> int:
@@ -87,6 +94,8 @@ class PrivacyPlan:
         """Epsilon of a number of releases; under the agreed adjacency by default."""
         config = self.config
         adjacency = adjacency or config.adjacency
+        if self.steps is not None:
+            return _beside(self.steps, releases, self.noise_multiplier, config.delta)
         return epsilon(releases, self.noise_multiplier, config.delta, adjacency, config.accounting)
 
     def person_epsilon(self, releases: Iterable[float]) -> float:
@@ -94,12 +103,17 @@ class PrivacyPlan:
 
         They are Gaussian releases of one person's data, so the counts of all parties add up. With noise once n parties
         of a sum move it n times as far as one, against n shares of the noise: each release counts `honest` times.
+        Steps over secretly drawn rows are those of all parties.
         """
+        if self.steps is not None:
+            parties, total = len(counts := list(releases)), self.honest * sum(counts)
+            steps = replace(self.steps, steps=parties * self.steps.steps)
+            return _beside(steps, total, self.noise_multiplier, self.config.delta)
         return self.epsilon(self.honest * sum(releases), self.strict)
 
     def within(self, budget: float) -> int:
         """Number of releases within an epsilon between two data sets, or two values of a row."""
-        return affordable(budget, self.noise_multiplier, self.config.delta, self.strict, self.config.accounting)
+        return _affordable(self.config, budget, self.noise_multiplier, self.strict, self.steps)
 
 
 def plan(
@@ -110,6 +124,7 @@ def plan(
     *,
     benchmark: bool = False,
     present: int = 1,
+    steps: int = 1,
 ) -> PrivacyPlan:
     """Finds sigma if only a budget is given, and the rounds within a budget.
 
@@ -120,6 +135,7 @@ def plan(
         releases: function of rounds: releases of one party (or row) in a run of that length, evaluations included.
         benchmark: True if the data are public, so that delta may be as in a paper.
         present: fewest parties in a sum, if the noise is in it once.
+        steps: of a round.
 
     Raises:
         ConfigError: delta is too large for the number of rows, or the budget does not allow one round.
@@ -127,15 +143,17 @@ def plan(
     refuse_large_delta(config.delta, rows, benchmark=benchmark)
     wanted = min(rounds, config.rounds or rounds)
     sigma = config.sigma if isinstance(config, AdaptivePrivacyConfig) else config.noise_multiplier
-    budget = config.epsilon
+    budget, sampled = config.epsilon, _sampled(config, wanted * steps)
     if sigma is None:
         assert budget is not None  # one of the two is set
-        sigma = find_noise_multiplier(
-            budget, config.delta, releases(wanted) + config.predictions, config.adjacency, config.accounting
-        )
-    allowed = None
-    if budget is not None:
-        allowed = affordable(budget, sigma, config.delta, config.adjacency, config.accounting)
+        count = releases(wanted) + config.predictions
+        if sampled is not None:
+            from colonnade.common.privacy.accounting.sampled import find_release_noise  # noqa: PLC0415  # above
+
+            sigma = find_release_noise(budget, config.delta, count, sampled)
+        else:
+            sigma = find_noise_multiplier(budget, config.delta, count, config.adjacency, config.accounting)
+    allowed = None if budget is None else _affordable(config, budget, sigma, config.adjacency, sampled)
     paid = wanted if allowed is None else _paid(wanted, allowed - config.predictions, releases)
     if paid == 0:
         kept = f"; {config.predictions} are kept for predictions" if config.predictions else ""
@@ -146,7 +164,35 @@ def plan(
             "batch or smaller test parts",
         )
     least = 1 if config.once is None else config.once.present or present
-    return PrivacyPlan(config, sigma, paid, releases(paid), allowed, rows, config.predictions, least)
+    return PrivacyPlan(config, sigma, paid, releases(paid), allowed, rows, config.predictions, least, sampled)
+
+
+def _sampled(config: AnyPrivacyConfig, count: int) -> SampledGaussian | None:
+    """The mechanism of so many steps over secretly drawn rows; None where there are none of these."""
+    found = config.steps if isinstance(config, AdaptivePrivacyConfig) else None
+    if found is None or found.rate is None or found.noise_multiplier is None:
+        return None
+    from colonnade.common.privacy.accounting.sampled import SampledGaussian  # noqa: PLC0415  # above
+
+    return SampledGaussian(found.rate, found.noise_multiplier, count)
+
+
+def _beside(steps: SampledGaussian, releases: float, noise_multiplier: float, delta: float) -> float:
+    """Epsilon of releases and of all steps over secretly drawn rows; 0 before the first release, which steps follow."""
+    from colonnade.common.privacy.accounting.sampled import joint_epsilon  # noqa: PLC0415  # above
+
+    return joint_epsilon(steps, releases, noise_multiplier, delta) if releases else 0.0
+
+
+def _affordable(
+    config: AnyPrivacyConfig, budget: float, sigma: float, adjacency: Adjacency, steps: SampledGaussian | None
+) -> int:
+    """Number of releases within an epsilon, beside all steps over secretly drawn rows."""
+    if steps is not None:
+        from colonnade.common.privacy.accounting.sampled import releases_within  # noqa: PLC0415  # above
+
+        return releases_within(budget, config.delta, sigma, steps)
+    return affordable(budget, sigma, config.delta, adjacency, config.accounting)
 
 
 def refuse_large_delta(delta: float, rows: int, *, benchmark: bool) -> None:

@@ -27,13 +27,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 
-from colonnade.common.errors import InputError
+from colonnade.common.errors import ConfigError, InputError
+from colonnade.common.privacy.settings import LEAST_DELTA
 
 _Array = NDArray[np.float64]
 
@@ -41,7 +43,8 @@ _STEP = 1e-4  # of the grid of losses, unless its range is long
 _POINTS = 2**17  # of one step's grid, at most
 _REACH = 9.0  # deviations of the noise: beyond is a probability of 1e-19
 _CUT = 1e-15  # probability that a composition may move from either tail
-_LEAST_DELTA = 1e-9  # convolutions are rounded, by up to some 1e-12 over a tail
+_MOST_RELEASES, _LARGEST = 10**9, 1e5  # epsilon beyond which it is infinite
+# LEAST_DELTA: convolutions are rounded, by up to some 1e-12 over a tail
 
 
 @dataclass(frozen=True)
@@ -71,13 +74,99 @@ class SampledGaussian:
 
     def epsilon(self, delta: float) -> float:
         """The smallest epsilon at a delta, by replace-one. Raises InputError if delta is below 1e-9, or 1 or more."""
-        if not _LEAST_DELTA <= delta < 1:
-            raise InputError(f"delta is {delta:g}", hint="give a number from 1e-9 to below 1, less than 1 / rows")
-        return _composed(_one_step(self.rate, self.noise_multiplier), self.steps).epsilon(delta)
+        _refuse_delta(delta)
+        return _steps_on(self).epsilon(delta)
 
     def delta(self, epsilon: float) -> float:
         """The smallest delta at an epsilon of at least 0, by replace-one."""
-        return _composed(_one_step(self.rate, self.noise_multiplier), self.steps).delta(epsilon)
+        return _steps_on(self).delta(epsilon)
+
+    def loss(self, x: float) -> float:
+        """The privacy loss of one step that returned x, in units of C, where no other row had a gradient."""
+        loss = _loss(abs(x), self.rate, self.noise_multiplier)
+        return loss if x >= 0 else -loss
+
+
+def _refuse_delta(delta: float) -> None:
+    if not LEAST_DELTA <= delta < 1:
+        raise InputError(f"delta is {delta:g}", hint="give a number from 1e-9 to below 1, less than 1 / rows")
+
+
+def joint_delta(steps: SampledGaussian, releases: float, noise_multiplier: float, epsilon: float) -> float:
+    """The smallest delta at an epsilon of steps and of releases of the same row, Gaussian mechanisms, by replace-one.
+
+    Each may depend on all that came before. The releases are one with sigma / sqrt(T), exactly (Dong, Roth and Su 2022,
+    "Gaussian differential privacy", Corollary 3.3); delta is the mean of its delta (Balle and Wang 2018, Theorem 8) at
+    epsilon less the steps' loss.
+
+    Args:
+        steps: over secretly drawn rows.
+        releases: T, of values of the row that move by at most 1; fractional if some had more noise. 0 counts none.
+        noise_multiplier: sigma of the releases, in units of that 1.
+        epsilon: any number.
+    """
+    losses, mu = _steps_on(steps), math.sqrt(releases) / noise_multiplier
+    rest = epsilon - losses.step * (losses.first + np.arange(len(losses.mass)))
+    if mu == 0:
+        return losses.infinite + float((losses.mass * np.maximum(0, -np.expm1(rest))).sum())
+    each = ndtr(mu / 2 - rest / mu) - np.exp(rest + log_ndtr(-mu / 2 - rest / mu))
+    return losses.infinite + float((losses.mass * np.maximum(0, each)).sum())
+
+
+@lru_cache(maxsize=1024)
+def joint_epsilon(steps: SampledGaussian, releases: float, noise_multiplier: float, delta: float) -> float:
+    """The smallest epsilon of at least 0 at a delta, as `joint_delta`, never below and at most 1e-6 above it.
+
+    Raises:
+        InputError: delta is outside its range.
+    """
+    _refuse_delta(delta)
+    low, high = 0.0, 1.0
+    if joint_delta(steps, releases, noise_multiplier, low) <= delta:
+        return 0.0
+    while joint_delta(steps, releases, noise_multiplier, high) > delta:
+        if high > _LARGEST:
+            return math.inf
+        low, high = high, 2 * high
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        within = joint_delta(steps, releases, noise_multiplier, middle) <= delta
+        low, high = (low, middle) if within else (middle, high)
+    return high
+
+
+@lru_cache(maxsize=64)
+def releases_within(budget: float, delta: float, noise_multiplier: float, steps: SampledGaussian) -> int:
+    """The largest number of releases, as in `joint_delta`, within an epsilon that all steps count towards."""
+    low, high = 0, 1
+    while high < _MOST_RELEASES and joint_delta(steps, high, noise_multiplier, budget) <= delta:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        within = joint_delta(steps, middle, noise_multiplier, budget) <= delta
+        low, high = (middle, high) if within else (low, middle)
+    return low
+
+
+@lru_cache(maxsize=64)
+def find_release_noise(budget: float, delta: float, releases: int, steps: SampledGaussian) -> float:
+    """The smallest noise multiplier of releases, to three digits and never below, for an epsilon of them and all steps.
+
+    Raises:
+        ConfigError: the steps alone cost as much.
+    """
+    low, high = 1e-3, 1e6
+    if joint_delta(steps, releases, high, budget) > delta:
+        raise ConfigError(
+            f"federation.privacy.epsilon = {budget:g}: {steps.steps} steps over secretly drawn rows alone come to "
+            f"{steps.epsilon(delta):.3g} at delta = {delta:g}",
+            hint="give a larger epsilon or steps.noise_multiplier, or a smaller steps.rate, tau or number of rounds",
+        )
+    while high / low > 1.0005:
+        middle = math.sqrt(low * high)
+        within = joint_delta(steps, releases, middle, budget) <= delta
+        low, high = (low, middle) if within else (middle, high)
+    return float(f"{high * 1.001:.4g}")
 
 
 def find_noise(epsilon: float, delta: float, rate: float, steps: int) -> float:
@@ -138,6 +227,12 @@ class _Losses:
         weighted = float((rest * np.exp(-self.step * np.arange(len(rest)))).sum())  # of e^(high - loss)
         over = self.infinite + float(rest.sum()) - delta
         return self.step * high + math.log(over / weighted) if over > 0 and weighted > 0 else self.step * high
+
+
+@lru_cache(maxsize=16)
+def _steps_on(steps: SampledGaussian) -> _Losses:
+    """The loss of all steps."""
+    return _composed(_one_step(steps.rate, steps.noise_multiplier), steps.steps)
 
 
 def _one_step(rate: float, sigma: float) -> _Losses:

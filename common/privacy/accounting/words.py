@@ -68,7 +68,11 @@ def _counted(plan: PrivacyPlan) -> str:
     """The releases, and where their number comes from: a row is in one batch of an epoch, a party in every round."""
     of_what = " of a row, which is in one batch of an epoch," if plan.strict == "row" else ""
     kept = f" and {plan.predictions} for predictions" if plan.predictions else ""
-    return f"{plan.releases} releases{of_what} in {plan.rounds} rounds{kept}"
+    secret = ""
+    if plan.steps is not None:
+        drawn = f"rows that the party draws in secret, each with probability {plan.steps.rate:g}"
+        secret = f" and {plan.steps.steps} steps over {drawn}, at noise multiplier {plan.steps.noise_multiplier:g}"
+    return f"{plan.releases} releases{of_what} in {plan.rounds} rounds{kept}{secret}"
 
 
 def _none_left(plan: PrivacyPlan) -> list[Sentence]:

@@ -12,6 +12,7 @@ from colonnade.attacks.audit.canaries import Audited, audit
 from colonnade.attacks.audit.mechanisms import embedded_rows, labels, party_matrices, responses
 from colonnade.common.data.rows import generator
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
+from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.labels import LabelPrivacyConfig
 from colonnade.common.privacy.noise import Normals, seeded_normals
@@ -88,3 +89,15 @@ def test_a_quarter_of_the_noise_is_found_without_the_knowledge_that_it_is_normal
     """By the bound for any mechanism, which needs many canaries and a delta far below one by their number."""
     found, broken = (audit(rows(delta=1e-9)(drawn(factor)), 200_000, 0, CONFIDENCE) for factor in (1.0, 0.25))
     assert found.claimed is not None and found.least < found.claimed < broken.least
+
+
+def test_secret_steps_keep_their_claim_and_a_tenth_of_their_noise_does_not() -> None:
+    """Releases have much noise, so that steps are what is seen; two releases are followed by a step each."""
+    steps = {"clip": 2, "rate": 0.5, "noise_multiplier": 3.0}
+    made = AdaptivePrivacyConfig.model_validate(
+        {"mechanism": "adaptive", "clip": 0.7, "noise_multiplier": 50.0, "delta": 1e-5, "steps": steps}
+    )
+    whole = PrivacyPlan(made, 50.0, 2, 2, None, CANARIES, steps=SampledGaussian(0.5, 3.0, 2))
+    right, less = (audit(embedded_rows(whole, 2, drawn(factor)), CANARIES, 0, CONFIDENCE) for factor in (1.0, 0.1))
+    assert right.claimed is not None and 0 < right.least <= right.claimed
+    assert less.refuted

@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.sampled import SampledGaussian, find_noise
+from colonnade.common.privacy.laplace import drawn_rows
 from colonnade.common.privacy.linear_encoder import LinearEncoder
 from colonnade.common.privacy.noise import seeded_normals
 
@@ -55,11 +56,11 @@ def test_another_row_moves_the_sum_by_two_clips_at_most_whatever_it_holds(bad: f
 
 
 def test_rows_are_drawn_each_by_itself_with_the_rate() -> None:
-    made, rate, rows = encoder(rate=0.3), 0.3, 400
+    rate, rows = 0.3, 400
     bits = random.Random(4).randbytes
     seen = torch.zeros(500, rows)
     for step in range(500):
-        seen[step, made._drawn(rows, bits)] = 1
+        seen[step, torch.from_numpy(drawn_rows(rows, rate, bits))] = 1
     sizes = seen.sum(1)
     assert abs(float(seen.mean()) - rate) < 4 * math.sqrt(rate * (1 - rate) / seen.numel())
     assert float(sizes.var()) == pytest.approx(rows * rate * (1 - rate), rel=0.3)  # binomial, not a fixed size

@@ -6,12 +6,19 @@ import math
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 from scipy.stats import norm
 
-from colonnade.common.errors import InputError
+from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.privacy.accounting.accountant import epsilon as announced
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
-from colonnade.common.privacy.accounting.sampled import SampledGaussian, find_noise
+from colonnade.common.privacy.accounting.sampled import (
+    SampledGaussian,
+    find_noise,
+    find_release_noise,
+    joint_epsilon,
+    releases_within,
+)
 
 
 def other_library(rate: float, sigma: float, steps: int, delta: float) -> float:
@@ -116,3 +123,69 @@ def test_impossible_mechanisms_are_refused(rate: float, sigma: float, steps: int
 def test_impossible_guarantees_are_refused(epsilon: float, delta: float) -> None:
     with pytest.raises(InputError):
         find_noise(epsilon, delta, 0.1, 10)
+
+
+@pytest.mark.parametrize(
+    ("steps", "releases", "sigma"),
+    [(SampledGaussian(0.01, 1.0, 2000), 4, 6.0), (SampledGaussian(0.05, 2.0, 300), 10, 8.0)],
+)
+def test_steps_and_releases_together_cost_what_another_library_says(
+    steps: SampledGaussian, releases: int, sigma: float
+) -> None:
+    from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    accountant = PLDAccountant(NeighboringRelation.REPLACE_ONE)
+    accountant.compose(PoissonSampledDpEvent(steps.rate, GaussianDpEvent(steps.noise_multiplier)), steps.steps)
+    accountant.compose(PoissonSampledDpEvent(1.0, GaussianDpEvent(2 * sigma)), releases)  # 2 apart there, 1 here
+    assert joint_epsilon(steps, releases, sigma, 1e-6) == pytest.approx(accountant.get_epsilon(1e-6), rel=1e-4)
+
+
+def test_steps_or_releases_alone_are_what_they_were() -> None:
+    steps = SampledGaussian(0.02, 1.5, 400)
+    assert joint_epsilon(steps, 0, 1.0, 1e-5) == pytest.approx(steps.epsilon(1e-5), abs=1e-5)
+    nothing = SampledGaussian(1e-6, 1e4, 1)
+    assert joint_epsilon(nothing, 3, 1.7, 1e-5) == pytest.approx(announced(3, 1.7, 1e-5, "row"), abs=1e-4)
+
+
+def test_noise_of_releases_is_found_beside_all_steps() -> None:
+    steps = SampledGaussian(0.05, 2.0, 360)
+    sigma = find_release_noise(8.0, 1e-4, 3, steps)
+    assert 7.9 < joint_epsilon(steps, 3, sigma, 1e-4) <= 8.0
+    assert releases_within(8.0, 1e-4, sigma, steps) == 3
+    assert releases_within(0.5, 1e-4, sigma, steps) == 0
+    with pytest.raises(ConfigError, match="360 steps over secretly drawn rows alone come to") as refusal:
+        find_release_noise(0.5, 1e-4, 3, steps)
+    assert refusal.value.hint
+
+
+def banded_gain(rounds: int, bands: int) -> float:
+    """Root mean square error of prefix sums, of independent noise over that of banded noise of equal sensitivity.
+
+    C is the square root of the matrix of prefix sums, cut to its first bands: a row in one step of every `bands` moves
+    it by the root of the number of epochs, as without C, times the norm of a column (Choquette-Choo et al. 2023,
+    "(Amplified) banded matrix factorization", Theorem 2).
+    """
+    c = np.cumprod(np.concatenate([[1.0], (2 * np.arange(1, bands) - 1) / (2 * np.arange(1, bands))]))
+    inverse = lfilter([1.0], c, np.concatenate([[1.0], np.zeros(rounds - 1)]))
+    errors = np.cumsum(np.cumsum(inverse) ** 2)
+    return math.sqrt((rounds + 1) / 2 / errors.mean() / (c**2).sum())
+
+
+@pytest.mark.parametrize(
+    ("batches", "epochs", "sigma", "table"),
+    [
+        (211, 12, 1.0, (56.2, 2.34, 13.4, 1.63)), (211, 12, 2.0, (21.8, 1.01, 28.9, 3.53)),
+        (53, 5, 1.0, (30.6, 3.21, 6.50, 1.64)), (53, 5, 2.0, (12.6, 1.33, 14.5, 3.64)),
+    ],
+)  # fmt: skip
+def test_the_pages_table_of_secret_sampling(
+    batches: int, epochs: int, sigma: float, table: tuple[float, float, float, float]
+) -> None:
+    secret = SampledGaussian(1 / batches, sigma, batches * epochs).epsilon(1e-6)
+    low, high = 0.1, 1e4
+    while high / low > 1.0001:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if announced(epochs, middle, 1e-6, "replace") <= secret else (middle, high)
+    plain, banded = announced(epochs, sigma, 1e-6, "replace"), high / banded_gain(batches * epochs, batches)
+    assert (plain, secret, high, banded) == pytest.approx(table, rel=5e-3)

@@ -1,0 +1,61 @@
+"""Local steps of VIMADMM over rows that the party draws in secret among all whose duals it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from colonnade.client.training.context import ClientContext
+from colonnade.common.numerics.backprop import Backprop
+from colonnade.common.privacy.rows import SampledSteps
+
+
+class SecretSteps:
+    """Eq. 9 by DP-SGD: a step's rows are drawn by the party itself, not from the announced batch.
+
+    The newest dual and residual of every training row are kept, in the state. A row that has none yet is not drawn;
+    which rows these are is known to the server, and the probability of the others stays q.
+
+    Args:
+        ctx: whose `steps` draw and pay.
+        bottom: f; its backward pass clips rows and adds noise.
+        step: of the optimiser.
+        classes: of duals and residuals.
+        rho: penalty of the local problem.
+    """
+
+    def __init__(
+        self, ctx: ClientContext, bottom: Backprop, step: Callable[[], None], classes: int, rho: float
+    ) -> None:
+        assert isinstance(ctx.steps, SampledSteps)  # the caller asks for it
+        self._features, self._draws, self._bottom, self._step, self._rho = ctx.features, ctx.steps, bottom, step, rho
+        rows = ctx.features.shape[0]
+        zeros = lambda: torch.zeros(rows, classes, device=ctx.device)  # noqa: E731
+        self._dual, self._residual = ctx.state.keep("held duals", zeros), ctx.state.keep("held residuals", zeros)
+        self._held = ctx.state.keep("held", lambda: torch.zeros(rows, dtype=torch.bool))
+        self._train = ctx.schedule.partition.train.cpu()
+
+    def take(self, batch: Tensor, dual: Tensor, residual: Tensor) -> None:
+        """Keeps the duals and residuals of a batch, (rows, classes) each, in place of earlier ones."""
+        self._dual[batch], self._residual[batch] = dual, residual
+        self._held[batch.cpu()] = True
+
+    def descend(self, head: Tensor, steps: int) -> None:
+        """Takes tau steps, each over rows of its own.
+
+        Args:
+            head: W_k, (width, classes).
+            steps: tau.
+
+        Raises:
+            BudgetSpent: the run's steps are all taken.
+        """
+        held = self._train[self._held[self._train]]
+        for _ in range(steps):
+            rows = self._draws.draw(held)
+            logits = self._bottom.forward(self._features[rows]) @ head
+            pull = self._dual[rows] + self._rho * (logits - self._residual[rows])  # of every row, not averaged
+            self._bottom.backward(pull @ head.t() / max(1, len(rows)))  # as of the mean, which is undone there
+            self._step()
