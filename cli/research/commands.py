@@ -105,19 +105,22 @@ def reproduce(
 def attack(
     run: Annotated[
         Path,
-        typer.Argument(help="folder of a run; all but audits and completions need captures", show_default=False),
+        typer.Argument(help="folder of a run; labels, scores, batches and inversion need captures", show_default=False),
     ],
     kind: Annotated[
         str,
         typer.Option(
-            help="one of labels, scores, batches, completion, inversion, membership, audit", show_default=False
+            help="one of labels, scores, batches, completion, inversion, whitebox, features, membership, audit",
+            show_default=False,
         ),
     ],
     party: Annotated[str, typer.Option(help="the party whose messages are attacked; default: all that captured")] = "",
     out: Annotated[
         Path | None, typer.Option("--out", help="output folder; default: RUN/attacks", show_default=False)
     ] = None,
-    known: Annotated[float, typer.Option(help="inversion: share of the rows whose features are known")] = 0.2,
+    known: Annotated[
+        float, typer.Option(help="inversion, whitebox, features: share of the rows whose features are known")
+    ] = 0.2,
     epochs: Annotated[
         int, typer.Option(help="labels, inversion: newest captured epochs that are used; 0: all, combined", min=0)
     ] = 0,
