@@ -110,7 +110,7 @@ def attack(
     kind: Annotated[
         str,
         typer.Option(
-            help="one of labels, scores, batches, completion, inversion, whitebox, features, membership, audit",
+            help="the attack: see docs/attacks.md; another word lists all",
             show_default=False,
         ),
     ],
@@ -127,7 +127,7 @@ def attack(
     seed: Annotated[int, typer.Option(help="seed of the attacker's draws")] = 0,
     shadows: Annotated[int, typer.Option(help="membership: number of simulated federations")] = 4,
     canaries: Annotated[int, typer.Option(help="audit: number of canaries of every mechanism", min=100)] = 20_000,
-    labels: Annotated[int, typer.Option(help="completion, scores: number of labels that the party knows")] = 40,
+    labels: Annotated[int, typer.Option(help="completions, scores: number of labels that the party knows")] = 40,
 ) -> None:
     """Attack a captured run as curious members could, and report what they learn."""
     from colonnade.cli.research.attack import attack as run_it  # noqa: PLC0415
