@@ -145,7 +145,7 @@ def _audited(setting: str, result: AuditResult) -> Mapping[str, str]:
     }
 
 
-WITHOUT_CAPTURE = {"audit", "completion", WHITE_BOX, FEATURES, attack_active.COMPLETION}
+WITHOUT_CAPTURE = {"audit", "completion", WHITE_BOX, FEATURES, attack_active.COMPLETION, attack_active.BACKDOOR}
 """Kinds that look at no captured message."""
 
 KINDS: Mapping[str, Callable[[AttackedRun, tuple[str, ...], Options, Path], Found]] = {
@@ -159,4 +159,5 @@ KINDS: Mapping[str, Callable[[AttackedRun, tuple[str, ...], Options, Path], Foun
     WHITE_BOX: white,
     FEATURES: features,
     attack_active.COMPLETION: attack_active.complete,
+    attack_active.BACKDOOR: attack_active.open_backdoor,
 }

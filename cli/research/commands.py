@@ -127,7 +127,9 @@ def attack(
     seed: Annotated[int, typer.Option(help="seed of the attacker's draws")] = 0,
     shadows: Annotated[int, typer.Option(help="membership: number of simulated federations")] = 4,
     canaries: Annotated[int, typer.Option(help="audit: number of canaries of every mechanism", min=100)] = 20_000,
-    labels: Annotated[int, typer.Option(help="completions, scores: number of labels that the party knows")] = 40,
+    labels: Annotated[
+        int, typer.Option(help="completions, scores, backdoor: number of labels that the party knows")
+    ] = 40,
 ) -> None:
     """Attack a captured run as curious members could, and report what they learn."""
     from colonnade.cli.research.attack import attack as run_it  # noqa: PLC0415
