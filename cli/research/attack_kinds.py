@@ -12,7 +12,7 @@ from colonnade.attacks import completion, inversion, labels, membership, picture
 from colonnade.attacks.audit.canaries import AuditResult, audit
 from colonnade.attacks.audit.mechanisms import OF_RUNS
 from colonnade.attacks.run import AttackedRun
-from colonnade.cli.research import attack_active
+from colonnade.cli.research import attack_active, attack_lira
 from colonnade.cli.research.attack_features import FEATURES, HEADS, WHITE_BOX, cells, draw, features, numbers, white
 from colonnade.cli.research.attack_gradients import BATCHES, SCORING, batches, scores
 from colonnade.cli.research.attack_options import Found, Options, interval, share
@@ -145,7 +145,9 @@ def _audited(setting: str, result: AuditResult) -> Mapping[str, str]:
     }
 
 
-WITHOUT_CAPTURE = {"audit", "completion", WHITE_BOX, FEATURES, attack_active.COMPLETION, attack_active.BACKDOOR}
+WITHOUT_CAPTURE = {
+    "audit", "completion", WHITE_BOX, FEATURES, attack_active.COMPLETION, attack_active.BACKDOOR, attack_lira.LIRA,
+}  # fmt: skip
 """Kinds that look at no captured message."""
 
 KINDS: Mapping[str, Callable[[AttackedRun, tuple[str, ...], Options, Path], Found]] = {
@@ -160,4 +162,5 @@ KINDS: Mapping[str, Callable[[AttackedRun, tuple[str, ...], Options, Path], Foun
     FEATURES: features,
     attack_active.COMPLETION: attack_active.complete,
     attack_active.BACKDOOR: attack_active.open_backdoor,
+    attack_lira.LIRA: attack_lira.infer,
 }

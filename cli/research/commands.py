@@ -125,7 +125,7 @@ def attack(
         int, typer.Option(help="labels, inversion: newest captured epochs that are used; 0: all, combined", min=0)
     ] = 0,
     seed: Annotated[int, typer.Option(help="seed of the attacker's draws")] = 0,
-    shadows: Annotated[int, typer.Option(help="membership: number of simulated federations")] = 4,
+    shadows: Annotated[int, typer.Option(help="membership, lira: number of simulated federations")] = 4,
     canaries: Annotated[int, typer.Option(help="audit: number of canaries of every mechanism", min=100)] = 20_000,
     labels: Annotated[
         int, typer.Option(help="completions, scores, backdoor: number of labels that the party knows")

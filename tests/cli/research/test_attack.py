@@ -172,8 +172,10 @@ def test_a_run_without_capture_explains_how_to_enable_it(
 def test_wrong_options_of_a_membership(
     simulated: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for party in ("--party", "party1"), ("--shadows", "0"):
-        code, said = attack(monkeypatch, capfd, simulated, "--kind", "membership", *party)
+    for kind, *party in (
+        ("membership", "--party", "party1"), ("membership", "--shadows", "0"), ("lira", "--party", "party1"),
+    ):  # fmt: skip
+        code, said = attack(monkeypatch, capfd, simulated, "--kind", kind, *party)
         assert code == 2 and f"error: {party[0]}" in said
 
 
