@@ -92,20 +92,26 @@ def invert(run: AttackedRun, party: str, known: float, epochs: int, seed: int) -
     if not ways:
         return None
     rows = next(iter(ways.values()))[0]
-    order = torch.randperm(len(rows), generator=generator("known rows", seed, party))
-    have, rest = order[: round(known * len(rows))], order[round(known * len(rows)) :]
-    if min(len(have), len(rest)) < _FEWEST:
-        raise InputError(
-            f"{party}: of {len(rows)} captured rows {len(have)} are known and {len(rest)} are left, expected at least "
-            f"{_FEWEST} of both",
-            hint="choose another --known, or capture a whole epoch",
-        )
+    have, rest = known_rows(party, len(rows), known, seed)
     x, y = run.columns(party)[rows], run.labels[rows]
     target = x[have].flatten(1)
     how = min(ways, key=lambda way: linear(ways[way][1][have], target)[1]) if len(ways) > 1 else next(iter(ways))
     said = ways[how][1]
     found = reconstruct(said[have], said[rest], x[have], x[rest], y[have], y[rest], seed=seed)
     return replace(found, how=how)
+
+
+def known_rows(party: str, rows: int, known: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Places of the rows whose features the attacker knows, and of the others, int64 each. Raises InputError."""
+    order = torch.randperm(rows, generator=generator("known rows", seed, party))
+    have, rest = order[: round(known * rows)], order[round(known * rows) :]
+    if min(len(have), len(rest)) < _FEWEST:
+        raise InputError(
+            f"{party}: of {rows} captured rows {len(have)} are known and {len(rest)} are left, expected at least "
+            f"{_FEWEST} of both",
+            hint="choose another --known, or capture a whole epoch",
+        )
+    return have, rest
 
 
 def _said(run: AttackedRun, party: str, epochs: int) -> dict[str, Rows]:
@@ -145,14 +151,31 @@ def reconstruct(
     centre = flat.mean(0)
     decoder, name = _decoder(said, flat - centre, seed)
     made = (decoder(about) + centre).view(shape)
-    mean = centre.view(shape[1:]).expand(shape)
+    return judge(made, x, originals, y, truth, width=said.shape[1], decoder=name, seed=seed)
+
+
+def judge(
+    made: Tensor, x: Tensor, originals: Tensor, y: Tensor, truth: Tensor, *, width: int, decoder: str, seed: int
+) -> Inversion:
+    """Compares reconstructions with the truth, and with the mean of the known rows.
+
+    Args:
+        made: of the other rows, float32 (m, ...).
+        x, originals: features of known and of other rows, float32 (n, ...) and (m, ...).
+        y, truth: their classes, int64 (n,) and (m,).
+        width: numbers of a row that they were made from.
+        decoder: how they were made.
+        seed: of the classifier.
+    """
+    flat, shape = x.flatten(1), originals.shape
+    mean = flat.mean(0).view(shape[1:]).expand(shape)
     classes = int(max(y.max(), truth.max())) + 1
     classifier = fit(flat, y, functional.cross_entropy, classes, seed)
     true, read = (accuracy(classifier(one.flatten(1)).argmax(1), truth) for one in (originals, made))
     chance = (torch.bincount(truth).max() / len(truth)).item()
     return Inversion(
-        len(x), len(originals), said.shape[1], functional.mse_loss(made, originals).item(),
-        floor=functional.mse_loss(mean, originals).item(), decoder=name,
+        len(x), len(originals), width, functional.mse_loss(made, originals).item(),
+        floor=functional.mse_loss(mean, originals).item(), decoder=decoder,
         ssim=similarity(made, originals), floor_ssim=similarity(mean, originals),
         readable=Readable(true, read, chance), originals=originals, made=made,
     )  # fmt: skip

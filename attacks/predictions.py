@@ -21,8 +21,12 @@ from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.rows import RowRelease, deviation
 
 
-def predicted(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
+def predicted(run: AttackedRun, by: AttackedRun | None = None) -> tuple[Tensor, list[Tensor]]:
     """Every party's responses about training rows, and about held-out rows.
+
+    Args:
+        run: whose rows they are about.
+        by: whose models respond; the run's own if left out.
 
     They come in blocks of a batch, each released by itself as in an evaluation, with its own noise. Partial blocks
     are left out where there are full ones: a clip acts on a whole matrix, and clips fewer rows less.
@@ -35,7 +39,7 @@ def predicted(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
     """
     part = run.schedule.partition
     blocks = [block for rows in (part.train, part.test, part.validation) for block in _blocks(run, rows)]
-    return torch.cat(blocks), [_answers(run, party, blocks) for party in run.config.federation.names]
+    return torch.cat(blocks), [_answers(run, by or run, party, blocks) for party in run.config.federation.names]
 
 
 def shows_parts(run: AttackedRun) -> bool:
@@ -53,9 +57,10 @@ def _blocks(run: AttackedRun, rows: Tensor) -> list[Tensor]:
 
 
 @torch.no_grad()
-def _answers(run: AttackedRun, party: str, blocks: list[Tensor]) -> Tensor:
-    local, columns = run.local(party)
-    release = _release(run, party)
+def _answers(run: AttackedRun, by: AttackedRun, party: str, blocks: list[Tensor]) -> Tensor:
+    local, columns = by.local(party)
+    columns = columns if by is run else run.columns(party)
+    release = _release(run, party)  # which counts this run's rows; shadows have the same
     return torch.cat([release(local(columns[block]), evaluation=True, rows=block) for block in blocks])
 
 

@@ -2,9 +2,10 @@
 
     python -m benchmarks.leakage FOLDER [NAME ...]
 
-Runs `experiments/leakage/mnist.yaml` under every protocol, attacks what was captured in three ways (docs/attacks.md),
-labels and inversion with one epoch and with all, and prints a table in Markdown. Runs and attacks that lie in FOLDER
-already are not made again. One seed: differences of a few per cent are none. Shares of two parties are their mean.
+Runs `experiments/leakage/mnist.yaml` under every protocol, attacks what was captured (docs/attacks.md), labels and
+inversion with one epoch and with all, and prints two tables in Markdown; the second has the attacks that need more
+time, on `left`, for fewer runs. Runs and attacks that lie in FOLDER already are not made again. One seed: differences
+of a few per cent are none. Shares of two parties are their mean.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks import leakage_deeper
 from benchmarks.report import console
 from colonnade.reports import guarantee
 
@@ -27,6 +29,27 @@ ATTACKS = {
     "inversion-once": ("--kind", "inversion", "--epochs", "1"),
     "membership": ("--kind", "membership"),
 }
+
+_LEFT = ("--party", "left")
+DEEPER = {
+    "scores": ("--kind", "scores", *_LEFT),
+    "batches": ("--kind", "batches", *_LEFT),
+    "completion": ("--kind", "completion", *_LEFT),
+    "active-completion": ("--kind", "active-completion", *_LEFT),
+    "whitebox": ("--kind", "whitebox", *_LEFT),
+    "features": ("--kind", "features", *_LEFT),
+    "backdoor": ("--kind", "backdoor", "--labels", "20", *_LEFT),
+}
+"""Attacks of the second table."""
+DEEP = (
+    "split",
+    "split, labels noised once",
+    "vfl_afe, positive sphere",
+    "vafl, answers noised",
+    "vimadmm",
+    "fdml, blinded",
+)
+"""Runs of the second table, by their names in `CASES`."""
 
 _ROWS = "federation.privacy={mechanism: adaptive, clip: 1, release: %s, noise_multiplier: %s, delta: 0.01}"
 _BALL, _POSITIVE = _ROWS % ("ball", 0.5), _ROWS % ("positive_sphere", 0.5)
@@ -78,6 +101,9 @@ def main() -> None:
     for name in names or CASES:
         _run(Path(folder), name)
     console.print(_table(Path(folder), names or list(CASES)), markup=False, soft_wrap=True)
+    if deep := [name for name in names or DEEP if name in DEEP]:
+        console.print(leakage_deeper.table({name: _place(Path(folder), name) for name in deep}), markup=False,
+                      soft_wrap=True)  # fmt: skip
 
 
 def _run(folder: Path, name: str) -> None:
@@ -85,7 +111,7 @@ def _run(folder: Path, name: str) -> None:
     if not (place / "summary.json").exists():
         sets = [word for value in CASES[name] for word in ("--set", value)]
         _call("simulate", FILE, "--out", place, *sets)
-    for attack, options in ATTACKS.items():
+    for attack, options in {**ATTACKS, **(DEEPER if name in DEEP else {})}.items():
         if not _kept(place, attack).exists():
             _call("attack", place, *options, "--out", _kept(place, attack).parent)
     console.print(f"{name}: done", style="dim")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,6 +32,8 @@ from colonnade.server.privacy.label_digest import digest_of, hold_labels, refuse
 from colonnade.server.training.context import ServerContext, check_labels
 from colonnade.simulation.files import RunFiles
 
+Side = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
+"""(context, link or cohort, config of the protocol) -> one side of a run."""
 Timetable = Callable[[FederationConfig, int, int], Schedule]
 """The schedule of the agreed section, a number of rows and of official test rows; the same for all members."""
 

@@ -48,9 +48,9 @@ from colonnade.server.run.divergence import after_divergence, refuse_sustained, 
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.alignment import find_rows
 from colonnade.simulation.computing import Benches
-from colonnade.simulation.contexts import Timetable, client_context, refuse_other_rows, server_context
+from colonnade.simulation.contexts import Side, Timetable, client_context, refuse_other_rows, server_context
 from colonnade.simulation.files import RunFiles
-from colonnade.simulation.incidents import at_once, injected, warn
+from colonnade.simulation.incidents import GoBack, at_once, injected, warn
 from colonnade.simulation.outcome import Outcome, both_ways
 from colonnade.simulation.transcripts import begin_transcript
 
@@ -77,6 +77,7 @@ class Simulation:
         timetable: makes every member's schedule, and with it the parts of the rows.
         thorough: True to have every metric in every evaluation, and not after the last round alone.
         aligned: every member's rows in their common order, as `find_rows` gives them; None to find them.
+        instead: sides of members that depart from the protocol, by name: what a liar could do, for attacks and tests.
 
     Attributes:
         outcome: so far, once the first round has been begun.
@@ -96,6 +97,7 @@ class Simulation:
     timetable: Timetable = Schedule
     thorough: bool = False
     aligned: Mapping[str, Tensor] | None = None
+    instead: Mapping[str, Side] = field(default_factory=dict)
     outcome: Outcome | None = field(default=None, init=False)
     _benches: Benches = field(init=False)
     _rows: Mapping[str, Tensor] = field(default_factory=dict, init=False)
@@ -120,7 +122,7 @@ class Simulation:
                 ending.callback(setattr, self, "files", None)
             while True:
                 begin = 0.0 if self.files is None else self._resume(self.files)
-                with suppress(_GoBack):
+                with suppress(GoBack):
                     return inprocess.run_virtual(self._main(), begin, loop)
                 assert self.files is not None  # else there is nothing to go back to
                 self.files.begun = True
@@ -180,7 +182,7 @@ class Simulation:
             outcome.error = str(diverged)
             await after_divergence(outcome.server, self._saving, diverged)
             outcome.status = _BACK
-            raise _GoBack from None
+            raise GoBack from None
         except asyncio.CancelledError:
             outcome.status = "interrupted"
             raise
@@ -196,7 +198,8 @@ class Simulation:
         protocol, watch = self.config.federation.protocol, outcome.server.watch
         transcript = begin_transcript(ctx, link, post, outcome.server.telemetry)
         try:
-            await self._benches.work(ctx.name, PARTICIPATE[protocol.name](ctx, link, protocol))
+            side = self.instead.get(ctx.name, PARTICIPATE[protocol.name])
+            await self._benches.work(ctx.name, side(ctx, link, protocol))
             await transcript.conclude()
         except TrainingDiverged:
             raise watch.blame_sender(ctx.name) from None
@@ -229,7 +232,7 @@ class Simulation:
     async def _serve(self, outcome: Outcome, cohort: Cohort, sides: list[asyncio.Future[None]]) -> None:
         """Runs the server side concurrently with the parties: an error of a party ends it."""
         protocol = self.config.federation.protocol
-        side = SERVE[protocol.name](outcome.server, cohort, protocol)
+        side = self.instead.get(SERVER, SERVE[protocol.name])(outcome.server, cohort, protocol)
         serving: asyncio.Future[None] = asyncio.ensure_future(self._benches.work(SERVER, side))
         tasks = [serving, *sides]
         try:
@@ -393,7 +396,3 @@ class Simulation:
             carry(item)
 
         return carry_and_record if self.record else carry
-
-
-class _GoBack(Exception):
-    """All members go on from an earlier checkpoint."""

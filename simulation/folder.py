@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from colonnade.common.runtime.environment import describe_environment
 from colonnade.common.runtime.run_folder import SUMMARY_SCHEMA, RunFolder
 from colonnade.server.reporting.summary import describe_source, findings, protection, write_whole
 from colonnade.server.reporting.timeline import timeline
+from colonnade.simulation.contexts import Side
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.files import RunFiles
 from colonnade.simulation.outcome import Outcome
@@ -51,16 +52,19 @@ def _write_summary(simulation: Simulation, run: RunFolder) -> None:
         write_whole(run.summary, {**summarise(done), "timeline": presence})
 
 
-def simulate_captured(config: Config, base: Path, folder: Path, sample: Tensor | None = None) -> None:
+def simulate_captured(
+    config: Config, base: Path, folder: Path, sample: Tensor | None = None, *, instead: Mapping[str, Side] | None = None
+) -> None:
     """Runs a federation whose parties capture, into its own folder, without output.
 
     Args:
         base: the folder that paths in the config are relative to.
         folder: the run's; created if missing.
         sample: rows of the sources to use; None for all.
+        instead: sides of members that depart from the protocol.
     """
     files = RunFiles(folder, config, base, whole=sample is None)
-    outcome = Simulation(config, base, files=files, sample=sample).run()
+    outcome = Simulation(config, base, files=files, sample=sample, instead=instead or {}).run()
     write_whole(RunFolder(folder).summary, summarise(outcome))
 
 

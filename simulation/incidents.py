@@ -44,3 +44,7 @@ class VirtualIncidents:
         raise ConfigError(
             f"chaos.crash = {round}: nothing can crash on the virtual clock", hint="run it with `up`, or pause instead"
         )
+
+
+class GoBack(Exception):
+    """All members go on from an earlier checkpoint."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from colonnade.attacks.audit.canaries import Audited
 from colonnade.attacks.audit.codes import released_codes, trained_encoder
+from colonnade.attacks.audit.sums import noisy_sums
 from colonnade.attacks.run import AttackedRun
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.budget import Budget
@@ -28,6 +29,7 @@ from colonnade.common.privacy.release import GaussianRelease
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.response_noise import ResponseNoiseConfig, RowNoise
 from colonnade.common.privacy.rows import NoisySteps, RowRelease, SampledSteps, deviation
+from colonnade.common.secure_aggregation.masked_sums import ring
 
 RELEASES = 2
 """Most releases of a canary in an audit of a run: each costs a call for every canary."""
@@ -147,7 +149,7 @@ def labels(config: LabelPrivacyConfig, classes: int, seed: int = 0) -> Audited:
 def _matrices_of(run: AttackedRun) -> Audited | None:
     plan = run.schedule.privacy
     if plan is None or plan.config.mechanism != "gaussian" or plan.config.once is not None:
-        return None  # noise once is that of a sum, not of a release
+        return None  # noise once is that of a sum: _sums_of
     return party_matrices(plan, min(plan.releases, RELEASES))
 
 
@@ -158,6 +160,13 @@ def _rows_of(run: AttackedRun) -> Audited | None:
     if plan.config.once is not None:
         return None
     return embedded_rows(plan, min(run.epochs, RELEASES))
+
+
+def _sums_of(run: AttackedRun) -> Audited | None:
+    plan = run.schedule.privacy
+    if plan is None or plan.config.once is None or plan.config.heuristic:
+        return None
+    return noisy_sums(plan, ring(run.config.federation, plan), min(plan.releases, RELEASES))
 
 
 def _responses_of(run: AttackedRun) -> Audited | None:
@@ -187,6 +196,7 @@ OF_RUNS: Mapping[str, Callable[[AttackedRun], Audited | None]] = {
     "federation.privacy, adaptive": _rows_of,
     "federation.privacy, discrete: codes": _codes_of,
     "federation.privacy, discrete: encoder": _encoder_of,
+    "federation.privacy.once": _sums_of,
     "server.privacy.answers": _responses_of,
     "server.privacy.labels": _labels_of,
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from colonnade.attacks.areas import Area, area
+from colonnade.attacks.bounds import Area, area
 from colonnade.attacks.completion import balanced
 from colonnade.attacks.estimates import estimates
 from colonnade.attacks.labels import directions

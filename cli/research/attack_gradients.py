@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from colonnade.attacks.areas import Area
+from colonnade.attacks.bounds import Area
 from colonnade.attacks.gradients import matching, scoring
 from colonnade.attacks.run import AttackedRun
 from colonnade.cli.research.attack_options import Found, Options, interval, share

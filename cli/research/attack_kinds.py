@@ -12,6 +12,8 @@ from colonnade.attacks import completion, inversion, labels, membership, picture
 from colonnade.attacks.audit.canaries import AuditResult, audit
 from colonnade.attacks.audit.mechanisms import OF_RUNS
 from colonnade.attacks.run import AttackedRun
+from colonnade.cli.research import attack_active, attack_lira
+from colonnade.cli.research.attack_features import FEATURES, HEADS, WHITE_BOX, cells, draw, features, numbers, white
 from colonnade.cli.research.attack_gradients import BATCHES, SCORING, batches, scores
 from colonnade.cli.research.attack_options import Found, Options, interval, share
 from colonnade.common.errors import InputError
@@ -39,26 +41,19 @@ def _labels(run: AttackedRun, names: tuple[str, ...], options: Options, _place: 
 
 
 def _inversion(run: AttackedRun, names: tuple[str, ...], options: Options, place: Path) -> Found:
-    heads = ("party", "MSE", "mean row's", "SSIM", "mean image's", "readable", "true features", "chance")
-    table = Table(*heads, title="inversion, from what was sent")
+    table = Table(*HEADS, title="inversion, from what was sent")
     parties: dict[str, Any] = {}
-    shown: Callable[[float | None], str] = lambda value: "-" if value is None else f"{value:.4f}"  # noqa: E731
     for name in names:
         if inversion.as_images(run.columns(name)[run.schedule.partition.train[:1]]) is not None:
             pictures.pillow()
         found = inversion.invert(run, name, options.known, options.epochs, options.seed)
         if found is None:
             parties[name] = None
-            table.add_row(name, "nothing left that has a line for every row", *("-" for _ in heads[2:]))
+            table.add_row(name, "nothing left that has a line for every row", *("-" for _ in HEADS[2:]))
             continue
-        read = found.readable
-        numbers = {key: value for key, value in vars(found).items() if key not in {"originals", "made", "readable"}}
-        parties[name] = {**numbers, "readable": {**vars(read), "interval": interval(read.made, found.rows)}}
-        table.add_row(name, *map(shown, (found.mse, found.floor, found.ssim, found.floor_ssim)),
-                      share(read.made, found.rows), f"{read.true:.2%}", f"{read.chance:.2%}")  # fmt: skip
-        originals, made = inversion.as_images(found.originals), inversion.as_images(found.made)
-        if originals is not None and made is not None:
-            pictures.draw(place / f"inversion-{name}.png", originals, made)
+        parties[name] = numbers(found)
+        table.add_row(name, *cells(found))
+        draw(place / f"inversion-{name}.png", found)
     return {"known": options.known, "epochs": options.epochs, "seed": options.seed, "parties": parties}, table
 
 
@@ -150,7 +145,9 @@ def _audited(setting: str, result: AuditResult) -> Mapping[str, str]:
     }
 
 
-WITHOUT_CAPTURE = {"audit", "completion"}
+WITHOUT_CAPTURE = {
+    "audit", "completion", WHITE_BOX, FEATURES, attack_active.COMPLETION, attack_active.BACKDOOR, attack_lira.LIRA,
+}  # fmt: skip
 """Kinds that look at no captured message."""
 
 KINDS: Mapping[str, Callable[[AttackedRun, tuple[str, ...], Options, Path], Found]] = {
@@ -161,4 +158,9 @@ KINDS: Mapping[str, Callable[[AttackedRun, tuple[str, ...], Options, Path], Foun
     "completion": _completion,
     SCORING: scores,
     BATCHES: batches,
+    WHITE_BOX: white,
+    FEATURES: features,
+    attack_active.COMPLETION: attack_active.complete,
+    attack_active.BACKDOOR: attack_active.open_backdoor,
+    attack_lira.LIRA: attack_lira.infer,
 }

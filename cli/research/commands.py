@@ -105,26 +105,31 @@ def reproduce(
 def attack(
     run: Annotated[
         Path,
-        typer.Argument(help="folder of a run; all but audits and completions need captures", show_default=False),
+        typer.Argument(help="folder of a run; labels, scores, batches and inversion need captures", show_default=False),
     ],
     kind: Annotated[
         str,
         typer.Option(
-            help="one of labels, scores, batches, completion, inversion, membership, audit", show_default=False
+            help="the attack: see docs/attacks.md; another word lists all",
+            show_default=False,
         ),
     ],
     party: Annotated[str, typer.Option(help="the party whose messages are attacked; default: all that captured")] = "",
     out: Annotated[
         Path | None, typer.Option("--out", help="output folder; default: RUN/attacks", show_default=False)
     ] = None,
-    known: Annotated[float, typer.Option(help="inversion: share of the rows whose features are known")] = 0.2,
+    known: Annotated[
+        float, typer.Option(help="inversion, whitebox, features: share of the rows whose features are known")
+    ] = 0.2,
     epochs: Annotated[
         int, typer.Option(help="labels, inversion: newest captured epochs that are used; 0: all, combined", min=0)
     ] = 0,
     seed: Annotated[int, typer.Option(help="seed of the attacker's draws")] = 0,
-    shadows: Annotated[int, typer.Option(help="membership: number of simulated federations")] = 4,
+    shadows: Annotated[int, typer.Option(help="membership, lira: number of simulated federations")] = 4,
     canaries: Annotated[int, typer.Option(help="audit: number of canaries of every mechanism", min=100)] = 20_000,
-    labels: Annotated[int, typer.Option(help="completion, scores: number of labels that the party knows")] = 40,
+    labels: Annotated[
+        int, typer.Option(help="completions, scores, backdoor: number of labels that the party knows")
+    ] = 40,
 ) -> None:
     """Attack a captured run as curious members could, and report what they learn."""
     from colonnade.cli.research.attack import attack as run_it  # noqa: PLC0415

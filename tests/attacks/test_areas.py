@@ -7,7 +7,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from colonnade.attacks.areas import area
+from colonnade.attacks.bounds import area
 from colonnade.common.data.rows import generator
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
 from colonnade.attacks.audit.canaries import Audited, audit
-from colonnade.attacks.audit.mechanisms import embedded_rows, labels, party_matrices, responses
+from colonnade.attacks.audit.mechanisms import OF_RUNS, embedded_rows, labels, party_matrices, responses
+from colonnade.attacks.audit.sums import noisy_sums
 from colonnade.common.data.rows import generator
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
@@ -17,7 +19,9 @@ from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.labels import LabelPrivacyConfig
 from colonnade.common.privacy.noise import Normals, seeded_normals
 from colonnade.common.privacy.response_noise import ResponseNoiseConfig
-from colonnade.common.privacy.settings import PrivacyConfig
+from colonnade.common.privacy.settings import OnceConfig, PrivacyConfig
+from colonnade.common.privacy.sum_noise import noisy_ring
+from tests.attacks.stage import captured
 
 CANARIES, CONFIDENCE = 4000, 0.999
 
@@ -62,6 +66,38 @@ def test_gaussian_mechanisms_keep_their_claims_and_half_of_their_noise_does_not(
     assert not right.refuted and right.least_gaussian > 0.7 * right.claimed, right
     assert half.refuted and half.claimed == right.claimed
     assert half.least_gaussian is not None and half.least_gaussian > 1.5 * right.claimed
+
+
+SUMS: dict[str, PrivacyConfig | AdaptivePrivacyConfig] = {
+    "a party replaced": PrivacyConfig(clip=3.0, noise_multiplier=3.0, delta=1e-5, once=OnceConfig()),
+    "a party absent": PrivacyConfig(
+        clip=3.0, noise_multiplier=2.0, delta=1e-5, adjacency="participation", once=OnceConfig()
+    ),
+    "a row": AdaptivePrivacyConfig(mechanism="adaptive", clip=0.7, noise_multiplier=1.5, delta=1e-5, once=OnceConfig()),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_noise_once_keeps_its_claim_in_a_sum_of_all_shares_and_not_of_a_quarter(name: str) -> None:
+    made = plan(SUMS[name], SUMS[name].noise_multiplier or 1.0)
+    made = replace(made, present=8)
+    rings = noisy_ring(made, 4.0, 8, 64)
+    right, quarter = (audit(noisy_sums(made, rings, 2, shares), CANARIES, 0, CONFIDENCE) for shares in (0, 2))
+    assert right.claimed is not None and right.least_gaussian is not None
+    assert not right.refuted and right.least_gaussian > 0.7 * right.claimed, right
+    assert quarter.refuted and quarter.claimed == right.claimed
+
+
+def test_a_run_with_noise_once_is_audited_by_its_sums(tmp_path: Path) -> None:
+    sets = (
+        "federation.privacy={clip: 0.5, noise_multiplier: 2, delta: 1e-5, once: {colluders: 1}}",
+        "federation.rounds=1", "federation.epochs=0", "every_party.policy={min_parties: 2, min_colluders: 1}",
+    )  # fmt: skip
+    run = captured(tmp_path, {"name": "fdml", "embedding": 8, "aggregate": "blinded"}, *sets)
+    found = {setting: of(run) for setting, of in OF_RUNS.items()}
+    assert [setting for setting, one in found.items() if one] == ["federation.privacy.once"]
+    audited = found["federation.privacy.once"]
+    assert audited is not None and "3 shares" in audited.name and not audit(audited, 5000, 0, CONFIDENCE).refuted
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "subset"])

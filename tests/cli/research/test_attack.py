@@ -30,6 +30,30 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+def private(folder: Path) -> Path:
+    """A run with noise on embeddings and on labels, of which nothing was captured."""
+    made = tree(
+        {"name": "split", "embedding": 6},
+        epochs=1,
+        privacy={"mechanism": "adaptive", "clip": 1, "noise_multiplier": 2, "delta": 1.0e-5},
+    )
+    made["federation"] |= {"rows": {"train": 200, "validation": 0, "test": 50}, "batch": 100}
+    made["server"]["privacy"] = {"labels": {"epsilon": 2}}
+    (folder / "federation.yaml").write_text(yaml.safe_dump(made))
+    return folder / "federation.yaml"
+
+
+@pytest.fixture(scope="module")
+def private_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("private")
+    with pytest.MonkeyPatch.context() as patch:
+        from colonnade.cli.run.simulate import simulate
+
+        patch.chdir(folder)
+        simulate(private(folder), (), folder / "run")
+    return folder / "run"
+
+
 def attack(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str]:
     return run(monkeypatch, capfd, "attack", *argv)
 
@@ -65,6 +89,23 @@ def test_batches(
     assert attack(monkeypatch, capfd, simulated, "--kind", "batches", "--party", "party1", "--out", tmp_path)[0] == 0
     best = found(tmp_path / "batches.json")["parties"]["party1"]["best"]
     assert best["interval"][0] > best["chance"] and best["field"] == "Gradient.dh"
+
+
+def test_inversion_by_the_model_of_a_party_that_captured_nothing(
+    simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert attack(monkeypatch, capfd, simulated, "--kind", "whitebox", "--party", "party4", "--out", tmp_path)[0] == 0
+    party = found(tmp_path / "whitebox.json")["parties"]["party4"]
+    assert party["mse"] < party["floor"] and party["readable"]["interval"][0] > party["readable"]["chance"]
+
+
+def test_features_from_predictions(
+    private_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    argv = (private_run, "--kind", "features", "--party", "party1", "--out", tmp_path)
+    assert attack(monkeypatch, capfd, *argv)[0] == 0
+    party = found(tmp_path / "features.json")["parties"]["party1"]
+    assert set(party) == {"generator", "regression"} and party["generator"]["mse"] > 0.9 * party["generator"]["floor"]
 
 
 def test_completion_of_parties_that_captured_nothing(
@@ -131,32 +172,19 @@ def test_a_run_without_capture_explains_how_to_enable_it(
 def test_wrong_options_of_a_membership(
     simulated: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for party in ("--party", "party1"), ("--shadows", "0"):
-        code, said = attack(monkeypatch, capfd, simulated, "--kind", "membership", *party)
+    for kind, *party in (
+        ("membership", "--party", "party1"), ("membership", "--shadows", "0"), ("lira", "--party", "party1"),
+    ):  # fmt: skip
+        code, said = attack(monkeypatch, capfd, simulated, "--kind", kind, *party)
         assert code == 2 and f"error: {party[0]}" in said
 
 
-def private(folder: Path) -> Path:
-    """A run with noise on embeddings and on labels, of which nothing was captured."""
-    made = tree(
-        {"name": "split", "embedding": 6},
-        epochs=1,
-        privacy={"mechanism": "adaptive", "clip": 1, "noise_multiplier": 2, "delta": 1.0e-5},
-    )
-    made["federation"] |= {"rows": {"train": 200, "validation": 0, "test": 50}, "batch": 100}
-    made["server"]["privacy"] = {"labels": {"epsilon": 2}}
-    (folder / "federation.yaml").write_text(yaml.safe_dump(made))
-    return folder / "federation.yaml"
-
-
 def test_an_audit_needs_no_capture_and_writes_bounds_beside_claims(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    private_run: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    code, said = run(monkeypatch, capfd, "simulate", private(tmp_path), "--out", tmp_path / "run")
+    code, said = attack(monkeypatch, capfd, private_run, "--kind", "audit", "--canaries", "5000")
     assert code == 0, said
-    code, said = attack(monkeypatch, capfd, tmp_path / "run", "--kind", "audit", "--canaries", "5000")
-    assert code == 0, said
-    audited = found(tmp_path / "run" / "attacks" / "audit.json")["mechanisms"]
+    audited = found(private_run / "attacks" / "audit.json")["mechanisms"]
     assert set(audited) == {"federation.privacy, adaptive", "server.privacy.labels"}
     rows, labels = audited["federation.privacy, adaptive"], audited["server.privacy.labels"]
     assert rows["least_gaussian"] > 0 and rows["claimed"] == pytest.approx(gaussian_epsilon(2.0, 1e-5))

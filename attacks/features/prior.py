@@ -1,0 +1,67 @@
+"""Rows as the attacker expects them: the mean of the rows that it knows, and their principal components."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from colonnade.common.models.optimiser import AdamConfig, build_optimiser
+
+_RATE = 0.05
+_LEAST = 1e-6  # of the largest variance: directions below it are left out
+
+
+@dataclass(frozen=True)
+class Prior:
+    """A normal distribution of rows, and the range of each number.
+
+    Args:
+        mean: float32 (width,).
+        basis: principal directions, each times its deviation, float32 (components, width).
+        lowest, highest: of each number, float32 (width,).
+    """
+
+    mean: Tensor
+    basis: Tensor
+    lowest: Tensor
+    highest: Tensor
+
+    @classmethod
+    def of(cls, known: Tensor) -> Prior:
+        """From known rows, float32 (rows, ...)."""
+        flat = known.flatten(1)
+        mean = flat.mean(0)
+        _, sizes, directions = torch.linalg.svd((flat - mean).double(), full_matrices=False)
+        kept = sizes.square() > _LEAST * sizes.square().max()
+        basis = directions[kept] * sizes[kept, None] / max(len(flat) - 1, 1) ** 0.5
+        return cls(mean, basis.float(), flat.min(0).values, flat.max(0).values)
+
+    def rows(self, z: Tensor) -> Tensor:
+        """Coordinates, float32 (n, components) -> rows, (n, width)."""
+        return self.mean + z @ self.basis
+
+    def within(self, rows: Tensor) -> Tensor:
+        """Rows (n, width), every number brought into its range."""
+        return rows.clamp(self.lowest, self.highest)
+
+
+def likeliest(prior: Prior, misfit: Callable[[Tensor], Tensor], rows: int, weight: float, steps: int) -> Tensor:
+    """Rows that explain what was seen and are likely beforehand, float32 (rows, width): Adam on their coordinates.
+
+    Args:
+        prior: of the rows.
+        misfit: rows (n, width) -> a number for each, 0 where they explain all, (n,).
+        rows: n.
+        weight: of the squared length of a row's coordinates, beside its misfit.
+        steps: of Adam.
+    """
+    z = nn.Parameter(torch.zeros(rows, len(prior.basis)))
+    optimiser = build_optimiser(AdamConfig(lr=_RATE), [z])
+    for _ in range(steps):
+        optimiser.zero_grad(set_to_none=True)
+        torch.autograd.backward((misfit(prior.rows(z)) + weight * z.square().sum(1)).sum())
+        optimiser.step()
+    return prior.within(prior.rows(z.detach()))

@@ -1,0 +1,46 @@
+"""Tables of the attacks by a member that departs from the protocol, in a simulation of the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.table import Table
+
+from colonnade.attacks.active import backdoor, completion
+from colonnade.attacks.run import AttackedRun
+from colonnade.cli.research.attack_options import Found, Options
+
+COMPLETION, BACKDOOR = "active-completion", "backdoor"
+_TARGET = 0
+
+
+def complete(run: AttackedRun, names: tuple[str, ...], options: Options, _place: Path) -> Found:
+    """Model completion after training with a malicious optimiser, beside the passive one."""
+    from colonnade.simulation.folder import simulate_captured  # noqa: PLC0415  # it brings all protocols
+
+    heads = ("party", "labels named", "passive", "raw columns", "largest class", "test accuracy")
+    table = Table(*heads, title=f"active model completion, from {options.labels} known labels")
+    parties = {}
+    for name in names:
+        passive, active, test = completion.complete_actively(run, name, options.labels, options.seed, simulate_captured)
+        parties[name] = {**vars(active), "passive": vars(passive), "test_accuracy": test}
+        table.add_row(name, f"{active.accuracy:.2%} ({active.lowest:.1%} to {active.highest:.1%})",
+                      f"{passive.accuracy:.2%}", f"{active.baseline:.2%}", f"{active.chance:.2%}",
+                      "-" if test is None else f"{test:.2%}")  # fmt: skip
+    return {"seed": options.seed, "parties": parties}, table
+
+
+def open_backdoor(run: AttackedRun, names: tuple[str, ...], options: Options, _place: Path) -> Found:
+    """A trigger in the place of a party's embeddings."""
+    from colonnade.simulation.folder import simulate_captured  # noqa: PLC0415  # it brings all protocols
+
+    heads = ("party", "predicted as the target", "without training it", "without a trigger", "accuracy", "honest run's")
+    table = Table(*heads, title=f"backdoor to class {_TARGET}, from {options.labels} known rows of it")
+    parties = {}
+    for name in names:
+        found = backdoor.open_backdoor(run, name, _TARGET, options.labels, options.seed, simulate=simulate_captured)
+        parties[name] = vars(found)
+        low, high = found.interval
+        others = (found.untrained, found.chance, found.accuracy, found.honest)
+        table.add_row(name, f"{found.success:.2%} ({low:.1%} to {high:.1%})", *(f"{one:.2%}" for one in others))
+    return {"seed": options.seed, "parties": parties}, table
