@@ -14,7 +14,9 @@ from colonnade.common.privacy.laplace import Bits
 from colonnade.common.privacy.linear_encoder import LinearEncoder
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals
 
-_RATE = 1.0  # of learning: a canary's score is on no scale
+_RATE = 1e-6  # of learning: weights stay near 0, where gradients are long, and a score is on no scale
+_LONG = 1e3  # a canary's input, so that its gradient has the clip's length
+_TOGETHER = 2000  # canaries in a training: each has an input of its own
 
 
 def released_codes(plan: DiscretePlan, bits: Bits | None = None) -> Audited:
@@ -39,11 +41,14 @@ def trained_encoder(plan: DiscretePlan, normals: Normals = secure_normals, bits:
     """
 
     def scores(coins: Tensor) -> Tensor:
-        rows = torch.eye(len(coins), dtype=torch.float64) * 1e3  # gradients of full length
-        targets = torch.eye(2, dtype=torch.float64)[coins.long()]
-        encoder = LinearEncoder(plan.encoder, plan.config.clip, _RATE * 1e-6)
-        weights = encoder.train(rows, targets, normals=normals, bits=bits)
-        return weights[:, 1] - weights[:, 0]
+        encoder = LinearEncoder(plan.encoder, plan.config.clip, _RATE)
+        found = []
+        for some in torch.split(coins, _TOGETHER):
+            rows = torch.eye(len(some), dtype=torch.float64) * _LONG
+            targets = torch.eye(2, dtype=torch.float64)[some.long()]
+            weights = encoder.train(rows, targets, normals=normals, bits=bits)
+            found.append(weights[:, 1] - weights[:, 0])
+        return torch.cat(found)
 
     name = (
         f"encoder, sigma {plan.noise_multiplier:g}, {plan.encoder.steps} steps, rows drawn at {plan.encoder.rate:.3g}"

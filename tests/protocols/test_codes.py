@@ -77,8 +77,10 @@ def test_sets_lean_towards_codes_of_the_partys_own_encoder_as_often_as_promised(
     plan = outcome.server.schedule.privacy
     assert isinstance(plan, DiscretePlan) and plan.codes == 10
     for party, client in outcome.clients.items():
-        x = client.features[torch.arange(1797)].numpy().reshape(1797, -1) / 4  # of 16 columns
-        x = np.hstack([x, np.full((1797, 1), 0.5)])
+        x = client.features[torch.arange(1797)].numpy().reshape(1797, -1).clip(-3, 3)
+        edges = np.array([-1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2.5])
+        bins = np.eye(9)[(x[..., None] > edges).sum(-1)].reshape(1797, -1)
+        x = np.hstack([np.hstack([x, bins]) / np.sqrt(2 * x.shape[1]), np.full((1797, 1), 0.5)])
         x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1)
         codes = (x @ client.state["weights"].numpy()).argmax(1)
         found = sets_of(outcome, party)

@@ -20,7 +20,7 @@ from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig, numbe
 from colonnade.server.fusion.code_groups import Grouping, kept_codes
 
 
-@given(st.integers(2, 12), st.integers(2, 36), st.integers(0, 6), st.integers(0, 99))
+@given(st.integers(3, 12), st.integers(2, 36), st.integers(0, 6), st.integers(0, 99))
 def test_a_code_is_a_group_or_a_class_and_its_certainty(classes: int, codes: int, party: int, seed: int) -> None:
     codes = codes if codes < classes else codes // classes * classes
     p = np.random.default_rng(seed).dirichlet(np.full(classes, 0.3), 20)
@@ -62,8 +62,12 @@ def test_inputs_are_a_row_and_a_constant_with_a_norm_of_at_most_one(shape: tuple
     x[0] = 0
     found = encoder_inputs(x)
     flat = x.mean(1).flatten(1) if x.ndim == 4 else x.flatten(1)
-    for row, values in zip(found, flat, strict=True):
-        whole = torch.cat([values / math.sqrt(len(values)), torch.tensor([0.5])])
+    for row, values in zip(found, flat.tolist(), strict=True):
+        parts = [max(-3.0, min(3.0, value)) for value in values]
+        for value in list(parts[: len(values)]):
+            place = sum(value > edge for edge in (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.5))
+            parts += [float(place == each) for each in range(9)]
+        whole = torch.tensor([*(part / math.sqrt(2 * len(values)) for part in parts), 0.5])
         torch.testing.assert_close(row, whole / max(1.0, float(whole.norm())))
     assert float(found.norm(dim=1).max()) <= 1 + 1e-6
 
@@ -110,3 +114,12 @@ def test_grouping_finds_what_trying_all_groupings_finds() -> None:
     assert grouping.cost(found) == pytest.approx(min(grouping.cost(pair) for pair in product(every, every)))
     assert found[0][0] == found[0][1] != found[0][2] == found[0][3]
     assert torch.equal(grouping.best(begin, [1])[0], begin[0])
+
+
+def test_codes_of_two_classes_are_parts_of_the_log_odds() -> None:
+    odds = torch.linspace(-6, 6, 200, dtype=torch.float64)
+    p = torch.stack([1 - odds.sigmoid(), odds.sigmoid()], 1)
+    for codes, bounds in ((2, [0.0]), (4, [-3.5, -1.25, 1.0]), (6, [-3.5, -2.375, -1.25, -0.125, 1.0])):
+        wanted = [sum(value > bound for bound in bounds) for value in odds.tolist()]
+        assert CodeBook(2, codes).of(p).tolist() == wanted
+    assert CodeBook(2, 4).of(torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist() == [0, 3]
