@@ -165,6 +165,7 @@ def scripts(protocol: str) -> st.SearchStrategy[list[Fault]]:
     return st.lists(st.one_of(faults(down), faults(up)), min_size=1, max_size=4)
 
 
+@pytest.mark.timeout(0 if EXAMPLES else 120)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_no_script_of_faults_breaks_a_rule(protocol: str) -> None:
     @settings(
