@@ -25,6 +25,7 @@ from colonnade.common.conversation.membership import (
     Spent,
     Welcome,
 )
+from colonnade.common.conversation.traffic import WireBytes
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.pki.names import dns_name
 from colonnade.common.crypto.pki.peers import verify_peer
@@ -72,13 +73,12 @@ class Membership:
         self._deliver: Callable[[Item], None] | None = None
         self._stop: asyncio.Future[Parcel | Exception] | None = None
         self._farewell, self._closed = asyncio.Event(), False  # _closed: the server has no more rounds
-        self._connections: list[Connection] = []
+        self._wire = WireBytes()
 
     @property
     def wire(self) -> tuple[int, int]:
         """Bytes sent and received so far: whole gRPC messages, before HTTP/2 and TLS. Thread-safe."""
-        so_far = list(self._connections)
-        return sum(c.bytes_out for c in so_far), sum(c.bytes_in for c in so_far)
+        return self._wire.sent, self._wire.received
 
     @property
     def gone(self) -> bool:
@@ -103,7 +103,7 @@ class Membership:
         """
         self._inbox = Inbox(self._largest)
         self._connection = await self._dialer.dial(find_address, partial(_trust, identity, pin), patience)
-        self._connections.append(self._connection)
+        self._connection.count_in(self._wire)
         self._connection.attach(self._hear, self._hear, self)
         self._connection.post(hello)
         await self._await(Welcome)

@@ -23,6 +23,14 @@ class Traffic:
         entry[1] += payload_bytes(message)
 
 
+@dataclass
+class WireBytes:
+    """Bytes of gRPC messages with their 5-byte prefix, before HTTP/2 and TLS, of one connection or of several."""
+
+    received: int = 0
+    sent: int = 0
+
+
 class MessageWatch(Protocol):
     """Sees the messages of a link."""
 

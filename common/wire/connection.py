@@ -19,6 +19,7 @@ import grpc
 from colonnade.common.conversation.capacity import Capacity, Unlimited
 from colonnade.common.conversation.membership import Begin, Hello, Parcel
 from colonnade.common.conversation.outbox import Outbox
+from colonnade.common.conversation.traffic import WireBytes
 from colonnade.common.errors import ContractError, PartyAway
 from colonnade.common.escaped import escaped
 from colonnade.common.wire.codec import Codec
@@ -90,14 +91,14 @@ class Connection:
         peer: the other end's name, for errors.
         address: the peer's, at the server.
         session: of the frames that are sent and accepted.
-        bytes_in, bytes_out: gRPC messages with their 5-byte prefix, before HTTP/2 and TLS.
+        wire: bytes that have passed; of all connections of the peer, once they are counted together.
         done: set when the stream has ended, by either end.
     """
 
     def __init__(self, stream: Duplex, codec: Codec, largest: int) -> None:
         self.peer, self.address = "the other end", ""
         self.session = 0
-        self.bytes_in = self.bytes_out = 0
+        self.wire = WireBytes()
         self.done = asyncio.Event()
         self._stream, self._codec, self._largest = stream, codec, largest
         self._receive: Callable[[Parcel], None] = lambda _parcel: None
@@ -120,7 +121,7 @@ class Connection:
             frame = await self._stream.read()
             if frame is grpc.aio.EOF:
                 raise PartyAway(self.peer, "the connection was closed")
-            self.bytes_in += len(frame) + 5
+            self.wire.received += len(frame) + 5
             return read_hello(frame)
         except WireError as malformed:
             raise malformed.of(self.peer) from None
@@ -148,6 +149,12 @@ class Connection:
             return
         if self._writer is None or self._writer.done():
             self._writer = asyncio.get_running_loop().create_task(self._write())
+
+    def count_in(self, total: WireBytes) -> None:
+        """Counts what has passed, and what will pass, in a total; so the total outlives the connection."""
+        total.received += self.wire.received
+        total.sent += self.wire.sent
+        self.wire = total
 
     @property
     def unsent(self) -> int:
@@ -219,7 +226,7 @@ class Connection:
                 task.cancel()
 
     def _accept(self, frame: bytes) -> None:
-        self.bytes_in += len(frame) + 5
+        self.wire.received += len(frame) + 5
         if len(frame) > self._largest:
             raise WireError(f"at most {self._largest} bytes", f"{len(frame)}")
         for parcel in unpack(frame, self.session, self._codec, self._inlet.expects):
@@ -231,7 +238,7 @@ class Connection:
         try:
             while self.outlet:
                 frame = self._next_frame()
-                self.bytes_out += len(frame) + 5
+                self.wire.sent += len(frame) + 5
                 await self._stream.write(frame)
         except (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError, asyncio.CancelledError):
             self.hang_up()  # the stream is over: its reader gets the reason and reports it

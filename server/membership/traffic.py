@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from colonnade.common.conversation.conversation import Link
-from colonnade.common.conversation.traffic import Traffic
+from colonnade.common.conversation.traffic import Traffic, WireBytes
 from colonnade.common.wire.connection import Connection
 
 _WAYS, _UNITS = ("up", "down"), ("payload", "wire")
@@ -23,17 +23,18 @@ class Totals:
     def __init__(self, parties: tuple[str, ...]) -> None:
         self.parties = parties
         self._earlier: Counter[str] = Counter()  # of a run that is resumed, by "party way unit"
-        self._connections: dict[str, list[Connection]] = {party: [] for party in parties}
-        self._links: dict[str, list[Link]] = {party: [] for party in parties}
+        # Counts alone: connections and links that are over, with their buffers, are not kept.
+        self._wires = {party: WireBytes() for party in parties}
+        self._traffic = {party: Traffic() for party in parties}
         self.late: Counter[str] = Counter()
 
     def connect(self, party: str, connection: Connection) -> None:
         """Counts a party's bytes over this connection from now on."""
-        self._connections[party].append(connection)
+        connection.count_in(self._wires[party])
 
     def link(self, party: str, link: Link) -> None:
-        """Counts a party's messages over this link from now on."""
-        self._links[party].append(link)
+        """Counts a party's messages over this link, which is new."""
+        link.traffic = self._traffic[party]
 
     def capture(self) -> dict[str, int]:
         """All counts, as `restore` takes them."""
@@ -71,8 +72,7 @@ class Totals:
     def books(self) -> dict[str, dict[str, dict[str, tuple[int, int]]]]:
         """Counts of this start: party -> up or down -> kind -> messages, payload bytes. Thread-safe."""
         return {
-            party: {way: _by_kind([_book(link.traffic, way) for link in list(links)]) for way in _WAYS}
-            for party, links in self._links.items()
+            party: {way: _by_kind(_book(traffic, way)) for way in _WAYS} for party, traffic in self._traffic.items()
         }
 
     def frames(self) -> dict[tuple[str, str], int]:
@@ -83,10 +83,10 @@ class Totals:
         earlier = self._earlier[f"{party} {way} {unit}"]
         if unit == "wire":
             return earlier + self._wire(party, way)
-        return earlier + sum(_payload(link.traffic, way) for link in self._links[party])
+        return earlier + _payload(self._traffic[party], way)
 
     def _wire(self, party: str, way: str) -> int:
-        return sum(c.bytes_in if way == "up" else c.bytes_out for c in list(self._connections[party]))
+        return self._wires[party].received if way == "up" else self._wires[party].sent
 
 
 def _book(traffic: Traffic, way: str) -> dict[str, list[int]]:
@@ -97,9 +97,5 @@ def _payload(traffic: Traffic, way: str) -> int:
     return sum(size for _, size in _book(traffic, way).values())
 
 
-def _by_kind(books: list[dict[str, list[int]]]) -> dict[str, tuple[int, int]]:
-    total: dict[str, tuple[int, int]] = {}
-    for kind, (messages, size) in (entry for book in books for entry in list(book.items())):
-        before = total.get(kind, (0, 0))
-        total[kind] = (before[0] + messages, before[1] + size)
-    return total
+def _by_kind(book: dict[str, list[int]]) -> dict[str, tuple[int, int]]:
+    return {kind: (messages, size) for kind, (messages, size) in list(book.items())}

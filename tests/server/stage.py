@@ -52,6 +52,9 @@ class FakeConnection:
             raise ContractError(self.peer, "a frame", "", "a Hello first", type(first).__name__)
         return first
 
+    def count_in(self, _total: object) -> None:
+        """Nothing passes."""
+
     def attach(self, receive: Any, lost: Any, inlet: Any) -> None:
         self.arrive, self.lose, self.inlet = receive, lost, inlet
 

@@ -96,7 +96,7 @@ class Puppet:
     """
 
     def __init__(self, end: PipeEnd, codec: Codec) -> None:
-        self._end, self._codec, self.session = end, codec, 0
+        self._end, self.codec, self.session = end, codec, 0
         self.heard: list[Parcel] = []
         self._taken = 0
         self._news = asyncio.Event()
@@ -106,7 +106,7 @@ class Puppet:
         """Sends parcels in one frame, of the present session by default."""
         frame = b""
         for parcel in parcels:
-            frame += pack(parcel, self.session if session is None else session, self._codec)
+            frame += pack(parcel, self.session if session is None else session, self.codec)
             if isinstance(parcel, Begin):
                 self.session = parcel.session
         self.send_bytes(frame)
@@ -156,7 +156,7 @@ class Puppet:
         try:
             while (frame := await self._end.read()) is not grpc.aio.EOF:
                 assert isinstance(frame, bytes)
-                for parcel in unpack(frame, self.session, self._codec):
+                for parcel in unpack(frame, self.session, self.codec):
                     self.heard.append(parcel)
                     if isinstance(parcel, Begin):
                         self.session = parcel.session

@@ -1,4 +1,7 @@
-"""Parcels between a real server and real parties, swapped, dropped and repeated in every state of a run."""
+"""Parcels between a real server and real parties, swapped, dropped and repeated in every state of a run.
+
+Of five protocols: embeddings in the clear, duals, blinded sums, coded sums, and one that learns from arrivals.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -19,37 +23,62 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from colonnade.client.membership.instructions import Instructions
+from colonnade.common.alignment.messages import all_kinds
+from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.errors import ColonnadeError, ContractError
+from colonnade.common.messaging.message import ServerMessage
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.protocols.split import Gradient
-from tests.support.in_memory import ROUNDS, agreed, members
+from tests.support import in_memory
+from tests.support.federation import config
+from tests.support.in_memory import ROUNDS, WIDTH, members
 from tests.support.relay import QUIET, Fault, Relay
 
 EXAMPLES = int(os.environ.get("COLONNADE_SCRIPTS", "0"))
-"""Scripts to try, drawn at random; by default few, and the same ones in every run."""
+"""Scripts of each protocol to try, drawn at random; by default few, and the same ones in every run."""
+SPLIT = "split"
+PROTOCOLS: Mapping[str, tuple[Mapping[str, Any], int]] = {
+    SPLIT: ({"name": "split", "embedding": WIDTH}, 6),
+    "duals": ({"name": "vimadmm"}, 2),
+    "blinded": ({"name": "split_avg", "embedding": WIDTH, "aggregate": "blinded"}, 2),
+    "coded": ({"name": "fedvs", "embedding": WIDTH, "segments": 1, "stragglers": 0}, 2),
+    "arrivals": ({"name": "vafl", "embedding": WIDTH, "arrivals": True}, 2),
+}
+"""Protocols, and the number of scripts that every run tries."""
 SETS = ("federation.checkpoint.rounds=1", "federation.transcript.every=2", "federation.batch=256")
 BOUND = 3 * QUIET + 120
 """Virtual seconds within which all members end: three silences that the relay ends, and the members' time limits."""
-# Whoever drops one of these, or delivers it after its round, changes what is learned. TLS lets no stranger do so.
-LEARNED = ("Embedding", "Gradient", "Evaluation")
+DOWN = ("Welcome", "Begin", "Open", "Statement", "Save", "Close", "Farewell", "Rewind", "Refusal", "Failure")
+UP = ("Hello", "Statement", "Saved", "Farewell", "Failure")
 
-DOWN = (
-    "Welcome",
-    "Begin",
-    "Open",
-    "Gradient",
-    "Statement",
-    "Save",
-    "Close",
-    "Farewell",
-    "Rewind",
-    "Refusal",
-    "Failure",
-)
-UP = ("Hello", "Embedding", "Evaluation", "Statement", "Saved", "Farewell", "Failure")
+
+@cache
+def told(protocol: str) -> Config:
+    return config(PROTOCOLS[protocol][0], *in_memory.SETS, *SETS)
+
+
+@cache
+def messages(protocol: str, *, server: bool) -> tuple[str, ...]:
+    """Kinds of a protocol's messages, keys among them, of the server or of a party."""
+    federation = told(protocol).federation
+    kinds = all_kinds(federation, CONTRACTS[federation.protocol.name])
+    return tuple(name for name, kind in kinds.items() if issubclass(kind, ServerMessage) == server)
+
+
+def learned(end: End) -> bool:
+    """True if a fault may have changed what is learned: it took a message away. TLS lets no stranger do so.
+
+    Where messages count as they come, any delay and any repetition of one changes it too.
+    """
+    kinds = {*messages(end.protocol, server=True), *messages(end.protocol, server=False)}
+    struck = end.relay.struck
+    if end.protocol == "arrivals":
+        return bool(struck)
+    return any(fault.kind in kinds for fault in struck if fault.act in ("drop", "hold"))
 
 
 Model = Mapping[str, bytes]
@@ -65,6 +94,7 @@ class End:
         seconds: on the virtual clock.
         relay: which disturbed it.
         events: of all members.
+        protocol: the key in `PROTOCOLS`.
     """
 
     errors: Mapping[str, BaseException | None]
@@ -72,13 +102,14 @@ class End:
     seconds: float
     relay: Relay
     events: tuple[Event, ...] = ()
+    protocol: str = SPLIT
 
 
-def disturbed(*faults: Fault, sets: tuple[str, ...] = ()) -> End:
+def disturbed(*faults: Fault, protocol: str = SPLIT) -> End:
     """Runs a federation whose parcels a relay disturbs."""
 
     async def main(folder: Path) -> End:
-        with members(folder, agreed(*SETS, *sets)) as there:
+        with members(folder, told(protocol)) as there:
             relay = Relay(there, faults)
             there.through = relay.through
             with relay.watched():
@@ -94,7 +125,7 @@ def disturbed(*faults: Fault, sets: tuple[str, ...] = ()) -> End:
                 ended = await asyncio.gather(*tasks.values(), return_exceptions=True)
         last = f"checkpoints/round-{ROUNDS:08}.safetensors"
         models = {name: _read(folder / name / last) for name in names}
-        return End(dict(zip(names, ended, strict=True)), models, seconds, relay, tuple(there.events))
+        return End(dict(zip(names, ended, strict=True)), models, seconds, relay, tuple(there.events), protocol)
 
     with TemporaryDirectory() as folder:
         return run_virtual(main(Path(folder)))
@@ -108,8 +139,8 @@ def _read(path: Path) -> Model | None:
 
 
 @cache
-def undisturbed() -> End:
-    return disturbed()
+def undisturbed(protocol: str = SPLIT) -> End:
+    return disturbed(protocol=protocol)
 
 
 def check(end: End) -> None:
@@ -117,10 +148,10 @@ def check(end: End) -> None:
     assert not end.relay.wrongs
     undeclared = {name: error for name, error in end.errors.items() if not isinstance(error, ColonnadeError | None)}
     assert not undeclared
-    if any(fault.kind in LEARNED for fault in end.relay.struck if fault.act in ("drop", "hold")):
+    if learned(end):
         return
     whole = {name: end.models[name] for name, error in end.errors.items() if error is None}
-    assert whole == {name: undisturbed().models[name] for name in whole}
+    assert whole == {name: undisturbed(end.protocol).models[name] for name in whole}
 
 
 def faults(kinds: tuple[str, ...]) -> st.SearchStrategy[Fault]:
@@ -129,20 +160,28 @@ def faults(kinds: tuple[str, ...]) -> st.SearchStrategy[Fault]:
     return st.builds(Fault, acts, st.sampled_from(kinds), parties, number, st.sampled_from((*kinds, "")))  # type: ignore[arg-type]
 
 
-SCRIPTS = st.lists(st.one_of(faults(DOWN), faults(UP)), min_size=1, max_size=4)
+def scripts(protocol: str) -> st.SearchStrategy[list[Fault]]:
+    down, up = (*DOWN, *messages(protocol, server=True)), (*UP, *messages(protocol, server=False))
+    return st.lists(st.one_of(faults(down), faults(up)), min_size=1, max_size=4)
 
 
-@settings(
-    max_examples=EXAMPLES or 12, derandomize=not EXAMPLES, database=None, phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)  # fmt: skip
-@given(SCRIPTS)
-def test_no_script_of_faults_breaks_a_rule(script: list[Fault]) -> None:
-    check(disturbed(*script))
+@pytest.mark.timeout(0 if EXAMPLES else 120)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_no_script_of_faults_breaks_a_rule(protocol: str) -> None:
+    @settings(
+        max_examples=EXAMPLES or PROTOCOLS[protocol][1], derandomize=not EXAMPLES, database=None,
+        phases=[Phase.generate], suppress_health_check=list(HealthCheck), deadline=None,
+    )  # fmt: skip
+    @given(scripts(protocol))
+    def tried(script: list[Fault]) -> None:
+        check(disturbed(*script, protocol=protocol))
+
+    tried()
 
 
-def test_an_undisturbed_run_ends_well_and_at_once() -> None:
-    end = undisturbed()
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_undisturbed_run_ends_well_and_at_once(protocol: str) -> None:
+    end = undisturbed(protocol)
     assert set(end.errors.values()) == {None} and None not in end.models.values()
     assert end.seconds == 0 and not end.relay.silences and not end.relay.wrongs
 

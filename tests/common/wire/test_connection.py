@@ -163,9 +163,9 @@ def test_both_ends_count_the_same_bytes() -> None:
         for round in range(1, 6):
             pair.party.connection.post(Embedding(round, torch.rand(100, 4)))
             await server.came.get()
-        assert pair.party.connection.bytes_out == pair.server.connection.bytes_in
+        assert pair.party.connection.wire.sent == pair.server.connection.wire.received
         frame = pack(Embedding(1, torch.rand(100, 4)), 0, CODEC)
-        assert pair.server.connection.bytes_in == 5 * (len(frame) + 5)
+        assert pair.server.connection.wire.received == 5 * (len(frame) + 5)
 
     run(body)
 

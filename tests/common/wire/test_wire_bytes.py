@@ -103,8 +103,8 @@ def test_twenty_messages_each_way_cost_at_most_half_a_percent_and_300_bytes(
         for way in ("up", "down"):
             assert COUNT * PAYLOAD < passed[way] <= COUNT * (PAYLOAD * 1.005 + 300)
         # The connections count gRPC's messages: nearly all bytes, and no more.
-        assert 0.995 * passed["up"] < down.bytes_in <= passed["up"] + before["up"]
-        assert 0.995 * passed["down"] < up.bytes_in <= passed["down"] + before["down"]
+        assert 0.995 * passed["up"] < down.wire.received <= passed["up"] + before["up"]
+        assert 0.995 * passed["down"] < up.wire.received <= passed["down"] + before["down"]
 
         await up.close()
         await dialer.close()

@@ -1,0 +1,128 @@
+"""A server that has two groups sum one round of FedVS over two sets, where N >= 2 R: it is found, afterwards."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from colonnade.client.aggregation.coded import CodedParty
+from colonnade.common.coded_computing.coded_rows import CodedRows
+from colonnade.common.config.members import Config
+from colonnade.common.conversation.control import Item, Open
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.crypto.told import TranscriptError
+from colonnade.common.errors import ContractError
+from colonnade.common.numerics import fixed_point
+from colonnade.common.protocols.fedvs import Answer, Senders
+from tests.support.federation import config, federate
+
+LIED, EVERY = 2, 3
+SETS = (
+    "federation.parties=6", "federation.rounds=9", "federation.epochs=0", "federation.evaluate.every=99",
+    "federation.quorum={need: 3, grace: 5}", f"federation.transcript.every={EVERY}",
+)  # fmt: skip
+FIRST, SECOND = ("party1", "party2", "party3"), ("party4", "party5", "party6")
+
+
+class Split:
+    """The lying server's link to each party."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Tensor] = {}
+        self.opened: list[int] = []
+
+    def __call__(self, cohort: Cohort) -> None:
+        for name, link in cohort.items():
+            link._carry = self._down(name, link._carry)
+            if name in SECOND:
+                link.deliver = self._up(name, link.deliver)  # type: ignore[method-assign]
+            else:
+                link.deliver = self._noted(name, link.deliver)  # type: ignore[method-assign]
+
+    def _down(self, name: str, carry: Callable[[Item], None]) -> Callable[[Item], None]:
+        def lie(item: Item) -> None:
+            if isinstance(item, Open):
+                self.opened.append(item.round)
+            if isinstance(item, Senders) and item.round == LIED and name in SECOND:
+                senders = item.senders.clone()
+                senders[0] = 0
+                item = replace(item, senders=senders)
+            carry(item)
+
+        return lie
+
+    def _noted(self, name: str, deliver: Callable[[Item], None]) -> Callable[[Item], None]:
+        def note(item: Item) -> None:
+            if isinstance(item, Answer) and item.round == LIED:
+                self.answers[name] = item.h
+            deliver(item)
+
+        return note
+
+    def _up(self, name: str, deliver: Callable[[Item], None]) -> Callable[[Item], None]:
+        """The second group's answers are the server's own affair."""
+
+        def keep(item: Item) -> None:
+            if isinstance(item, Answer) and item.round == LIED:
+                self.answers[name] = item.h
+            else:
+                deliver(item)
+
+        return keep
+
+
+@pytest.fixture
+def weights(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[tuple[Any, Tensor]]]:
+    """The rounded weights of every round, with the party's context."""
+    seen: dict[str, list[tuple[Any, Tensor]]] = defaultdict(list)
+    rounded = CodedParty._rounded_weights
+
+    def note(self: CodedParty) -> Tensor:
+        found = rounded(self)
+        seen[self._ctx.name].append((self._ctx, found.clone()))
+        return found
+
+    monkeypatch.setattr(CodedParty, "_rounded_weights", note)
+    return seen
+
+
+def decoded(cfg: Config, answers: dict[str, Tensor], group: tuple[str, ...]) -> Tensor:
+    names, protocol = cfg.federation.names, cfg.federation.protocol
+    values = torch.stack([answers[name].reshape(-1) for name in group]).long()
+    return protocol.code(len(names)).decode([names.index(name) for name in group], values)
+
+
+def test_it_learns_one_partys_embeddings_of_the_round_and_the_run_ends_within_the_window(
+    weights: dict[str, list[tuple[Any, Tensor]]],
+) -> None:
+    cfg, lie = config({"name": "fedvs", "embedding": 4, "segments": 1}, *SETS), Split()
+    with pytest.raises(
+        TranscriptError, match=rf"round {LIED}: .* was told another Senders stage=0 than we were"
+    ) as found:
+        federate(cfg, on_cohort=lie)
+    assert found.value.round == LIED and lie.opened[-1] <= LIED + 2 * EVERY
+
+    difference = decoded(cfg, lie.answers, FIRST) - decoded(cfg, lie.answers, SECOND)
+    protocol = cfg.federation.protocol
+    field = protocol.code(6).field
+    ctx, rounded = weights["party1"][LIED - 1]
+    block = CodedRows(ctx.schedule.partition, 1, cfg.federation).training(LIED)
+    powers = ctx.state["model"].powers(ctx.features[block.rows[block.real]]).double()
+    data = torch.floor(powers * 2**protocol.data_bits + 0.5).long()
+    own = data @ fixed_point.from_field(field, rounded)
+    learnt = fixed_point.from_field(field, difference % field.p).view(-1, protocol.embedding)[block.real]
+    assert torch.equal(learnt, own)
+
+
+def test_where_all_are_waited_for_no_party_answers_for_the_smaller_set() -> None:
+    cfg = config({"name": "fedvs", "embedding": 4, "segments": 1}, *SETS, "federation.quorum=wait")
+    lie = Split()
+    with pytest.raises(ContractError, match=r"Senders\.senders: expected at least 6 parties, .* got 5"):
+        federate(cfg, on_cohort=lie)
+    assert not set(SECOND) & lie.answers.keys()
