@@ -11,8 +11,7 @@ from colonnade.common.config.run_options import OF_NUMBERS, OF_TWO, StopMetric
 from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.crypto.proven import require_library
 from colonnade.common.errors import ConfigError, nearest
-from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
-from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
+from colonnade.common.parsing.privacy_checks import able, check_privacy
 from colonnade.common.privacy.labels import CONVEX
 from colonnade.common.secure_aggregation.masked_sums import check_blinded
 
@@ -33,8 +32,7 @@ def check(config: Config) -> None:
 def _check_agreed(federation: FederationConfig) -> None:
     _check_length(federation)
     _check_alignment(federation)
-    _check_privacy(federation)
-    _check_rows(federation)
+    check_privacy(federation)
     _check_adjust(federation)
     _check_participation(federation)
     _check_classes(federation)
@@ -72,13 +70,8 @@ def _check_active(federation: FederationConfig, server: ServerConfig) -> None:
         )
     raise ConfigError(
         f"server.active: in {name} the server has no columns of its own",
-        hint=f"let a party hold them, or take one of {_able('active')}",
+        hint=f"let a party hold them, or take one of {able('active')}",
     )
-
-
-def _able(trait: str) -> str:
-    """The protocols whose contract has this capability, for a hint."""
-    return ", ".join(name for name, contract in imported_contracts().items() if getattr(contract, trait))
 
 
 def _check_answers(federation: FederationConfig, server: ServerConfig) -> None:
@@ -88,7 +81,7 @@ def _check_answers(federation: FederationConfig, server: ServerConfig) -> None:
         return
     raise ConfigError(
         f"server.privacy.answers: in {name} what goes back to the parties is not noised",
-        hint=f"take one of {_able('response_noise')}; "
+        hint=f"take one of {able('response_noise')}; "
         "or protect the labels once, before training: server.privacy.labels: {epsilon: 2}",
     )
 
@@ -155,7 +148,7 @@ def _check_loss(federation: FederationConfig) -> None:
     if not CONTRACTS[federation.protocol.name].any_loss:
         raise ConfigError(
             f"federation.loss = {federation.loss!r}: {federation.protocol.name} works with the loss of the task alone",
-            hint=f"leave it out, or take one of {_able('any_loss')}",
+            hint=f"leave it out, or take one of {able('any_loss')}",
         )
 
 
@@ -253,89 +246,6 @@ def _check_alignment(federation: FederationConfig) -> None:
         )
 
 
-def _check_privacy(federation: FederationConfig) -> None:
-    privacy = federation.privacy
-    if privacy is None:
-        return
-    if privacy.evaluate == "clean" and not federation.benchmark:
-        raise ConfigError(
-            "federation.privacy.evaluate = clean: validation and test rows would leave unprotected",
-            hint="leave it out; or, where nobody's secrets are in the data, set federation.benchmark to true",
-        )
-    if privacy.evaluate == "none" and not federation.benchmark:
-        raise ConfigError(
-            "federation.privacy.evaluate = none: evaluations and predictions would know nothing of the parties' rows",
-            hint="leave it out; for a measurement of what the parties add, set federation.benchmark to true",
-        )
-    if privacy.epsilon and getattr(federation.protocol, "arrivals", False):
-        raise ConfigError(
-            "federation.privacy.epsilon: parties that come when they like make as many releases as they like",
-            hint="give noise_multiplier alone, and every party its policy.max_epsilon; or arrivals: false",
-        )
-
-
-def _check_rows(federation: FederationConfig) -> None:
-    """Rejects row protection in protocols whose messages are not one embedding per row."""
-    privacy, name = federation.privacy, federation.protocol.name
-    if isinstance(privacy, DiscretePrivacyConfig) and CONTRACTS[name].predicts != "codes":
-        raise ConfigError(
-            f"federation.privacy.mechanism = discrete with the protocol {name}: what its parties send is not one code "
-            "a row",
-            hint="take the protocol codes; or mechanism: gaussian or adaptive",
-        )
-    if not isinstance(privacy, AdaptivePrivacyConfig):
-        return
-    if not CONTRACTS[name].embeddings:
-        raise ConfigError(
-            f"federation.privacy.mechanism = adaptive with the protocol {name}: what its parties send is not one "
-            "embedding a row",
-            hint=f"take one of {_able('embeddings')}; or mechanism: gaussian",
-        )
-    _check_steps(federation, privacy)
-    if privacy.rescale != "none" and federation.batch == 1:
-        raise ConfigError(
-            f"federation.batch = 1 with federation.privacy.rescale = {privacy.rescale}: one row has no distances",
-            hint="give larger batches, or leave rescale out",
-        )
-
-
-def _check_steps(federation: FederationConfig, privacy: AdaptivePrivacyConfig) -> None:
-    """Rejects noise on steps without per-row gradients."""
-    name, where = federation.protocol.name, "federation.privacy.steps"
-    if privacy.steps is None:
-        return
-    if not CONTRACTS[name].gradients:
-        hint = f"take one of {_able('gradients')}"
-        raise ConfigError(f"{where} with the protocol {name}: it steps otherwise", hint=hint)
-    if federation.adjust.asked:
-        raise ConfigError(
-            f"{where} with federation.adjust: a row would pull at other rows, past what its own share is clipped to",
-            hint="leave one of the two out",
-        )
-    if getattr(getattr(federation.protocol, "head", None), "name", "") == "normed":
-        raise ConfigError(
-            f"{where} with federation.protocol.head: normed, in which rows meet", hint="take another head"
-        )
-    if privacy.steps.rate is not None:
-        _check_secret_steps(federation)
-
-
-def _check_secret_steps(federation: FederationConfig) -> None:
-    """Rejects steps over secretly drawn rows in a protocol whose steps are on the announced batch."""
-    name, where = federation.protocol.name, "federation.privacy.steps.rate"
-    if not CONTRACTS[name].secret_steps:
-        raise ConfigError(
-            f"{where} with the protocol {name}: its steps are on the announced batch",
-            hint=f"take one of {_able('secret_steps')}; or leave rate and noise_multiplier out",
-        )
-    head = getattr(getattr(federation.protocol, "head", None), "name", "linear")
-    if head != "linear":
-        raise ConfigError(
-            f"{where} with federation.protocol.head: {head}: steps over secretly drawn rows are through a linear head",
-            hint="leave one of the two out",
-        )
-
-
 def _check_adjust(federation: FederationConfig) -> None:
     adjust, name, batch, classes = federation.adjust, federation.protocol.name, federation.batch, federation.outputs
     if not adjust.asked:
@@ -348,7 +258,7 @@ def _check_adjust(federation: FederationConfig) -> None:
     if not CONTRACTS[name].gradients:
         raise ConfigError(
             f"federation.adjust with the protocol {name}: its parties follow no gradient at their embeddings",
-            hint=f"take one of {_able('gradients')}, or leave adjust out",
+            hint=f"take one of {able('gradients')}, or leave adjust out",
         )
     least = classes if adjust.contrastive else 2
     if batch < least:
@@ -363,7 +273,7 @@ def _check_participation(federation: FederationConfig) -> None:
     if share < 1 and not CONTRACTS[name].subsampling:
         raise ConfigError(
             f"federation.participation = {share:g}: {name} needs every party in a round",
-            hint=f"leave it out, or take one of {_able('subsampling')}",
+            hint=f"leave it out, or take one of {able('subsampling')}",
         )
 
 
