@@ -137,6 +137,36 @@ class TestWhatTravels:
         assert sent["down", "Positions"] == 8 * common * n * (n - 1)
         assert sent["up", "Positions"] == 8 * common * (n - 1) * (n - 1)
 
+    @pytest.mark.parametrize("checks", ["signed", "planted"])
+    def test_checks_add_a_digest_a_stage_and_the_planted_keys(self, checks: str) -> None:
+        found = align(federation(2, align_checks=checks), TABLES, block=4)
+        found.common(TABLES)
+        planted, n, sent = int(checks == "planted"), 3, Counter[str]()
+        for sender, _to, message in found.messages:
+            assert type(message) is KINDS[type(message).__name__]
+            sent[type(message).__name__] += payload_bytes(message) if sender != SERVER else 0
+        assert sent["Points"] == 32 * (n - 1) * (sum(map(len, TABLES.values())) + n * planted)
+        assert sent["Pledge"] == 32 * (n - 1) * (n + planted)  # without certificates; where planted keys were, too
+
+    def test_proofs_are_sent_in_boxes_of_one_size(self) -> None:
+        """Pairs of points and a proof a block; single points of a member's own list; 28 bytes for a seal."""
+        pytest.importorskip("coincurve")
+        found = align(federation(2, align_checks="proofs"), {name: ["a", "b", "c"] for name in TABLES}, block=2)
+        sizes = Counter(
+            (sender, payload_bytes(message))
+            for sender, _to, message in found.messages
+            if sender != SERVER and type(message).__name__ == "Proved"
+        )
+        blocks = (2, 1)
+        assert sizes == {
+            **{("party1", 64 * rows + 28): 1 for rows in blocks},  # its own list, for party2
+            **{("party1", 128 * rows + 64 + 28): 1 for rows in blocks},
+            **{("party1", 128 * rows + 64): 1 for rows in blocks},  # the last stage is for the server
+            **{("party2", 64 * rows): 1 for rows in blocks},
+            **{("party2", 128 * rows + 64): 2 for rows in blocks},
+        }
+        assert not any(type(message).__name__ == "Points" for _from, _to, message in found.messages)
+
     def test_no_member_is_more_than_a_block_ahead(self) -> None:
         """Otherwise lists would pile up in memory: here those of party1, which sends its blocks long before party2."""
         late = align(
