@@ -100,7 +100,7 @@ class _Blinded:
             self._opening = ShareOpening(ctx, server, keys, prover, self._record, least=self._least)
         self._prover = prover if self._opening is None and confirmed(ctx.federation) else None
         self._set: frozenset[str] = frozenset()
-        self._clipped = False
+        self._fresh = self._clipped = False
         if self._least == 2:  # the smallest that there is
             ctx.warn("sums may be of two parties: either that shows its part to the server shows the other's")
 
@@ -135,10 +135,9 @@ class _Blinded:
         return self._prover is None or await self._confirm(round, self._prover)
 
     def _may_sum(self, round: int) -> bool:
-        """True if the round was not bound to another set. A set from which nobody can vanish is entered now."""
-        if self._opening is None:
-            return self._record.enter(round, self._set)
-        return self._record.bound(round) in (None, self._set)
+        """True if the round was not bound to another set, which is written to the disk."""
+        self._fresh = self._record.bound(round) is None
+        return self._record.enter(round, self._set)
 
     def _refusal(self, round: int) -> Message:
         """An empty message in the place of the next one that the server waits for."""
@@ -161,7 +160,7 @@ class _Blinded:
             await self._server.send(self._masked(round, 0, released))
             return
         await self._server.send(self._masked(round, 0, released, self._opening.of_round(round)))
-        self._set = await self._opening.settle(round, self._set) or self._set
+        self._set = await self._opening.settle(round, self._set, fresh=self._fresh) or self._set
 
     def evaluation(self, round: int, part: str, block: int, released: Released) -> Message:
         """Masks values as the block's own stage."""

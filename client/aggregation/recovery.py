@@ -57,37 +57,46 @@ class ShareOpening:
         """Keys of the masks of a round."""
         return self._keys.of_round(round)
 
-    async def settle(self, round: int, laid: frozenset[str]) -> frozenset[str] | None:
-        """Confirms U, and opens shares once everybody in U has confirmed it.
+    async def settle(self, round: int, laid: frozenset[str], *, fresh: bool) -> frozenset[str] | None:
+        """Confirms who is summed, and opens shares once everybody in that set has confirmed it.
 
-        The server names a smaller set if a party vanishes before it has confirmed. A set with anybody else than before
-        is refused: the other share of that party may be open.
+        First that is everybody over whom the words are masked. The server names a smaller set if a party vanishes
+        before it has sent its words or confirmed. A set with anybody else is refused: the other share of that party may
+        be open.
+
+        Args:
+            round: of the words.
+            laid: over whom they are masked, as the record of sets has it.
+            fresh: True if the round is a new one, whose set may still become smaller.
 
         Returns:
-            U; None if the server goes on without us, or the round may have been summed over another set.
+            The set; None if the server goes on without us, or the round may have been summed over another set.
 
         Raises:
             ContractError: the set is invalid; names the party of which both shares were asked for.
             SetError: another party does not confirm it.
             EnvironmentFault: the set cannot be written to the disk.
         """
-        parties = len(self._ctx.federation.names)
+        parties, summed = len(self._ctx.federation.names), laid
         kinds: Mapping[type[Message], Mapping[str, int]] = {
             Arrived: {"parties": parties},
             SetProofs: {"parties": parties, "proof": PROOF_BYTES},
         }
-        bound, summed = self._record.bound(round), None
+        await self._server.send(SetProof(round, self._prover.proofs(round, summed, laid)))
         while True:
             received = await self._server.recv_one(kinds, round)
             if isinstance(received, Arrived):
-                summed = self._checked(received, laid, summed)
-                if not self._enter(round, bound, summed):
+                summed = self._checked(received, summed)
+                if not fresh:
+                    before = ", ".join(sorted(laid))
+                    self._ctx.warn(
+                        f"round {round} may have been summed over {before}: no shares are opened for another set"
+                    )
                     await self._server.send(SetProof(round, torch.empty(0, PROOF_BYTES, dtype=torch.uint8)))
                     return None
+                self._record.narrow(round, summed)
                 await self._server.send(SetProof(round, self._prover.proofs(round, summed, laid)))
             elif isinstance(received, SetProofs):
-                if summed is None:
-                    raise ContractError(SERVER, "SetProofs", "", "a set to confirm first", "none")
                 self._prover.check(round, summed, received.proofs, laid)
                 self._opened = round
                 await self._server.send(self._keys.open(round, laid, summed))
@@ -95,32 +104,17 @@ class ShareOpening:
             else:
                 return None
 
-    def _checked(self, announced: Arrived, laid: frozenset[str], before: frozenset[str] | None) -> frozenset[str]:
+    def _checked(self, announced: Arrived, before: frozenset[str]) -> frozenset[str]:
         names = self._ctx.federation.names
         summed = frozenset(name for name, is_in in zip(names, announced.members.tolist(), strict=True) if is_in)
         if self._ctx.name not in summed:
             raise ContractError(SERVER, "Arrived", "members", f"{self._ctx.name} among them", "it is not")
-        if others := sorted(summed - (laid if before is None else before)):
-            expected = "parties of the round" if before is None else "a part of the set that was confirmed before"
-            got = f"also {', '.join(others)}" + ("" if before is None else ": both shares would be opened")
-            raise ContractError(SERVER, "Arrived", "members", expected, got)
+        if others := sorted(summed - before):
+            got = f"also {', '.join(others)}: both shares would be opened"
+            raise ContractError(SERVER, "Arrived", "members", "a part of the set that was confirmed before", got)
         if len(summed) < self._least:
             expected = f"at least {self._least} parties, as federation.quorum and blinding have it"
             raise ContractError(SERVER, "Arrived", "members", expected, str(len(summed)))
         if summed == before:
             raise ContractError(SERVER, "Arrived", "members", "a smaller set than before", "the same")
         return summed
-
-    def _enter(self, round: int, bound: frozenset[str] | None, summed: frozenset[str]) -> bool:
-        """Writes the set to the disk before it is confirmed. False if the round is bound to another."""
-        if bound is not None:
-            if bound != summed:
-                before = ", ".join(sorted(bound))
-                self._ctx.warn(
-                    f"round {round} may have been summed over {before}: no shares are opened for another set"
-                )
-            return bound == summed
-        if self._record.bound(round) is None:
-            return self._record.enter(round, summed)
-        self._record.narrow(round, summed)
-        return True

@@ -5,10 +5,10 @@ In each round party k has two secrets that any t parties can open together: b_k,
 its keys with all others lie at the server. Of a party whose words arrived b_k is opened, of one that has vanished e_k.
 
     ahead     party k    shares of b_k and e_k of 32 rounds, each under a pad, and its keys under e_k   -> server
-    round t   party k    [v_k], the words under the masks of its pairs and its own                      -> server
-              server     U, the parties whose words arrived                                             -> all of U
+    round t   party k    [v_k], the words under the masks of its pairs and its own; proofs of S         -> server
+              server     if some of S have not: U, the parties whose words arrived                      -> all of U
               party k    a proof for each other party that it was told this U                           -> server
-              server     the proofs                                                                     -> all of U
+              server     the proofs of S or of U                                                        -> all of it
               party k    the pads of its shares: of b_j for j in U, of e_j for the others               -> server
 
 The paper's parties draw a pair of keys for a Diffie-Hellman agreement and share the private one. Here the key of a pair

@@ -72,13 +72,15 @@ class Blinded:
 
     async def training(self, round: int, batch: Tensor) -> Found:
         """Broadcasts the set, and sums over it; with recovery, over those in it whose words arrive."""
+        fresh = self._record.bound(round) is None
         members = self._members(round)
         if members is None:
             return Found(None, Responses({}, tuple(self._clients)))
+        self._record.enter(round, members)
         announced = Members(round, torch.tensor([name in members for name in self._clients], dtype=torch.uint8))
         await self._clients.broadcast(dict.fromkeys(members, announced))
         if self._shares is not None:
-            found = await self._recovered(round, len(batch), members, self._shares)
+            found = await self._recovered(round, len(batch), members, self._shares, fresh=fresh)
         else:
             found = await self._confirm(round, members) or await self._sum(round, 0, len(batch), members)
         self._judge(round, members, found)
@@ -101,10 +103,12 @@ class Blinded:
             return Found(None, responses)
         return self._found(self._total(responses), responses)
 
-    async def _recovered(self, round: int, rows: int, members: Sequence[str], shares: ShareCollection) -> Found:
+    async def _recovered(
+        self, round: int, rows: int, members: Sequence[str], shares: ShareCollection, *, fresh: bool
+    ) -> Found:
         """The sum over those whose words arrive, without the masks that they have with the others."""
         responses = await self._received(round, 0, rows, members)
-        summed = await shares.settle(round, members, responses)
+        summed = await shares.settle(round, members, responses, fresh=fresh)
         if summed is None:
             return Found(None, responses)
         keys = await shares.open(round, members, summed)
@@ -143,8 +147,6 @@ class Blinded:
             if not bound <= set(here):
                 self._ctx.telemetry.event("abandoned", round=round, party=sorted(bound - set(here))[0])
                 return None
-        if self._shares is None:  # with recovery the set is known once the words have arrived
-            self._record.enter(round, chosen)
         return chosen
 
     def _is_away(self, party: str) -> bool:

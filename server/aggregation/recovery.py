@@ -49,7 +49,9 @@ class ShareCollection:
         """
         await self._receive(round, self._names, Quorum(limit=self._ctx.federation.timeouts.answer))
 
-    async def settle(self, round: int, laid: Collection[str], arrived: Collection[str]) -> list[str] | None:
+    async def settle(
+        self, round: int, laid: Collection[str], arrived: Collection[str], *, fresh: bool
+    ) -> list[str] | None:
         """The set that the round sums over, which everybody in it has confirmed; None if there is none.
 
         A party that vanishes before it has confirmed is left out for all. A round that may have been summed before is
@@ -58,6 +60,7 @@ class ShareCollection:
         Args:
             laid: over whom the words are masked.
             arrived: whose words have arrived.
+            fresh: True if the round is a new one, whose set may still become smaller.
 
         Raises:
             PartyLost: too few parties confirm.
@@ -65,20 +68,20 @@ class ShareCollection:
         """
         lacking = [party for party in laid if not self._holds(party, round)]
         await self._receive(round, lacking, Quorum(need=0))
-        bound, summed = self._record.bound(round), [party for party in laid if party in arrived]
-        if (bound is not None and bound != set(summed)) or not all(self._holds(party, round) for party in laid):
-            return None
+        told, summed = list(laid), [party for party in laid if party in arrived]
         while len(summed) >= smallest_set(self._ctx.federation):
-            if bound is None:
-                self._note(round, summed)
+            confirmed = await relay_proofs(self._clients, round, self._ctx.quorum, told, summed)
+            if len(confirmed) == len(told):
+                return summed
+            summed = [party for party in summed if party in confirmed]
+            if not fresh or len(summed) < smallest_set(self._ctx.federation):
+                return None
+            if not all(self._holds(party, round) for party in laid):
+                return None
+            self._record.narrow(round, summed)
             announced = Arrived(round, torch.tensor([name in summed for name in self._names], dtype=torch.uint8))
             await self._clients.broadcast(dict.fromkeys(summed, announced))
-            confirmed = await relay_proofs(self._clients, round, self._ctx.quorum, summed)
-            if len(confirmed) == len(summed):
-                return summed
-            if bound is not None:
-                return None
-            summed = [party for party in summed if party in confirmed]
+            told = summed
         return None
 
     async def open(self, round: int, laid: Collection[str], summed: Sequence[str]) -> Recovered:
@@ -107,9 +110,3 @@ class ShareCollection:
             parties=len(self._names),
             share=SHARE_BYTES,
         )
-
-    def _note(self, round: int, summed: Collection[str]) -> None:
-        if self._record.bound(round) is None:
-            self._record.enter(round, summed)
-        else:
-            self._record.narrow(round, summed)

@@ -12,8 +12,14 @@ from colonnade.common.messaging.message import M, check_exact
 from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs, relayed
 
 
-async def relay_proofs(clients: Cohort, round: int, quorum: Quorum, members: Collection[str]) -> Responses[SetProof]:
+async def relay_proofs(
+    clients: Cohort, round: int, quorum: Quorum, members: Collection[str], there: Collection[str] | None = None
+) -> Responses[SetProof]:
     """Relays the proofs of a set once all in it have sent theirs, and none before.
+
+    Args:
+        members: the set.
+        there: those of it that can still respond; all if left out.
 
     Returns:
         The proofs of those who have confirmed it.
@@ -22,7 +28,8 @@ async def relay_proofs(clients: Cohort, round: int, quorum: Quorum, members: Col
         ContractError: a party's proofs are not one for each party.
         PartyLost: too few parties respond.
     """
-    sent = await clients.collect(SetProof, round, quorum, among=members, proof=PROOF_BYTES)
+    among = members if there is None else there
+    sent = await clients.collect(SetProof, round, quorum, among=among, proof=PROOF_BYTES)
     sent = without_refusals(sent, lambda proof: len(proof.proofs))
     for party, proof in sent.items():
         check_exact(party, proof, {"parties": len(clients)})

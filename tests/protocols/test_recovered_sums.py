@@ -138,12 +138,15 @@ def test_a_run_is_the_same_again() -> None:
 
 def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
     outcome = run("fdml", *RECOVERED)
-    sizes = {SetProof: 4 * 32, SetProofs: 4 * 32, Arrived: 4, OpenedShares: 4 * 32}
+    sizes = {SetProof: 4 * 32, SetProofs: 4 * 32, OpenedShares: 4 * 32}
     for kind, size in sizes.items():
         sent = said(outcome, kind)
         assert [m.round for m in sent] == [t for t in range(1, 5) for _ in NAMES]
-        held = [m.members if kind is Arrived else m.pads if kind is OpenedShares else m.proofs for m in sent]
+        held = [m.pads if kind is OpenedShares else m.proofs for m in sent]
         assert {tensor.nbytes for tensor in held} == {size}
+    assert not said(outcome, Arrived)
+    named = said(run("fdml", *RECOVERED, delay=late(Masked)), Arrived)
+    assert [(m.round, m.members.tolist()) for m in named] == [(2, OTHERS)] * 3
     assert {m.shares.nbytes + m.pair_keys.nbytes for m in said(outcome, SealedShares)} == {3 * 32 * 4 * 32}
     assert not {type(m) for _, _, m in run("fdml").messages} & {*RECOVERY, SetProof, SetProofs}
 

@@ -7,7 +7,6 @@ honest one does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,8 +32,9 @@ def to_party(party: str, pass_on: Callable[[Any], list[Any]]) -> Callable[[Any],
     return alter
 
 
-def members(item: Arrived, places: list[int]) -> Arrived:
-    return replace(item, members=torch.tensor(places, dtype=torch.uint8))
+def named(places: list[int]) -> Arrived:
+    """The parties whose words are said to have arrived in round 2."""
+    return Arrived(2, torch.tensor(places, dtype=torch.uint8))
 
 
 def refused(error: type[Exception], match: str, pass_on: Callable[[Any], list[Any]]) -> list[OpenedShares]:
@@ -51,20 +51,25 @@ def refused(error: type[Exception], match: str, pass_on: Callable[[Any], list[An
     return opened
 
 
-def in_round_2(kind: type, others: Callable[[Any], list[Any]]) -> Callable[[Any], list[Any]]:
-    return lambda item: others(item) if isinstance(item, kind) and item.round == 2 else [item]
+def before_the_proofs(*sets: list[int]) -> Callable[[Any], list[Any]]:
+    """These sets in round 2, in which everybody has confirmed the set of all."""
+
+    def pass_on(item: Any) -> list[Any]:
+        return [*map(named, sets), item] if isinstance(item, SetProofs) and item.round == 2 else [item]
+
+    return pass_on
 
 
 def test_a_server_that_shows_two_sets_is_refused_before_anything_is_opened() -> None:
-    match = "party[1-4] does not confirm that round 2 sums over party1, party2, party3"
-    assert refused(SetError, match, in_round_2(Arrived, lambda item: [members(item, OTHERS)])) == []
+    match = "party2 does not confirm that round 2 sums over party1, party2, party3"
+    assert refused(SetError, match, before_the_proofs(OTHERS)) == []
 
 
 @pytest.mark.parametrize(
     ("sets", "error"),
     [
         ([OTHERS, ALL], "a part of the set that was confirmed before, got also party4: both shares would be opened"),
-        ([ALL, ALL], "expected a smaller set than before, got the same"),
+        ([ALL], "expected a smaller set than before, got the same"),
         ([[0, 1, 1, 1]], "expected party1 among them, got it is not"),
         ([[1, 1, 0, 0]], r"expected at least 3 parties, as federation\.quorum and blinding have it, got 2"),
         ([[1, 1, 1]], "expected parties = 4 in dimension 0"),
@@ -72,28 +77,15 @@ def test_a_server_that_shows_two_sets_is_refused_before_anything_is_opened() -> 
     ids=["both shares of party4", "again", "without us", "too few", "of another roster"],
 )
 def test_a_set_that_would_open_too_much_is_refused(sets: list[list[int]], error: str) -> None:
-    def tell(item: Arrived) -> list[Arrived]:
-        return [members(item, places) for places in sets]
-
-    assert refused(ContractError, rf"server sent Arrived\.members: .*{error}", in_round_2(Arrived, tell)) == []
+    assert refused(ContractError, rf"server sent Arrived\.members: .*{error}", before_the_proofs(*sets)) == []
 
 
 def test_a_server_that_asks_for_the_other_shares_later_is_refused_and_named() -> None:
     """After shares were opened for all, it says that party4 has vanished."""
-    first: list[Arrived] = []
 
     def pass_on(item: Any) -> list[Any]:
-        if isinstance(item, Arrived) and item.round == 2:
-            first.append(item)
-        asks = isinstance(item, Aggregate) and item.round == 2
-        return [members(first[0], OTHERS), item] if asks else [item]
+        return [named(OTHERS), item] if isinstance(item, Aggregate) and item.round == 2 else [item]
 
     match = r"server sent Arrived\.members: expected one set, .*: both shares of a party would be opened"
     (opened,) = refused(ContractError, match, pass_on)
     assert opened.pads.any(dim=1).all()
-
-
-def test_proofs_of_a_set_that_was_not_named_are_refused() -> None:
-    proofs = torch.zeros(4, 32, dtype=torch.uint8)
-    early = in_round_2(Arrived, lambda _item: [SetProofs(2, proofs)])
-    assert refused(ContractError, r"server sent SetProofs: expected a set to confirm first, got none", early) == []
