@@ -61,7 +61,7 @@ def with_defaults_before(tree: Mapping[str, Any]) -> dict[str, Any]:
     made = copy.deepcopy(dict(tree))
     agreed = _below(made, "federation", "privacy")
     answers = _below(made, "server", "privacy", "answers")
-    if agreed is not None:
+    if agreed is not None and agreed.get("mechanism") != "discrete":  # which version 0.1.0 had not
         agreed.setdefault("accounting", BEFORE["accounting"])
         if agreed.get("mechanism", "gaussian") == "gaussian":
             agreed.setdefault("adjacency", BEFORE["adjacency"])

@@ -15,7 +15,8 @@ SECTION = "## Members that lie\n", "\n## "
 NONE = "no test exists"
 PROMISES = {
     "alignment", "kept alignments", "blinded sums", "FedVS's shares", "a party's noise", "a row's noise", "noise once",
-    "one code a row", "private labels", "private answers", "ledgers", "transcripts", "checkpoints, sessions", "predictions", "strangers",
+    "one code a row", "private labels", "private answers", "ledgers", "transcripts", "checkpoints, sessions",
+    "predictions", "strangers",
 }  # fmt: skip
 
 

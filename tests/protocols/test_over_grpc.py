@@ -5,6 +5,7 @@ Three run as processes of their own: tests/cli/run/test_up.py.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,29 @@ def test_parties_that_come_when_they_like_survive_a_crash(tmp_path: Path) -> Non
     assert resume["round"] in (0, 10, 20)  # the newest that all had written by then
     assert [event["round"] for event in events(out, "round")][-1] == 60
     assert summary_of(out)["metrics"]["test_accuracy"] > 0.5
+
+
+def test_codes_over_processes_are_kept_at_the_party_and_paid_for_once_over_training_and_predictions(
+    tmp_path: Path,
+) -> None:
+    private = {"mechanism": "discrete", "epsilon": 8, "delta": 1e-4}
+    file = write(tmp_path, {"name": "codes", "steps": 20, "drawn": 300, "lr": 30}, epochs=1, privacy=private)
+    out = tmp_path / "run"
+    code, output = colonnade("up", file, "--out", out)
+    assert code == 0, output
+    summary = summary_of(out)
+    assert all(7.9 < epsilon <= 8 for epsilon in summary["epsilon"].values()) and summary["delta"] == 1e-4
+    assert 31 < summary["person"]["epsilon"] <= 32 and summary["privacy"]["void"] is None
+    assert summary["metrics"]["test_accuracy"] > 0.7
+    folder = out / "parties" / "party1"
+    kept = {path.name: path.read_bytes() for path in (folder / "codes").iterdir()}
+    assert kept.keys() == {"encoder.safetensors", "training.safetensors", "held-out.safetensors"}
+    (tmp_path / "ids.csv").write_text("id\n0\n1\n2\n3\n")
+    code, output = colonnade("predict", out, "--ids", tmp_path / "ids.csv", "--out", tmp_path / "said.csv")
+    assert code == 0, output
+    assert {path.name: path.read_bytes() for path in (folder / "codes").iterdir()} == kept  # all rows had their sets
+    lines = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
+    assert sum(line.get("reserved", 0) for line in lines) == 1
+    left = [line for line in lines if line.get("kind") in ("Codes", "Evaluation", "Output")]
+    assert {line["mechanism"] for line in left} == {"subset 1 of 20, once a row"}
+    assert {line["epsilon"] for line in left} == {left[0]["epsilon"]}
