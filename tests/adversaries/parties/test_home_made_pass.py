@@ -25,6 +25,7 @@ MAKERS = {
     "common/messaging/outgoing.py": {"Outgoing", "MaskedTensor"},
     "common/privacy/release.py": {"Released"},
     "common/privacy/rows.py": {"Released"},
+    "common/privacy/codes/release.py": {"Released"},
     "common/crypto/sealing.py": {"MaskedTensor"},
     "common/secure_aggregation/masks.py": {"MaskedTensor"},
     "common/coded_computing/lagrange.py": {"MaskedTensor"},

@@ -32,6 +32,7 @@ from colonnade.common.errors import (
 )
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.file import parse
+from colonnade.common.secure_aggregation.confirmed_sets import SetError
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.run import PredictionRun
 from colonnade.server.prediction.serving.grpc_service import METHOD, Remote
@@ -77,7 +78,7 @@ def broken(shape):
 '''
 
 # Errors sent to others verbatim: their messages have names, kinds, counts and durations, and never quote data.
-WHOLE = {ContractError, RefusedError, PartyFailed, PartyLost, BudgetSpent, TranscriptError}
+WHOLE = {ContractError, RefusedError, PartyFailed, PartyLost, BudgetSpent, TranscriptError, SetError}
 
 
 class Scene:

@@ -47,10 +47,10 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Known:
         seen.keys[name] = dict(keys)
         make(self, name, roster, keys, least=least)
 
-    def blinded(self: Blinder, words: Tensor, round: int, stage: int, parties: Any) -> Any:
+    def blinded(self: Blinder, words: Tensor, round: int, stage: int, parties: Any, keys: Any = None) -> Any:
         if (round, stage) == (1, 0):
             seen.values[self._name] = words.clone()
-        return blind(self, words, round, stage, parties)
+        return blind(self, words, round, stage, parties, keys)
 
     def shared(self: NoiseShare, bounded: Tensor) -> Tensor:
         seen.clean.append(bounded.double().clone())
