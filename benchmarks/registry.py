@@ -104,6 +104,8 @@ APART: Mapping[str, str] = {
     "drill": "kills members and looks at what is left: `make drill`",
     "learning_sets": "the sets of `default_table`",
     "leakage": "runs attacks for docs/attacks.md, and times nothing",
+    "leakage_deeper": "the second table of `leakage`",
+    "epsilon_figure": "draws the picture of docs/choosing.md, and times nothing",
     "rescaling": "an audit for docs/protocols/vfl_afe.md, and times nothing",
     "flooders": "the strangers of flood, as a process",
     "gpu": "needs a GPU: `python -m benchmarks.gpu`",

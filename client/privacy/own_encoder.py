@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,7 +19,9 @@ from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
 from colonnade.common.privacy.laplace import Bits
 from colonnade.common.privacy.linear_encoder import LinearEncoder
 from colonnade.common.privacy.noise import Normals, secure_normals, seeded_bytes
-from colonnade.common.protocols.codes import Config
+
+if TYPE_CHECKING:
+    from colonnade.common.protocols.codes import Config
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,11 @@ class Confusions:
             if found.any():
                 self._sets[place, rows.cpu()] = found.cpu().to(torch.uint8)
 
+    @property
+    def device(self) -> torch.device:
+        """The server's, on which logits are; the fit itself is on the CPU."""
+        return self._ctx.device
+
     def fit(self, iterations: int) -> None:
         """Goes on with EM over the training rows that there are sets of."""
         rows = self._sets.any(2).any(0).nonzero().flatten()
@@ -116,7 +121,7 @@ class CodeJoint:
         stacked = torch.stack([part.cpu() for part in parts])
         found = self._confusions.log_likelihood(stacked, self._confusions.epsilon(self._rows))
         logits = (found + self._confusions.prior.log()).float()
-        return logits.to(parts[0].device)
+        return logits.to(self._confusions.device)
 
     def heads(self) -> None:
         """None: there are no weights that a party's part meets."""
