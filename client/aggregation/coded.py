@@ -35,7 +35,7 @@ from colonnade.common.protocols.fedvs import (
     signed_senders,
 )
 from colonnade.common.secure_aggregation.masked_sums import smallest_set
-from colonnade.common.secure_aggregation.summed_sets import MemberRecord
+from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked, marks
 
 _SHARES = "data_shares"
 
@@ -149,12 +149,12 @@ class CodedParty:
         if opened is None:
             return None
         names = self._ctx.federation.names
-        await self._server.send(Opened(round, stage, torch.tensor([n in opened for n in names], dtype=torch.uint8)))
+        await self._server.send(Opened(round, stage, marks(names, opened)))
         announced = await self._server.recv(Senders, round, parties=len(names))
         if announced is None:
             return None
         self._check_set(announced, stage)
-        members = [name for name, is_in in zip(names, announced.senders.tolist(), strict=True) if is_in]
+        members = marked(names, announced.senders)
         if not self._enter(round, stage, members) or any(name not in opened for name in members):
             empty = self._ctx.admit_masked(nothing(0, self._cfg.embedding, dtype=torch.int32))
             await self._server.send(Answer(round, stage, 0, hash_of(announced.senders), empty))

@@ -28,7 +28,7 @@ from colonnade.common.secure_aggregation.masked_sums import (
 )
 from colonnade.common.secure_aggregation.masks import Blinder, RoundKeys
 from colonnade.common.secure_aggregation.recovery import SharedKeys
-from colonnade.common.secure_aggregation.summed_sets import MemberRecord
+from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked
 
 Training = Callable[[int, Released], Message]  # (round, released) -> the protocol's message
 Evaluation = Callable[[int, str, int, Released], Message]  # (round, part, block, released) -> likewise
@@ -121,7 +121,7 @@ class _Blinded:
         announced = await self._server.recv(Members, round, parties=len(names))
         if announced is None:
             return False
-        self._set = frozenset(name for name, is_in in zip(names, announced.members.tolist(), strict=True) if is_in)
+        self._set = frozenset(marked(names, announced.members))
         if len(self._set) < self._least:
             expected = f"at least {self._least} parties, as federation.quorum and blinding have it"
             raise ContractError(SERVER, "Members", "members", expected, str(len(self._set)))

@@ -14,7 +14,7 @@ from colonnade.common.messaging.message import Message
 from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs, SetProver
 from colonnade.common.secure_aggregation.masks import RoundKeys
 from colonnade.common.secure_aggregation.recovery import Arrived, SharedKeys
-from colonnade.common.secure_aggregation.summed_sets import MemberRecord
+from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked
 
 
 class ShareOpening:
@@ -105,8 +105,7 @@ class ShareOpening:
                 return None
 
     def _checked(self, announced: Arrived, before: frozenset[str]) -> frozenset[str]:
-        names = self._ctx.federation.names
-        summed = frozenset(name for name, is_in in zip(names, announced.members.tolist(), strict=True) if is_in)
+        summed = frozenset(marked(self._ctx.federation.names, announced.members))
         if self._ctx.name not in summed:
             raise ContractError(SERVER, "Arrived", "members", f"{self._ctx.name} among them", "it is not")
         if others := sorted(summed - before):

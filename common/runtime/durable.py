@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from colonnade.common.errors import EnvironmentFault
@@ -55,3 +58,21 @@ def write_kept(path: Path, content: bytes, mode: int = 0o666, *, in_new: bool = 
         raise EnvironmentFault(
             f"{path} cannot be written: {failed.strerror}", hint="choose another --out, or make room"
         ) from failed
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Of several processes that write the same file of a folder, one writes and the others wait.
+
+    Raises:
+        EnvironmentFault: the folder cannot be opened.
+    """
+    try:
+        held = os.open(folder, os.O_RDONLY)
+    except OSError as failed:
+        raise EnvironmentFault(f"{folder} cannot be opened: {failed.strerror}", hint="allow it") from failed
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)

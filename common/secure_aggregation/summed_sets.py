@@ -50,7 +50,9 @@ class MemberRecord:
         if round > self._done:
             return None
         place = int((self._first <= round).sum()) - 1
-        return self._named(self._sets[max(0, place)])  # of a round before this member's first: the first
+        return frozenset(
+            marked(self._roster, self._sets[max(0, place)])
+        )  # of a round before this member's first: the first
 
     def enter(self, round: int, parties: Collection[str]) -> bool:
         """Records a round before any of its messages is sent; it is on the disk when this returns.
@@ -64,7 +66,7 @@ class MemberRecord:
         bound = self.bound(round)
         if bound is not None:
             return bound == frozenset(parties)
-        new = torch.tensor([[name in parties for name in self._roster]], dtype=torch.uint8)
+        new = marks(self._roster, parties)[None]
         if not len(self._sets) or not torch.equal(self._sets[-1:], new):
             self._keep(round, torch.cat([self._first, torch.tensor([round])]), torch.cat([self._sets, new]))
         elif round > self._until:
@@ -86,7 +88,7 @@ class MemberRecord:
                 f"the set of round {round} cannot become {', '.join(sorted(parties))}",
                 hint="only the newest round's set can become smaller",
             )
-        new = torch.tensor([[name in parties for name in self._roster]], dtype=torch.uint8)
+        new = marks(self._roster, parties)[None]
         self._keep(round, torch.cat([self._first, torch.tensor([round])]), torch.cat([self._sets, new]))
 
     def _read(self, name: str) -> None:
@@ -130,5 +132,12 @@ class MemberRecord:
         self._run_cache.keep(_NAMES[count % 2], f"{self._run} {count} {until}", {"first": first, "sets": sets})
         self._first, self._sets, self._count, self._until = first, sets, count, until
 
-    def _named(self, row: Tensor) -> frozenset[str]:
-        return frozenset(name for name, is_in in zip(self._roster, row.tolist(), strict=True) if is_in)
+
+def marks(roster: Sequence[str], members: Collection[str]) -> Tensor:
+    """A set of parties as it travels: uint8 (parties,) in the roster's order, 1 for those in it."""
+    return torch.tensor([name in members for name in roster], dtype=torch.uint8)
+
+
+def marked(roster: Sequence[str], marks: Tensor) -> tuple[str, ...]:
+    """The reverse of `marks`, in the roster's order: those whose entry is not 0."""
+    return tuple(name for name, is_in in zip(roster, marks.tolist(), strict=True) if is_in)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from colonnade.common.errors import InputError
+from colonnade.common.runtime.durable import alone_in
 from colonnade.reports.console.outputs import write_text
 from colonnade.reproduction.papers.code import code_digest
 from colonnade.reproduction.papers.measures import RunRecord
@@ -77,7 +74,7 @@ class Results:
             InputError: the file is there and can be read no longer.
             EnvironmentFault: it cannot be written.
         """
-        with _alone_in(self.path.parent):
+        with alone_in(self.path.parent):
             made = KeptResult(digest=job.digest, code=code_digest(), record=record)
             self._kept = self._read() | {_key(job): made}
             tree = {key: self._kept[key].model_dump(mode="json", exclude_none=True) for key in sorted(self._kept)}
@@ -104,17 +101,6 @@ def _said(wrong: Exception) -> str:
         return str(wrong).splitlines()[0]
     first = wrong.errors(include_url=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
-
-
-@contextlib.contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Of several commands that keep results in one folder, one writes and the others wait."""
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(held)
 
 
 def _key(job: Job) -> str:

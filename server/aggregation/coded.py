@@ -33,7 +33,7 @@ from colonnade.common.protocols.fedvs import (
     signed_senders,
 )
 from colonnade.common.secure_aggregation.masked_sums import smallest_set
-from colonnade.common.secure_aggregation.summed_sets import MemberRecord
+from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked, marks
 from colonnade.server.training.context import ServerContext
 
 
@@ -89,13 +89,12 @@ class CodedSums:
         opened = await self._clients.collect(Opened, round, self._enough, stale=late, parties=len(self._names))
         for party, response in opened.items():
             _check_stage(party, response, stage)
-        common = _common([response.senders for response in opened.values()]).tolist()
-        owners = {name for name, is_in in zip(self._names, common, strict=True) if is_in}
+        owners = frozenset(marked(self._names, _common([response.senders for response in opened.values()])))
         if not self._can_sum(round, bound, owners):
             return None
         members = owners if bound is None else bound
         self._record.enter(place(round, stage), members)
-        senders = torch.tensor([name in members for name in self._names], dtype=torch.uint8)
+        senders = marks(self._names, members)
         if left_out := [name for name in self._names if name not in members]:
             self._ctx.telemetry.event("partial_sum", round=round, stage=stage, without=left_out)
         signature = self._signer.sign(signed_senders(self._ctx.session, round, stage, senders))

@@ -22,7 +22,7 @@ from colonnade.common.secure_aggregation.masked_sums import (
     words,
 )
 from colonnade.common.secure_aggregation.masks import remove_masks
-from colonnade.common.secure_aggregation.summed_sets import MemberRecord
+from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marks
 from colonnade.server.aggregation.key_agreement import introduce
 from colonnade.server.aggregation.recovery import ShareCollection
 from colonnade.server.aggregation.set_proofs import relay_proofs, without_refusals
@@ -77,7 +77,7 @@ class Blinded:
         if members is None:
             return Found(None, Responses({}, tuple(self._clients)))
         self._record.enter(round, members)
-        announced = Members(round, torch.tensor([name in members for name in self._clients], dtype=torch.uint8))
+        announced = Members(round, marks(tuple(self._clients), members))
         await self._clients.broadcast(dict.fromkeys(members, announced))
         if self._shares is not None:
             found = await self._recovered(round, len(batch), members, self._shares, fresh=fresh)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-import torch
-
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Quorum
 from colonnade.common.secure_aggregation.masked_sums import smallest_set
@@ -22,7 +20,7 @@ from colonnade.common.secure_aggregation.recovery import (
     recover,
 )
 from colonnade.common.secure_aggregation.shamir import Sharing
-from colonnade.common.secure_aggregation.summed_sets import MemberRecord
+from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marks
 from colonnade.server.aggregation.set_proofs import relay_proofs
 from colonnade.server.training.context import ServerContext
 
@@ -79,7 +77,7 @@ class ShareCollection:
             if not all(self._holds(party, round) for party in laid):
                 return None
             self._record.narrow(round, summed)
-            announced = Arrived(round, torch.tensor([name in summed for name in self._names], dtype=torch.uint8))
+            announced = Arrived(round, marks(self._names, summed))
             await self._clients.broadcast(dict.fromkeys(summed, announced))
             told = summed
         return None

@@ -6,21 +6,18 @@ another run does not begin at zero. A partner is known by its pinned fingerprint
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from colonnade.common.alignment.kept.place import make_private
 from colonnade.common.config.alignments import AlignmentsConfig
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
-from colonnade.common.runtime.durable import write_kept
+from colonnade.common.errors import CheckpointError, ConfigError
+from colonnade.common.runtime.durable import alone_in, write_kept
 from colonnade.common.runtime.json_values import parse_json, whole
 
 NAME = "tested.json"
@@ -81,7 +78,7 @@ class DailyLimits:
         if self._path is None:
             return
         make_private(self._path.parent)
-        with self._alone(self._path.parent):
+        with alone_in(self._path.parent):
             counts, since = self._read(self._path), math.floor(self._now() / _HOUR)
             for member, rows in sizes.items():
                 hours = counts.setdefault(self._partners[member], {})
@@ -123,20 +120,6 @@ class DailyLimits:
                 f"{path} is torn or was altered",
                 hint="restore it; without it, what others tested in the last 24 hours is not counted",
             ) from None
-
-    @staticmethod
-    @contextmanager
-    def _alone(folder: Path) -> Iterator[None]:
-        """Holds off other processes of the same member."""
-        try:
-            opened = os.open(folder, os.O_RDONLY)
-        except OSError as failed:
-            raise EnvironmentFault(f"{folder} cannot be opened: {failed.strerror}", hint="allow it") from failed
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(opened)
 
 
 def _time(hour: int) -> str:

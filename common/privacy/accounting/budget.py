@@ -83,14 +83,28 @@ class Budget:
 
     def _write(self, entry: dict[str, Any]) -> None:
         assert self._path is not None  # without a file nothing is reserved
-        try:
-            with closing(Chain(self._path)) as chain:
-                chain.append({"time": round(time.time(), 6), **entry}, durably=True)
-        except OSError as failed:
-            raise EnvironmentFault(
-                f"the ledger {self._path} cannot be written: {failed.strerror}; nothing leaves without it",
-                hint="make room on the disk, then resume",
-            ) from failed
+        enter(self._path, entry, "nothing leaves")
+
+
+def enter(path: Path, entry: dict[str, Any], held_back: str) -> None:
+    """Adds a line to a party's ledger; it is on the disk when this returns.
+
+    Args:
+        path: the ledger.
+        entry: besides the time.
+        held_back: what waits for the line, for the error.
+
+    Raises:
+        EnvironmentFault: the disk refuses it.
+    """
+    try:
+        with closing(Chain(path)) as chain:
+            chain.append({"time": round(time.time(), 6), **entry}, durably=True)
+    except OSError as failed:
+        raise EnvironmentFault(
+            f"the ledger {path} cannot be written: {failed.strerror}; {held_back} without it",
+            hint="make room on the disk, then resume",
+        ) from failed
 
 
 def reservations(path: Path) -> Iterator[tuple[int, float]]:

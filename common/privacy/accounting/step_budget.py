@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from colonnade.common.errors import BudgetSpent, CheckpointError, EnvironmentFault
-from colonnade.common.privacy.accounting.chain import Chain
+from colonnade.common.errors import BudgetSpent, CheckpointError
+from colonnade.common.privacy.accounting.budget import enter
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.json_values import whole
 
@@ -80,14 +78,7 @@ class StepBudget:
 
     def _write(self, entry: dict[str, Any]) -> None:
         assert self._path is not None  # without a file nothing is reserved
-        try:
-            with closing(Chain(self._path)) as chain:
-                chain.append({"time": round(time.time(), 6), "steps": {**entry, **self._kind}}, durably=True)
-        except OSError as failed:
-            raise EnvironmentFault(
-                f"the ledger {self._path} cannot be written: {failed.strerror}; no step is taken without it",
-                hint="make room on the disk, then resume",
-            ) from failed
+        enter(self._path, {"steps": {**entry, **self._kind}}, "no step is taken")
 
 
 def _reserved(path: Path, kind: dict[str, float]) -> Iterator[int]:
