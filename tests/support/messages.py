@@ -21,6 +21,7 @@ from torch import Tensor
 from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
 from colonnade.common.escaped import escaped
 from colonnade.common.messaging.message import DTYPES, Message, TensorSpec, schema
+from colonnade.common.secure_aggregation.recovery import RECOVERY_LIMITS
 from colonnade.common.wire._generated import tensor_pb2  # noqa: F401  # registers what the others import
 
 PROTO = Path(__file__).parents[2] / "proto"
@@ -80,8 +81,8 @@ def any_message(kind: type[Message]) -> st.SearchStrategy[Message]:
 
 
 def dimensions(rows: int, width: int, classes: int) -> dict[str, int]:
-    """Sizes of dimensions by name; any other name gets the size `width`."""
-    return defaultdict(lambda: width, {"rows": rows, "width": width, "classes": classes})
+    """Sizes of dimensions by name: `width` for any other, but for those that are the same in every run."""
+    return defaultdict(lambda: width, {**RECOVERY_LIMITS, "rows": rows, "width": width, "classes": classes})
 
 
 def fitting_message(kind: type[Message], sizes: dict[str, int], **given: Any) -> Message:
