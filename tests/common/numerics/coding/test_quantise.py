@@ -140,7 +140,7 @@ def test_ranges_that_single_precision_has_no_number_for(ends: tuple[float, float
     assert ((back.double() - tensor.double()).abs() <= (high - low) / 15 + slack).all()
 
 
-@given(TENSORS.filter(lambda tensor: bool((tensor.abs() < 60_000).all())))
+@given(TENSORS.map(lambda tensor: tensor.clamp(-60_000, 60_000)))
 def test_half_precision_is_torchs(tensor: Tensor) -> None:
     packed = pack(tensor, Coded(HALF), draws())
     assert torch.equal(unpack(packed), tensor.half().float())
