@@ -42,6 +42,18 @@ class ServerTls:
     ca: bytes
 
 
+async def begin(server: grpc.aio.Server) -> None:
+    """Starts a gRPC server; a call that is cancelled has started it too, so that it can be stopped.
+
+    A cancelled `Server.start` leaves a cancelled future in gRPC, and its `stop` then raises InvalidStateError.
+    """
+    starting = asyncio.ensure_future(server.start())
+    try:
+        await asyncio.shield(starting)
+    finally:
+        await starting
+
+
 class Listener(grpc.GenericRpcHandler):
     """A gRPC server for one method, whose streams become connections.
 
@@ -71,7 +83,7 @@ class Listener(grpc.GenericRpcHandler):
             port = _bind(self._server, address, tls)
         except RuntimeError as failed:
             raise cannot_listen(address, _KEY, failed) from failed
-        await self._server.start()
+        await begin(self._server)
         return port
 
     async def stop(self) -> None:

@@ -30,6 +30,10 @@ from colonnade.common.runtime.json_lines import read_lines
 from colonnade.reports.console import screen
 from tests.support.patience import PATIENCE
 
+# typer sets this variable while it reads a command line, and deletes it if it was not set: of two threads at once, the
+# second finds nothing to delete. It is never deleted if it is set before.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
+
 
 def colonnade(*argv: object) -> tuple[int, str]:
     """`colonnade ARGV`: its exit code and its output."""

@@ -15,6 +15,7 @@ from colonnade.common.network.web_gate import PATIENCE
 from colonnade.common.prediction.messages import ROWS
 from colonnade.common.runtime.descriptors import affordable
 from colonnade.common.wire._generated.serving_pb2 import Prediction, PredictReply, PredictRequest
+from colonnade.common.wire.listen import begin
 from colonnade.server.prediction.serving.batching import Batcher, Busy, Reply
 from colonnade.server.prediction.serving.tokens import Tokens, TooMany, Unknown
 from colonnade.server.prediction.serving.web import Refused, read_ids
@@ -67,7 +68,7 @@ class Remote(grpc.GenericRpcHandler):
                 port = self._server.add_secure_port(address, grpc.ssl_server_credentials([tls]))
         except RuntimeError as failed:
             raise cannot_listen(address, _KEY, failed) from failed
-        await self._server.start()
+        await begin(self._server)
         return with_port(address, port)
 
     async def stop(self) -> None:

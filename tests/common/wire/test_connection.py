@@ -355,3 +355,21 @@ def test_a_missing_address_is_reported() -> None:
 
     with pytest.raises(EnvironmentFault, match=r"an unknown address did not come within 0.1 s: its address is not kn"):
         asyncio.run(main())
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_a_start_that_is_cancelled_can_be_stopped(steps: int) -> None:
+    async def greet(_connection: Connection, _certificate: bytes | None) -> None:
+        raise AssertionError("nobody dials")
+
+    async def main() -> None:
+        listener = Listener(CODEC, LARGEST, greet)
+        starting = asyncio.ensure_future(listener.start("127.0.0.1:0", None))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
+        await listener.stop()
+
+    asyncio.run(main())
