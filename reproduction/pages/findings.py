@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 from colonnade.reproduction.pages.evidence import Kind, support
 from colonnade.reproduction.papers.intervals import Seeds, interval, paired
-from colonnade.reproduction.papers.measures import unit, value
+from colonnade.reproduction.papers.measures import possible, unit, value
 from colonnade.reproduction.papers.paper_comparison import Find, TableStanding, without_mean
 from colonnade.reproduction.papers.papers import Paper
 from colonnade.reproduction.papers.placeholders import Placeholder, fill, placeholders
 
 _SECTIONS: Mapping[Kind, str] = {"held": "What held", "failed": "What did not hold", "new": "What is new"}
 _FILED: Mapping[Kind, str] = {"held": "Said to hold", "failed": "Said not to hold", "new": "Said to be new"}
+_ANY = (-math.inf, math.inf)
 _OPEN = (
     "Sentences of the lists that the seeds do not decide yet, or that the results contradict. A claim with fewer than "
     "two seeds is open."
@@ -56,10 +57,10 @@ class Texts:
         measure = place.values[0][1]
         if place.sign == "-":
             sign = unit(measure)
-            return _words(paired(*seeds), "points" if sign == "%" else sign, measure)
+            return _words(paired(*seeds), "points" if sign == "%" else sign, measure, _ANY)
         if place.sign == "/":
-            return _words(_ratios(*seeds), "times", measure)
-        return _words(tuple(seeds[0].values()), unit(measure), measure)
+            return _words(_ratios(*seeds), "times", measure, (0.0, math.inf))
+        return _words(tuple(seeds[0].values()), unit(measure), measure, possible(measure))
 
     def _printed(self, place: Placeholder) -> str:
         cells = [one for table in self.standings if table.name == place.table for one in table.cells]
@@ -106,14 +107,14 @@ def _open(undecided: Sequence[str], waiting: int) -> Iterator[str]:
         yield f"{waiting} {'sentence waits' if waiting == 1 else 'sentences wait'} for runs."
 
 
-def _words(values: Sequence[float], sign: str, measure: str) -> str:
-    """`97.2 % (97.0 to 97.4)`."""
+def _words(values: Sequence[float], sign: str, measure: str, ends: tuple[float, float]) -> str:
+    """`97.2 % (97.0 to 97.4)`; the interval ends where values do."""
     if without := without_mean(values, measure):
         return f"({without})"
-    found = interval(values)
+    found = interval(values).within(*ends)
     digits = _digits(found.mean, sign)
-    number, _, ends = found.words(digits).partition(" ")
-    return f"{number} {sign} {ends}".strip().replace("  ", " ")
+    number, _, between = found.words(digits).partition(" ")
+    return f"{number} {sign} {between}".strip().replace("  ", " ")
 
 
 def _digits(number: float, sign: str) -> int:

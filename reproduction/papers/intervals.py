@@ -30,6 +30,12 @@ class Interval:
     low: float | None = None
     high: float | None = None
 
+    def within(self, least: float, most: float) -> Interval:
+        """The same with ends that values can have: a t interval of two seeds may go beyond 100 %."""
+        if self.low is None or self.high is None:
+            return self
+        return Interval(self.mean, max(self.low, least), min(self.high, most))
+
     def words(self, digits: int) -> str:
         """`97.21 (97.05 to 97.37)`, and the mean alone where all seeds agree in so many digits."""
         said = f"{self.mean:.{digits}f}"

@@ -40,6 +40,7 @@ _FORM = re.compile(
 )
 _LOWER = ("deviation", "mb", "mb_up", "mb_down", "mib", "seconds", "rounds", "up", "down", "epsilon")
 _UNITS = {"mb": "MB", "mb_up": "MB", "mb_down": "MB", "mib": "MiB", "up": "MiB", "down": "MiB", "seconds": "s"}
+_SHARES = ("accuracy", "own", "training", "auc")
 _BARE = ("epsilon", "deviation", "rounds", "norm", "theorem")
 
 
@@ -139,6 +140,14 @@ def unit(measure: str) -> str:
     """Unit of the measure."""
     kind = measure.partition("@")[0]
     return "" if kind in _BARE else _UNITS.get(kind, "%")
+
+
+def possible(measure: str) -> tuple[float, float]:
+    """Least and largest value that a measure can have."""
+    kind = measure.partition("@")[0]
+    if kind in _SHARES:
+        return 0.0, 100.0
+    return (-100.0 if kind == "growth" else 0.0), math.inf
 
 
 def better_of(measure: str) -> Better:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from colonnade.reproduction.papers.intervals import Interval, Outcome, Seeds, decide, interval, mean, paired
-from colonnade.reproduction.papers.measures import RunRecord, Verdict, lower_is_better, unit, value, verdict
+from colonnade.reproduction.papers.measures import RunRecord, Verdict, lower_is_better, possible, unit, value, verdict
 from colonnade.reproduction.papers.orders import Pair, pairs
 from colonnade.reproduction.papers.papers import Cell, Claim, Paper, PaperTable
 
@@ -48,7 +48,11 @@ class CellStanding:
     @property
     def words(self) -> str:
         """The value as people read it."""
-        return without_mean(self.values, self.cell.measure) or self.interval.words(_digits(self.cell))
+        return without_mean(self.values, self.cell.measure) or self._possible.words(_digits(self.cell))
+
+    @property
+    def _possible(self) -> Interval:
+        return self.interval.within(*possible(self.cell.measure))
 
     @property
     def label(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from typing import Any
 
@@ -13,7 +14,7 @@ from scipy.stats import ttest_1samp
 
 from colonnade.reproduction.papers.counts import count
 from colonnade.reproduction.papers.intervals import decide, interval
-from colonnade.reproduction.papers.measures import lower_is_better
+from colonnade.reproduction.papers.measures import lower_is_better, possible
 from colonnade.reproduction.papers.orders import pairs
 from colonnade.reproduction.papers.paper_comparison import CellStanding, ClaimStanding, TableStanding
 from colonnade.reproduction.papers.papers import Cell, Claim, PaperTable
@@ -79,6 +80,15 @@ def test_an_order_is_decided_as_by_scipys_test(leads: list[int]) -> None:
 )
 def test_special_leads(leads: tuple[float, ...], said: str) -> None:
     assert decide(leads) == said
+
+
+@given(st.lists(st.floats(0, 100), min_size=2, max_size=3))
+def test_a_printed_interval_contains_only_values_that_accuracy_can_have(values: list[float]) -> None:
+    ends = interval(values).within(*possible("accuracy"))
+    assert ends.low is not None and ends.high is not None
+    assert 0 <= ends.low <= ends.high <= 100 and ends.mean == interval(values).mean
+    written = CellStanding(cell(50), dict(enumerate(values))).words
+    assert all(0 <= float(number) <= 100 for number in re.findall(r"-?\d+\.?\d*", written))
 
 
 def test_an_interval_needs_two_finite_values() -> None:
