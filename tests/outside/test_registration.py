@@ -16,6 +16,7 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
 from colonnade.server.protocols import ACTIVE, JOINT, SERVE
 from tests.cli.run.test_up import finish
+from tests.support import warm
 from tests.support.federation import config, federate, tree
 from tests.support.outside import Install
 from tests.support.warm import COLONNADE
@@ -43,7 +44,7 @@ def test_it_trains_over_grpc_in_processes_of_their_own(signs: Path, tmp_path: Pa
     path = tmp_path / "federation.yaml"
     path.write_text(yaml.safe_dump(tree(SIGNS, epochs=1)))
     words = [*COLONNADE, "up", str(path), "--out", str(tmp_path / "run")]
-    run = subprocess.Popen(
+    run = warm.Popen(
         words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONPATH": str(signs)},
     )  # fmt: skip
