@@ -148,7 +148,7 @@ def test_a_list_that_lacks_a_package_or_is_malformed_is_found(made: Path, bom: d
     path = release.released(made, VERSION)[2]
     for changed, message in (
         ({**bom, "components": [part for part in bom["components"] if part["name"] != "torch"]}, "lacks torch"),
-        ({**bom, "components": [*bom["components"], {"name": "nameless"}]}, "not valid CycloneDX"),
+        ({**bom, "components": [{"name": "nameless"}, *bom["components"]]}, "not valid CycloneDX"),
         (
             {**bom, "dependencies": [], "metadata": {"component": {"type": "library", "name": "x", "version": "9"}}},
             "another version",

@@ -22,6 +22,7 @@ import pytest
 import yaml
 
 from tests.deploy.network import ROOT, Network, available, await_events, colonnade, events, finish, stop
+from tests.support import warm
 from tests.support.patience import PATIENCE
 
 WHY_NOT = available()
@@ -55,7 +56,7 @@ def follow(heading: str, folder: Path) -> list[str]:
     for line in "".join(blocks(heading, "sh")).splitlines():
         words = shlex.split(line)
         assert words[0] == "colonnade", line
-        said.append(subprocess.check_output(list(map(str, colonnade(*words[1:]))), cwd=folder, text=True, env=ENV))
+        said.append(warm.run(colonnade(*words[1:]), cwd=folder, env=ENV, stdout=subprocess.PIPE).stdout)
     return said
 
 

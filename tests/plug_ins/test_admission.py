@@ -18,6 +18,7 @@ from colonnade.common.parsing.file import parse
 from colonnade.common.version import VERSION
 from tests.cli.data.test_deal import free_port
 from tests.server.stage import federation, play, refused, stage
+from tests.support import warm
 from tests.support.federation import tree
 from tests.support.packages import Packages
 from tests.support.patience import PATIENCE
@@ -107,7 +108,7 @@ def test_two_members_at_different_versions_over_the_wire(packages: Packages, tmp
     def start(*words: str, path: Path | None) -> subprocess.Popen[str]:
         own = {} if path is None else {"PYTHONPATH": str(path)}
         kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        return subprocess.Popen(
+        return warm.Popen(
             [*command, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={**kept, **own},
         )  # fmt: skip

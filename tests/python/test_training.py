@@ -27,6 +27,7 @@ from colonnade import training as launch
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError, EnvironmentFault, InputError
 from colonnade.launcher.answers import id_words
 from tests.python.tables import make_config, make_tables
+from tests.support import warm
 from tests.support.federation import tree
 from tests.support.warm import COLONNADE
 
@@ -83,7 +84,7 @@ def test_files_and_the_command_line_are_the_same_to_the_last_bit(simulated: colo
     config["parties"] = {name: {"data": {"source": "csv", "path": f"{name}.csv"}} for name in ("bank", "clinic")}
     (tmp_path / "file.yaml").write_text(yaml.safe_dump(config))
     from_dict = colonnade.simulate(config)
-    subprocess.run([*COLONNADE, "simulate", "file.yaml", "--out", "cli"], check=True, capture_output=True)
+    warm.run([*COLONNADE, "simulate", "file.yaml", "--out", "cli"], capture_output=True)
     from_cli = json.loads(Path("cli/summary.json").read_text())["metrics"]
     assert from_dict.metrics == from_cli == simulated.metrics
 

@@ -38,6 +38,7 @@ from colonnade.search.simulated import Result, Task
 from colonnade.server.evaluation.balance import ClassBalance
 from colonnade.simulation.federation import Simulation
 from tests.search.searches import tiny
+from tests.support import warm
 
 
 @pytest.fixture(autouse=True)
@@ -226,7 +227,7 @@ def test_a_killed_comparison_goes_on_in_worker_processes(tmp_path: Path, every_r
     out = tmp_path / "out"
     command = [sys.executable, "-m", "colonnade", "compare", "--on", str(file), "split", "fdml", "--trials", "2",
                "--jobs", "2", "--out", str(out)]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = warm.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     deadline = time.monotonic() + 90
     while len(list((out / "runs").glob("*.json"))) < 3 and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)
@@ -234,7 +235,7 @@ def test_a_killed_comparison_goes_on_in_worker_processes(tmp_path: Path, every_r
     process.wait()
     kept = {path.name: path.read_bytes() for path in (out / "runs").glob("*.json")}
     assert len(kept) >= 3
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=True)
+    done = warm.run(command, capture_output=True, timeout=110)
     assert "fdml" in done.stdout and "boosting" in done.stdout
     assert {name: (out / "runs" / name).read_bytes() for name in kept} == kept
     whole = compared_on(tmp_path / "whole", tiny(), trials=2, metric="").folder / "runs"

@@ -27,6 +27,7 @@ from colonnade.search.pages import tune_page
 from colonnade.search.simulated import Result, Task, perform
 from colonnade.simulation.federation import Simulation
 from tests.search.searches import LR, search, tiny
+from tests.support import warm
 
 
 @pytest.fixture(autouse=True)
@@ -326,7 +327,7 @@ def test_a_search_goes_on_after_kill_9(tmp_path: Path) -> None:
         "--out",
         str(out),
     ]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True)
+    process = warm.Popen(command, stdout=subprocess.DEVNULL, text=True)
     while not _stopped_in_a_trial(process, out):
         assert process.poll() is None
         time.sleep(0.1)
@@ -338,7 +339,7 @@ def test_a_search_goes_on_after_kill_9(tmp_path: Path) -> None:
         assert time.monotonic() < until
         time.sleep(0.1)
     assert "RUNNING" in _states(out)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = warm.run(command, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "cut off and tried again" in done.stdout and (out / "best.yaml").exists()
     states = _states(out)

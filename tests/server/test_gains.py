@@ -6,7 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 from sklearn.metrics import roc_auc_score
@@ -14,12 +14,22 @@ from sklearn.metrics import roc_auc_score
 from colonnade.server.evaluation import gains
 from colonnade.server.evaluation.quality import describe, measure
 
-RANKED = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=60)  # few scores: many ties
+Rows = list[tuple[int, bool]]
 
 
-def arrays(rows: list[tuple[int, bool]]) -> tuple[np.ndarray, np.ndarray]:
+def ranked(best: int, rows: int) -> st.SearchStrategy[Rows]:
+    """Scores from 0 to `best` and labels, of up to this many rows, among them a positive and a negative one."""
+    score = st.integers(0, best)
+    rest = st.lists(st.tuples(score, st.booleans()), max_size=rows - 2)
+    made = st.builds(lambda one, other, more: [(one, True), (other, False), *more], score, score, rest)
+    return made.flatmap(st.permutations)
+
+
+RANKED = ranked(5, 60)  # few scores: many ties
+
+
+def arrays(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     scores, positive = (np.array(column) for column in zip(*rows, strict=True))
-    assume(0 < positive.sum() < len(rows))
     return scores / 5, positive
 
 
@@ -34,25 +44,25 @@ def test_a_ranking_by_hand() -> None:
 
 @given(RANKED)
 @settings(deadline=None, max_examples=60)
-def test_ks_is_that_of_two_samples(rows: list[tuple[int, bool]]) -> None:
+def test_ks_is_that_of_two_samples(rows: Rows) -> None:
     scores, positive = arrays(rows)
     assert gains.ks(scores, positive) == pytest.approx(ks_2samp(scores[positive], scores[~positive]).statistic)
 
 
 @given(RANKED)
 @settings(deadline=None, max_examples=60)
-def test_the_area_under_the_gains_is_that_under_the_roc_curve(rows: list[tuple[int, bool]]) -> None:
+def test_the_area_under_the_gains_is_that_under_the_roc_curve(rows: Rows) -> None:
     scores, positive = arrays(rows)
     share, (taken, found) = positive.mean(), gains.steps(scores, positive)
     area = np.trapezoid(found, taken)
     assert area == pytest.approx(share / 2 + (1 - share) * roc_auc_score(positive, scores))
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=2, max_size=5), st.integers(1, 4))
+@given(ranked(2, 5), st.integers(1, 4))
 @settings(deadline=None, max_examples=60)
-def test_tied_rows_are_taken_in_all_their_orders(rows: list[tuple[int, bool]], taken: int) -> None:
+def test_tied_rows_are_taken_in_all_their_orders(rows: Rows, taken: int) -> None:
     scores, positive = arrays(rows)
-    assume(taken <= len(scores))
+    taken = min(taken, len(scores))
     orders = [list(order) for order in permutations(range(len(scores))) if (np.diff(scores[list(order)]) <= 0).all()]
     expected = np.mean([positive[order[:taken]].sum() / positive.sum() for order in orders])
     assert gains.gain(scores, positive, taken / len(scores)) == pytest.approx(expected)
@@ -60,7 +70,7 @@ def test_tied_rows_are_taken_in_all_their_orders(rows: list[tuple[int, bool]], t
 
 @given(RANKED, st.randoms())
 @settings(deadline=None, max_examples=30)
-def test_the_order_of_the_rows_does_not_matter(rows: list[tuple[int, bool]], draw: object) -> None:
+def test_the_order_of_the_rows_does_not_matter(rows: Rows, draw: object) -> None:
     scores, positive = arrays(rows)
     order = np.array(sorted(range(len(rows)), key=lambda _: draw.random()))  # type: ignore[attr-defined]
     assert gains.curve(scores, positive) == gains.curve(scores[order], positive[order])

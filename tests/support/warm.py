@@ -3,8 +3,8 @@
 The first start in a pytest worker starts a server (tests/support/warm_server.py), which imports everything that the
 fork server of `colonnade up` does, and forks a child for every later start. A child becomes `python -m MODULE ARGV` or
 `python -c CODE ARGV` with the working directory, environment, descriptors, umask, session and process group that
-subprocess would give it. If it starts a fork server of its own, that one is forked as well, from a spare child that has
-run nothing yet.
+subprocess would give it. If it starts a fork server of its own, or workers of a search, these are forked as well, from
+spare children that have run nothing yet.
 
 A child differs in one point: its tensors have one thread unless OMP_NUM_THREADS is set. A start with variables of the
 interpreter (PYTHONHASHSEED, LANG, ...) in its environment, or with options that a fork cannot provide, is an ordinary

@@ -22,11 +22,11 @@ import types
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 ROOT = Path(__file__).parents[2]
-_FORK_SERVER = ["-m", "colonnade.cli.fork_server"]
-_CHILDLESS = ("server", "client", "health")  # commands that never start a fork server
+_STARTED_BY_COMMANDS = (["-m", "colonnade.cli.fork_server"], ["-m", "colonnade.search.worker"])
+_CHILDLESS = ("server", "client", "health")  # commands that never start one of these
 # Imported in addition to the imports of the fork server, since most runs do.
 _MORE = ("sklearn.datasets", "sklearn.metrics", "prometheus_client", "uvloop")
 _NEVER = ("grpc", "pyarrow")  # their threads would be lost
@@ -81,7 +81,7 @@ def _main() -> None:
         return
     request, descriptors = started
     if request["argv"][1] == "colonnade" and not set(_CHILDLESS) & set(request["argv"][2:3]):
-        started = _keep_spare(request, descriptors)
+        started = _keep_spares(request, descriptors)
     _become(*started, made)
 
 
@@ -162,19 +162,27 @@ def _reap(reports: dict[int, socket.socket]) -> None:
             report.send(str(status).encode())
 
 
-def _keep_spare(request: Request, descriptors: list[int]) -> tuple[Request, list[int]]:
-    """Forks the child that becomes this one's fork server if it starts one by subprocess.
+def _keep_spares(request: Request, descriptors: list[int]) -> tuple[Request, list[int]]:
+    """Forks the children that become this one's fork server, or workers, if it starts some by subprocess.
 
-    Returns in both: the given request in this one, its own request in the spare.
+    Returns in all: the given request in this one, its own request in a spare.
     """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    pid = os.fork()
-    if pid:
+    argv = request["argv"]
+    jobs = argv[argv.index("--jobs") + 1] if "--jobs" in argv[:-1] else ""
+    for _ in range(max(1, min(int(jobs), 4)) if jobs.isdecimal() else 1):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if not pid:
+            return _await_request(ours, theirs, descriptors)
         theirs.close()
-        _WithSpare.spare = pid, ours
-        subprocess.Popen = _WithSpare  # type: ignore[misc]
-        return request, descriptors
-    ours.close()
+        _WithSpares.spares.append((pid, ours))
+    subprocess.Popen = _WithSpares  # type: ignore[misc]
+    return request, descriptors
+
+
+def _await_request(ours: socket.socket, theirs: socket.socket, descriptors: list[int]) -> tuple[Request, list[int]]:
+    for inherited in (ours, *(spare for _, spare in _WithSpares.spares)):
+        inherited.close()
     for descriptor in descriptors:
         os.close(descriptor)
     with theirs:
@@ -184,17 +192,17 @@ def _keep_spare(request: Request, descriptors: list[int]) -> tuple[Request, list
     return json.loads(message), received
 
 
-class _WithSpare(subprocess.Popen[str]):
-    """In a child: the start of the fork server of `colonnade up` gets the spare, a child of this process."""
+class _WithSpares(subprocess.Popen[str]):
+    """In a child: the start of the fork server of `colonnade up`, or of a worker, gets a spare, a child of this one."""
 
-    spare: tuple[int, socket.socket] | None = None
+    spares: ClassVar[list[tuple[int, socket.socket]]] = []
 
     def _execute_child(self, *given: Any) -> None:
         asked = arguments_of(super()._execute_child, given)
-        if asked["args"][1:3] != _FORK_SERVER or _WithSpare.spare is None:
+        if asked["args"][1:3] not in _STARTED_BY_COMMANDS or not _WithSpares.spares:
             super()._execute_child(*given)
             return
-        (self.pid, spare), _WithSpare.spare = _WithSpare.spare, None
+        self.pid, spare = _WithSpares.spares.pop()
         self._child_created = True
         with spare:
             socket.send_fds(spare, [json.dumps(request_of(asked)).encode()], descriptors_of(asked))

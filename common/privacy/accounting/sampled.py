@@ -31,7 +31,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import fftconvolve
 from scipy.special import log_ndtr, ndtr
 
 from colonnade.common.errors import ConfigError, InputError
@@ -299,6 +298,8 @@ def _composed(one: _Losses, times: int) -> _Losses:
 
 def _added(one: _Losses, two: _Losses) -> _Losses:
     """The loss of both, with its tails cut."""
+    from scipy.signal import fftconvolve  # noqa: PLC0415  # a second of imports, which most runs do not need
+
     mass = np.maximum(fftconvolve(one.mass, two.mass), 0.0)
     infinite = one.infinite + two.infinite - one.infinite * two.infinite
     low = int(np.searchsorted(np.cumsum(mass), _CUT))

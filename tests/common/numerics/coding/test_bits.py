@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 from colonnade.common.compression.bits import GROUP, join, split
 
 
-@given(st.integers(1, 8), st.data())
-def test_bytes_hold_the_codes_one_after_the_other_and_give_them_back(bits: int, data: st.DataObject) -> None:
-    codes = data.draw(st.lists(st.integers(0, 2**bits - 1), max_size=80).filter(lambda few: len(few) % GROUP == 0))
+@given(st.integers(1, 8), st.integers(0, 80 // GROUP), st.data())
+def test_bytes_hold_the_codes_one_after_the_other_and_give_them_back(
+    bits: int, groups: int, data: st.DataObject
+) -> None:
+    count = groups * GROUP
+    codes = data.draw(st.lists(st.integers(0, 2**bits - 1), min_size=count, max_size=count))
     array = np.array(codes, np.uint8)
     joined = join(array, bits)
     assert "".join(f"{byte:08b}" for byte in joined.tolist()) == "".join(f"{code:0{bits}b}" for code in codes)
