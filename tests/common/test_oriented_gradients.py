@@ -13,9 +13,10 @@ from colonnade.common.numerics.oriented_gradients import oriented_gradients
 
 
 def by_hand(image: np.ndarray) -> np.ndarray:
-    """The definition, pixel by pixel and cell by cell."""
-    height, width = image.shape
-    at = lambda r, c: image[r, c] if 0 <= r < height and 0 <= c < width else 0.0  # noqa: E731
+    """The definition, pixel by pixel and cell by cell, of the image amid four pixels of zeros on every side."""
+    tall, wide = image.shape
+    height, width = tall + 8, wide + 8
+    at = lambda r, c: image[r - 4, c - 4] if 4 <= r < tall + 4 and 4 <= c < wide + 4 else 0.0  # noqa: E731
     votes = np.zeros((9, height, width))
     for r in range(height):
         for c in range(width):
@@ -41,10 +42,17 @@ def by_hand(image: np.ndarray) -> np.ndarray:
 def test_an_image_is_as_computed_by_hand(shape: tuple[int, int]) -> None:
     images = torch.rand(3, *shape, generator=torch.Generator().manual_seed(1))
     found = oriented_gradients(images)
-    assert found.shape == (3, 9 * ((shape[0] - 4) // 2 + 1) * ((shape[1] - 4) // 2 + 1))
+    assert found.shape == (3, 9 * ((shape[0] + 4) // 2 + 1) * ((shape[1] + 4) // 2 + 1))
     for row, image in zip(found, images, strict=True):
         np.testing.assert_allclose(row.numpy(), by_hand(image.double().numpy()), atol=2e-5)
     torch.testing.assert_close(oriented_gradients(images[1:2])[0], found[1])  # of its own row alone
+
+
+def test_a_pixel_at_the_edge_is_in_as_many_features_as_one_in_the_middle() -> None:
+    images = torch.zeros(4, 12, 12)
+    for image, place in zip(images, ((0, 0), (0, 6), (6, 0), (6, 6)), strict=True):
+        image[place] = 1
+    assert len({int(count) for count in (oriented_gradients(images) > 0).sum(1)}) == 1
 
 
 def test_an_empty_image_has_no_features_and_others_have_unit_length() -> None:
