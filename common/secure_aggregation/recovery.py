@@ -45,6 +45,7 @@ from colonnade.common.messaging.raw import to_tensor
 from colonnade.common.numerics.field import LARGEST
 from colonnade.common.secure_aggregation.masks import BlindError, RoundKeys
 from colonnade.common.secure_aggregation.shamir import Sharing
+from colonnade.common.secure_aggregation.wrong_shares import check_shares
 
 BLOCK = 32  # rounds whose shares are sent together
 SECRETS = 2  # b and e, in this order
@@ -219,10 +220,12 @@ class Recovered:
     Args:
         own: of the own masks of those whose words arrived.
         pairs: between one whose words arrived and one whose did not, in this order.
+        unchecked: who opened the shares, if they are exactly t, which fit together whatever they are.
     """
 
     own: dict[str, bytes]
     pairs: dict[tuple[str, str], bytes]
+    unchecked: tuple[str, ...] = ()
 
 
 def recover(
@@ -242,22 +245,27 @@ def recover(
         opened: of t parties or more, by party, all of one round.
         laid: over whom the words were masked.
         summed: whose words arrived.
+
+    Raises:
+        ContractError: shares do not fit together; names the parties that can be the cause.
     """
-    holders = list(opened)[: sharing.threshold]
+    holders, t = list(opened), sharing.threshold
     places = [roster.index(party) for party in holders]
     round = opened[holders[0]].round
     at = round - first_of_block(round)
-    pads = torch.stack([opened[party].pads for party in holders]).numpy()  # (t, parties, 32)
+    pads = torch.stack([opened[party].pads for party in holders]).numpy()  # (m, parties, 32)
     owners = [party for party in roster if party in laid]
     which = {party: _OWN if party in summed else _PAIRS for party in owners}
     sealed = np.stack([dealt[party].shares[at, which[party]].numpy()[places] for party in owners], axis=1)
-    shares = _elements(sealed ^ pads[:, [roster.index(party) for party in owners]])  # (t, owners, elements)
-    secrets = dict(zip(owners, sharing.combine(places, shares), strict=True))
+    shares = _elements(sealed ^ pads[:, [roster.index(party) for party in owners]])  # (m, owners, elements)
+    check_shares(sharing, dict(zip(holders, places, strict=True)), owners, shares)
+    secrets = dict(zip(owners, sharing.combine(places[:t], shares[:t]), strict=True))
     pairs: dict[tuple[str, str], bytes] = {}
     for gone in (party for party in owners if party not in summed):
         keys = _wrapped(_key(secrets[gone]), dealt[gone].pair_keys[at].numpy())
         pairs |= {(there, gone): keys[roster.index(there)].tobytes() for there in owners if there in summed}
-    return Recovered({party: _key(secrets[party]) for party in owners if party in summed}, pairs)
+    own = {party: _key(secrets[party]) for party in owners if party in summed}
+    return Recovered(own, pairs, tuple(holders) if len(holders) == t else ())
 
 
 def _key(secret: Tensor) -> bytes:
@@ -271,7 +279,7 @@ def _octets(elements: Tensor) -> _Octets:
 
 
 def _elements(octets: _Octets) -> Tensor:
-    """The reverse of `_octets`. What was altered on the way is brought below p: the sum is then out of range."""
+    """The reverse of `_octets`. What was altered is brought below p: shares do not fit, or the sum is out of range."""
     return torch.from_numpy(np.ascontiguousarray(octets).view("<u4").astype(np.int64) % LARGEST)
 
 

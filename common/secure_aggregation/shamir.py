@@ -76,10 +76,26 @@ class Sharing:
                 f"{len(shares)} shares of parties {list(places)}: expected {self.threshold} of different parties",
                 hint="give each party's share once",
             )
-        weights = _weights(tuple(place + 1 for place in places), self.p)
+        weights = _weights(tuple(place + 1 for place in places), (0,), self.p)
         return self._field.matmul(weights, shares.flatten(1) if shares.dim() > 1 else shares[:, None]).view(
             shares.shape[1:]
         )
+
+    def fit(self, places: Sequence[int], shares: Tensor) -> Tensor:
+        """True for each vector of which all shares are of one polynomial. Any t are.
+
+        Args:
+            places: of their parties, t or more different ones.
+            shares: of these, elements (m, vectors, elements).
+
+        Returns:
+            bool (vectors,).
+        """
+        points, t = tuple(place + 1 for place in places), self.threshold
+        if len(points) == t:
+            return torch.ones(shares.shape[1], dtype=torch.bool)
+        fitted = self._field.matmul(_weights(points[:t], points[t:], self.p), shares[:t].flatten(1))
+        return (fitted.view_as(shares[t:]) == shares[t:]).all(-1).all(0)
 
     @cached_property
     def _field(self) -> Field:
@@ -93,6 +109,6 @@ class Sharing:
 
 
 @lru_cache(maxsize=_SETS)
-def _weights(points: tuple[int, ...], p: int) -> Tensor:
-    """int64 (1, t)."""
-    return torch.tensor(lagrange_matrix(points, [0], p))
+def _weights(points: tuple[int, ...], targets: tuple[int, ...], p: int) -> Tensor:
+    """int64 (targets, t)."""
+    return torch.tensor(lagrange_matrix(points, targets, p))

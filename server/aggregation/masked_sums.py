@@ -115,7 +115,7 @@ class Blinded:
         there = {party: responses[party] for party in summed}
         missing = tuple(party for party in self._clients if party not in there)
         total = remove_masks(self._total(there), round, 0, members, keys.own, keys.pairs)
-        return self._found(total, replace(responses, answers=there, missing=missing))
+        return self._found(total, replace(responses, answers=there, missing=missing), members, keys.unchecked)
 
     async def _received(self, round: int, stage: int, rows: int, members: Collection[str]) -> Responses[Masked]:
         responses = await self._clients.collect(Masked, round, self._ctx.quorum, among=members)
@@ -129,10 +129,14 @@ class Blinded:
     def _total(self, responses: Mapping[str, Masked]) -> Tensor:
         return self._ring.total(torch.stack([response.words.view(self._ring.dtype) for response in responses.values()]))
 
-    def _found(self, total: Tensor, responses: Responses[Masked]) -> Found:
+    def _found(
+        self, total: Tensor, responses: Responses[Masked], laid: Collection[str] = (), unchecked: Collection[str] = ()
+    ) -> Found:
         if not self._ring.fits(total):
-            expected = f"masks that cancel, over {', '.join(responses)}"
-            raise ContractError("one of the parties", "Masked", "words", expected, "a sum out of range")
+            expected, got = f"masks that cancel, over {', '.join(responses)}", "a sum out of range"
+            if unchecked:
+                got += f"; the shares of keys that {', '.join(unchecked)} opened could not be compared with others"
+            raise ContractError(f"one of {', '.join(laid or responses)}", "Masked", "words", expected, got)
         return Found(self._ring.decode(total).float(), responses)
 
     def _members(self, round: int) -> list[str] | None:

@@ -87,6 +87,7 @@ class ShareCollection:
 
         Raises:
             PartyLost: fewer than t parties open their shares.
+            ContractError: more do, and some are wrong; names the parties that can be the cause.
         """
         quorum = replace(self._ctx.quorum, need=self._sharing.threshold)
         opened = await self._clients.collect(
