@@ -117,7 +117,7 @@ class TestStanding:
     def test_the_mean_of_the_seeds_counts(self) -> None:
         standing = CellStanding(Cell(row="", column="", paper=91.0, run="one"), seeds(90.0, 92.0))
         assert (standing.mean, standing.verdict) == (91.0, "agrees")
-        assert standing.words == "91.00 (78.29 to 103.71)"
+        assert standing.words == "91.00 (78.29 to 100.00)"
 
     def test_equal_seeds_and_one_seed_have_no_interval(self) -> None:
         cell = Cell(row="", column="", paper=91.0, run="one")
