@@ -49,10 +49,8 @@ class MemberRecord:
         """The set that a round must have, since it may have been summed before; None if the round is new."""
         if round > self._done:
             return None
-        place = int((self._first <= round).sum()) - 1
-        return frozenset(
-            marked(self._roster, self._sets[max(0, place)])
-        )  # of a round before this member's first: the first
+        place = max(0, int((self._first <= round).sum()) - 1)  # of a round before this member's first: the first
+        return frozenset(marked(self._roster, self._sets[place]))
 
     def enter(self, round: int, parties: Collection[str]) -> bool:
         """Records a round before any of its messages is sent; it is on the disk when this returns.

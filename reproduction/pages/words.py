@@ -22,7 +22,7 @@ _RULES = (
     "such as bytes a round, are *accounting*, and so are bytes to an accuracy that all seeds had at the first look. A "
     "number that is printed again is a *repeat*. Neither is counted as a result, nor is a number that is *shown* only, "
     "because a setting was fitted to it or the larger class alone comes as far. Ours are means over seeds with their "
-    "95 % interval (Student's t) in brackets; ± is the paper's own deviation."
+    "95 % interval (Student's t, cut where values end) in brackets; ± is the paper's own deviation."
 )
 
 

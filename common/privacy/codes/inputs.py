@@ -30,7 +30,7 @@ def inputs_of_rows(read: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
 
 
 def encoder_inputs(values: Tensor) -> Tensor:
-    """What an encoder sees of rows.
+    """Inputs of an encoder, computed from rows.
 
     Images become histograms of oriented gradients (those of the mean of their colours). Of other values, which should
     be standardised, there is the value up to 3 deviations and which of nine bins it is in, beside a constant. Either is
