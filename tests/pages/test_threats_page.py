@@ -86,4 +86,4 @@ def test_every_remaining_threat_names_what_an_operator_can_do() -> None:
     assert all(len(row) == len(head) and all(row) for row in rows)
     known = set(PolicyConfig.model_fields)
     named = set(re.findall(r"`policy\.(\w+)`", MODEL))
-    assert {"max_other_rows", "min_parties", "min_colluders"} <= named <= known
+    assert {"max_other_rows", "min_parties", "min_colluders", "recovery"} <= named <= known
