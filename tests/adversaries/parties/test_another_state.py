@@ -2,6 +2,8 @@
 
 Nothing compares a checkpoint with what its owner did before. The scenes show that it gains no more so than by the same
 false embeddings with its true state, which it could send at any time.
+
+Bounds: checkpoints, sessions (party).
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """A party that answers a prediction with outputs of its own choice: rows that it lies about are predicted falsely.
 
 Nothing compares an output with the party's model. The scenes show that no other row's prediction changes.
+
+Bounds: predictions (party).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A party that compares the lists which pass through it in two alignments with kept exponents."""
+"""A party that compares the lists which pass through it in two alignments with kept exponents.
+
+Bounds: kept alignments (party).
+"""
 
 from __future__ import annotations
 

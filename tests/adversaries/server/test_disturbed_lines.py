@@ -1,6 +1,8 @@
 """Parcels between a real server and real parties, swapped, dropped and repeated in every state of a run.
 
 Of five protocols: embeddings in the clear, duals, blinded sums, coded sums, and one that learns from arrivals.
+
+Bounds: messages (both).
 """
 
 from __future__ import annotations

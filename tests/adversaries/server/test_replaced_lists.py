@@ -2,6 +2,8 @@
 
 It compares what comes back with what it relays, and has the positions of equal elements undone: it then knows which of
 its guesses a party holds, common to all or not. docs/security.md bounds it by the length of that list.
+
+Bounds: alignment (server).
 """
 
 from __future__ import annotations

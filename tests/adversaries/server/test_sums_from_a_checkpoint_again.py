@@ -1,6 +1,8 @@
 """A server that goes back to a checkpoint and sends one party another gradient: two sums of a round over the same set.
 
 Their difference is the change at that party, and nothing else.
+
+Bounds: blinded sums (server).
 """
 
 from __future__ import annotations

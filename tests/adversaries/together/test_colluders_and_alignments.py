@@ -1,4 +1,7 @@
-"""Members that put together what they see of a party's lists: both its neighbours, or the server and another party."""
+"""Members that put together what they see of a party's lists: both its neighbours, or the server and another party.
+
+Bounds: alignment (both); kept alignments (both).
+"""
 
 from __future__ import annotations
 

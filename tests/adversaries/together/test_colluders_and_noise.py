@@ -1,6 +1,8 @@
 """A server and three parties that know all their own draws subtract what they can from the fourth one's releases.
 
 The worst case for the fourth: all of them hold the same rows, and release the same values.
+
+Bounds: a party's noise (both); a row's noise (both); one code a row (party, both).
 """
 
 from __future__ import annotations

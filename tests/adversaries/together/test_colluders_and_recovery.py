@@ -2,6 +2,8 @@
 
 Half of the honest parties are told one set, half another, and every colluder opens its shares for both.
 docs/security.md says from which m on that is enough: 2 t <= n + m.
+
+Bounds: blinded sums (both).
 """
 
 from __future__ import annotations

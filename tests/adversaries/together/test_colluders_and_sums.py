@@ -1,4 +1,7 @@
-"""A server and m of four parties, which tell it all their keys, values and noise, take a blinded sum apart."""
+"""A server and m of four parties, which tell it all their keys, values and noise, take a blinded sum apart.
+
+Bounds: blinded sums (both); noise once (both); predictions (both).
+"""
 
 from __future__ import annotations
 
