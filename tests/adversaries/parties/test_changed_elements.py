@@ -1,6 +1,6 @@
 """A member that does not raise a list as agreed, or changes positions: found by planted keys, or by proofs.
 
-Bounds: alignment (party).
+Bounds: alignment (server, party).
 """
 
 from __future__ import annotations
