@@ -8,6 +8,9 @@ from pydantic import Field
 
 from colonnade.common.section import Section
 
+Recovery = Literal["none", "alone", "colluding"]
+"""Sum of a training round without a party that vanishes in it: none, or by shares against these liars."""
+
 
 class BlindingConfig(Section):
     """`federation.blinding`: sums whose terms the server does not see if they are `blinded`; `least` in FedVS too."""
@@ -17,7 +20,7 @@ class BlindingConfig(Section):
     least: int = Field(
         default=3, ge=2, description="minimum number of parties of a sum; of 2, each knows the other's term"
     )
-    recovery: Literal["none", "alone", "colluding"] = Field(
+    recovery: Recovery = Field(
         default="none",
         description="sum of a training round without a party that vanishes in the middle of it: none (the round is "
         "left out); alone, by shares of keys that floor(n/2) + 1 parties open, against a server that lies alone; "

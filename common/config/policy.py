@@ -8,6 +8,7 @@ from typing import Literal, NoReturn
 
 from pydantic import Field
 
+from colonnade.common.config.blinding import Recovery
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.mechanism import Privacy
@@ -49,7 +50,12 @@ class PolicyConfig(Section):
     min_parties: int | None = Field(
         default=None, ge=1, description="parties in the roster and in every sum; left out, 3 in blinded sums and else 1"
     )
-
+    recovery: tuple[Recovery, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="where sums are blinded: values of federation.blinding.recovery that the party takes part in, as "
+        "[none, colluding] without alone; left out, all",
+    )
     max_other_rows: int | None = Field(
         default=None,
         ge=1,
@@ -87,6 +93,11 @@ class PolicyConfig(Section):
             self.object(party, "min_parties", least, parties)
         if blinded and federation.blinding.least < least:
             self.object(party, "min_parties", least, f"blinding.least = {federation.blinding.least}")
+        if blinded and self.recovery is not None and federation.blinding.recovery not in self.recovery:
+            self.object(
+                party, "recovery", ", ".join(self.recovery), f"blinding.recovery = {federation.blinding.recovery}",
+                hint=f"agree on federation.blinding.recovery: {' or '.join(self.recovery)}, or change your policy",
+            )  # fmt: skip
         for rule in ("max_epsilon", "max_row_epsilon", "min_noise_multiplier"):
             if (wants := getattr(self, rule)) is not None:
                 self._refuse_privacy(party, privacy, rule, wants)

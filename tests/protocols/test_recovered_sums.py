@@ -11,7 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from colonnade.client.privacy.stage import Privacy
 from colonnade.common.checkpointing.run_cache import RunCache
+from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.errors import ConfigError, PartyAway, PartyLost
 from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs
 from colonnade.common.secure_aggregation.masked_sums import Masked, ring, sharing
@@ -259,6 +261,23 @@ def test_settings_that_recover_nothing_or_open_too_much_are_refused(
     with pytest.raises(ConfigError, match=error) as found:
         config({**BLIND["fdml"], "aggregate": "blinded"}, *RECOVERED, *sets)
     assert hint in found.value.hint
+
+
+@pytest.mark.parametrize("agreed", ["none", "alone", "colluding"])
+@pytest.mark.parametrize("accepted", [("none",), ("none", "colluding"), ("alone",), None])
+def test_a_policy_refuses_recovery_that_it_does_not_accept(agreed: str, accepted: tuple[Any, ...] | None) -> None:
+    """Before the party's stage exists, so that nothing is sent or written; sums in the clear have no keys to open."""
+    cfg = config({**BLIND["fdml"], "aggregate": "blinded"}, *LATE, f"federation.blinding.recovery={agreed}")
+    policy = PolicyConfig(recovery=accepted)
+    if accepted is None or agreed in accepted:
+        Privacy("party1", cfg.federation, policy, None, None)
+        return
+    match = rf"^parties\.party1\.policy\.recovery = {', '.join(accepted)}: the federation has .*recovery = {agreed}$"
+    with pytest.raises(ConfigError, match=match) as refused:
+        Privacy("party1", cfg.federation, policy, None, None)
+    assert refused.value.hint.startswith(f"agree on federation.blinding.recovery: {' or '.join(accepted)}, or")
+    assert refused.value.shared == str(refused.value)
+    policy.refuse("party1", config(BLIND["fdml"], "federation.rounds=1", "federation.epochs=0").federation)
 
 
 @pytest.mark.parametrize(

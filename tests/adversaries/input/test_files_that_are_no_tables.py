@@ -1,4 +1,7 @@
-"""A party names a file that is no table, or one without anything to learn from; a file of ids has no header."""
+"""A party names a file that is no table, or one without anything to learn from; a file of ids has no header.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

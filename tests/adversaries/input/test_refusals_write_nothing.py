@@ -2,6 +2,8 @@
 
 Locks are not content. If a member was started before it refuses, logs may have grown by its lines, and ledgers by
 the messages that others had sent by then.
+
+Bounds: no cell.
 """
 
 from __future__ import annotations

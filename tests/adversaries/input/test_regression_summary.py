@@ -1,4 +1,7 @@
-"""A regression that stops early: every page gives the best round's results in plain numbers."""
+"""A regression that stops early: every page gives the best round's results in plain numbers.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A run that version 0.1.0 began goes on after an update, with the neighbours and the accounting that it began with."""
+"""A run that version 0.1.0 began goes on after an update, with the neighbours and the accounting that it began with.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A table with numbers and dates in the notation of another country's spreadsheet."""
+"""A table with numbers and dates in the notation of another country's spreadsheet.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

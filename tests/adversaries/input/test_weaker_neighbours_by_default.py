@@ -1,4 +1,7 @@
-"""A federation that names no adjacency gets the weaker one, which hides participation although the roster is public."""
+"""A federation that names no adjacency gets the weaker one, which hides participation although the roster is public.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

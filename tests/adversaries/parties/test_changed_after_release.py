@@ -1,4 +1,7 @@
-"""A protocol side changes a tensor in place after its release: the released values leave, or nothing does."""
+"""A protocol side changes a tensor in place after its release: the released values leave, or nothing does.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A member that does not raise a list as agreed, or changes positions: found by planted keys, or by proofs."""
+"""A member that does not raise a list as agreed, or changes positions: found by planted keys, or by proofs.
+
+Bounds: alignment (server, party).
+"""
 
 from __future__ import annotations
 

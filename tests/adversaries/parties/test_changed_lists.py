@@ -1,4 +1,7 @@
-"""Lists of an alignment that are changed after their sender has committed itself to them: by it, or on their way."""
+"""Lists of an alignment that are changed after their sender has committed itself to them: by it, or on their way.
+
+Bounds: alignment (server, party).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A party that says farewell before the last round, or sends what only the server sends: it is cut off, by name."""
+"""A party that says farewell before the last round, or sends what only the server sends: it is cut off, by name.
+
+Bounds: checkpoints, sessions (party).
+"""
 
 from __future__ import annotations
 

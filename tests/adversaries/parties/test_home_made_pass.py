@@ -1,4 +1,7 @@
-"""A protocol side that makes its own `Released` or `MaskedTensor`: only protecting modules construct them."""
+"""A protocol side that makes its own `Released` or `MaskedTensor`: only protecting modules construct them.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

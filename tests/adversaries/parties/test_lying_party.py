@@ -1,4 +1,7 @@
-"""A scripted party at a real server breaks one rule after the other: it is named, or the run goes on as documented."""
+"""A scripted party at a real server breaks one rule after the other: it is named, or the run goes on as documented.
+
+Bounds: messages (party).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A party sends a message of the protocol before the server has begun: it is cut off by name, and nobody else is."""
+"""A party sends a message of the protocol before the server has begun: it is cut off by name, and nobody else is.
+
+Bounds: messages (party).
+"""
 
 from __future__ import annotations
 

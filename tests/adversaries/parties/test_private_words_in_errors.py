@@ -1,4 +1,7 @@
-"""An error's own text stays with its member: others read the text that the error declares for them."""
+"""An error's own text stays with its member: others read the text that the error declares for them.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

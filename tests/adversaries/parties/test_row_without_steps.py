@@ -1,4 +1,7 @@
-"""The epsilon of a row's own embeddings is read as a bound on all that leaves: without `steps` none holds."""
+"""The epsilon of a row's own embeddings is read as a bound on all that leaves: without `steps` none holds.
+
+Bounds: a row's noise (server).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Frames of a megabyte that hold parcels of two bytes, or empty Hellos: refused before they become anything larger."""
+"""Frames of a megabyte that hold parcels of two bytes, or empty Hellos: refused before they become anything larger.
+
+Bounds: messages (party).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A party's own tower mixes rows of a batch: then noise for one row does not hide it in the others."""
+"""A party's own tower mixes rows of a batch: then noise for one row does not hide it in the others.
+
+Bounds: a row's noise (party).
+"""
 
 from __future__ import annotations
 

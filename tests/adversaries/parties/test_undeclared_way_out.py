@@ -1,4 +1,7 @@
-"""A protocol does not declare how a tensor leaves a party, or sends one in a message of the server."""
+"""A protocol does not declare how a tensor leaves a party, or sends one in a message of the server.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

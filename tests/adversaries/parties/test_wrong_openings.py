@@ -1,4 +1,7 @@
-"""A party that opens wrong shares of the others' keys, so that a blinded sum cannot be recovered."""
+"""A party that opens wrong shares of the others' keys, so that a blinded sum cannot be recovered.
+
+Bounds: blinded sums (party).
+"""
 
 from __future__ import annotations
 

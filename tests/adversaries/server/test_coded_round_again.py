@@ -1,4 +1,7 @@
-"""A server that goes back to a checkpoint and sums a round of FedVS again over another set: no party answers."""
+"""A server that goes back to a checkpoint and sums a round of FedVS again over another set: no party answers.
+
+Bounds: FedVS's shares (server).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A server that decodes a sum of too few parties' embeddings in FedVS: parties answer for no such set."""
+"""A server that decodes a sum of too few parties' embeddings in FedVS: parties answer for no such set.
+
+Bounds: FedVS's shares (server).
+"""
 
 from __future__ import annotations
 

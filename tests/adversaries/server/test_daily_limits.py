@@ -1,4 +1,7 @@
-"""A member that tests identifiers by alignment after alignment, each in a new run whose folder has no history."""
+"""A member that tests identifiers by alignment after alignment, each in a new run whose folder has no history.
+
+Bounds: alignment (server, party); kept alignments (both).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A server that asks for more keys than a party allows, a few at a time, by repeated alignments."""
+"""A server that asks for more keys than a party allows, a few at a time, by repeated alignments.
+
+Bounds: alignment (server).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """Parcels between a real server and real parties, swapped, dropped and repeated in every state of a run.
 
-Of five protocols: embeddings in the clear, duals, blinded sums, coded sums, and one that learns from arrivals.
+Of five protocols: embeddings in the clear, duals, blinded sums, coded sums, and one that learns from arrivals. And of
+one that first aligns the members' tables.
+
+Bounds: messages (both).
 """
 
 from __future__ import annotations
@@ -32,21 +35,24 @@ from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.errors import ColonnadeError, ContractError
 from colonnade.common.messaging.message import ServerMessage
 from colonnade.common.observability.telemetry import Event
+from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.split import Gradient
 from tests.support import in_memory
 from tests.support.federation import config
 from tests.support.in_memory import ROUNDS, WIDTH, members
 from tests.support.relay import QUIET, Fault, Relay
+from tests.support.tables import table_tree, write_tables
 
 EXAMPLES = int(os.environ.get("COLONNADE_SCRIPTS", "0"))
 """Scripts of each protocol to try, drawn at random; by default few, and the same ones in every run."""
-SPLIT = "split"
+SPLIT, ALIGNED = "split", "aligned"
 PROTOCOLS: Mapping[str, tuple[Mapping[str, Any], int]] = {
     SPLIT: ({"name": "split", "embedding": WIDTH}, 6),
     "duals": ({"name": "vimadmm"}, 2),
     "blinded": ({"name": "split_avg", "embedding": WIDTH, "aggregate": "blinded"}, 2),
     "coded": ({"name": "fedvs", "embedding": WIDTH, "segments": 1, "stragglers": 0}, 2),
     "arrivals": ({"name": "vafl", "embedding": WIDTH, "arrivals": True}, 2),
+    ALIGNED: ({"name": "split", "embedding": WIDTH}, 2),
 }
 """Protocols, and the number of scripts that every run tries."""
 SETS = ("federation.checkpoint.rounds=1", "federation.transcript.every=2", "federation.batch=256")
@@ -58,7 +64,10 @@ UP = ("Hello", "Statement", "Saved", "Farewell", "Failure")
 
 @cache
 def told(protocol: str) -> Config:
-    return config(PROTOCOLS[protocol][0], *in_memory.SETS, *SETS)
+    if protocol != ALIGNED:
+        return config(PROTOCOLS[protocol][0], *in_memory.SETS, *SETS)
+    tables = table_tree(2, protocol=PROTOCOLS[protocol][0], keys={"seeded": True})  # else no two runs are the same
+    return parse(tables, (*in_memory.SETS, *SETS, "federation.batch=8"))
 
 
 @cache
@@ -109,6 +118,8 @@ def disturbed(*faults: Fault, protocol: str = SPLIT) -> End:
     """Runs a federation whose parcels a relay disturbs."""
 
     async def main(folder: Path) -> End:
+        if protocol == ALIGNED:
+            write_tables(folder, 2, persons=40)
         with members(folder, told(protocol)) as there:
             relay = Relay(there, faults)
             there.through = relay.through

@@ -1,4 +1,7 @@
-"""A server that asks for checkpoints of rounds that were not, again, or in a way that makes the party drop its own."""
+"""A server that asks for checkpoints of rounds that were not, again, or in a way that makes the party drop its own.
+
+Bounds: checkpoints, sessions (server).
+"""
 
 from __future__ import annotations
 

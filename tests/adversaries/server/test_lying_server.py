@@ -1,4 +1,7 @@
-"""A scripted server breaks one rule after the other in a round: the party names it, or goes on as documented."""
+"""A scripted server breaks one rule after the other in a round: the party names it, or goes on as documented.
+
+Bounds: messages (server).
+"""
 
 from __future__ import annotations
 

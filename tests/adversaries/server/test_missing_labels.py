@@ -1,4 +1,7 @@
-"""Missing labels: `missing: drop` leaves their rows out of the alignment, and reports their number."""
+"""Missing labels: `missing: drop` leaves their rows out of the alignment, and reports their number.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

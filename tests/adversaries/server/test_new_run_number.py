@@ -1,4 +1,7 @@
-"""A server that gives a run or a session another number, or begins anew, to sum a round again without one party."""
+"""A server that gives a run or a session another number, or begins anew, to sum a round again without one party.
+
+Bounds: blinded sums (server); checkpoints, sessions (server, both).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A server that repeats an old offer, or shows parties different keys, with run and session number as they were."""
+"""A server that repeats an old offer, or shows parties different keys, with run and session number as they were.
+
+Bounds: blinded sums (server).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A party's epsilon is read as a person's; a person's row lies at every party, and all of them release it."""
+"""A party's epsilon is read as a person's; a person's row lies at every party, and all of them release it.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A server that ends, repeats or leaves out what holds a session together: the party ends with an error of it."""
+"""A server that ends, repeats or leaves out what holds a session together: the party ends with an error of it.
+
+Bounds: checkpoints, sessions (server).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A party looks for a second federation section with the same hashes: they are whole, of 256 bits."""
+"""A party looks for a second federation section with the same hashes: they are whole, of 256 bits.
+
+Bounds: checkpoints, sessions (party).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A server that tells parties different things of the same round, or withholds, alters or repeats their statements."""
+"""A server that tells parties different things of the same round, or withholds, alters or repeats their statements.
+
+Bounds: FedVS's shares (server); transcripts (server, party).
+"""
 
 from __future__ import annotations
 

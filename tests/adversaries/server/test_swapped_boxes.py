@@ -1,4 +1,7 @@
-"""A server that delivers sealed boxes of FedVS to another party, in another round, or as another sender's."""
+"""A server that delivers sealed boxes of FedVS to another party, in another round, or as another sender's.
+
+Bounds: FedVS's shares (server).
+"""
 
 from __future__ import annotations
 

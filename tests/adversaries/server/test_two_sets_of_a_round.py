@@ -2,6 +2,8 @@
 
 The parties share keys of each round (`federation.blinding.recovery`); the server tells party1 other things than an
 honest one does.
+
+Bounds: blinded sums (server).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A server that has two groups sum one round of FedVS over two sets, where N >= 2 R: it is found, afterwards."""
+"""A server that has two groups sum one round of FedVS over two sets, where N >= 2 R: it is found, afterwards.
+
+Bounds: FedVS's shares (server).
+"""
 
 from __future__ import annotations
 

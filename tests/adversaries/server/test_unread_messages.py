@@ -1,4 +1,7 @@
-"""A sender that does not wait and a receiver that does not read: neither fills the other end's memory."""
+"""A sender that does not wait and a receiver that does not read: neither fills the other end's memory.
+
+Bounds: messages (server, party).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The list of revoked certificates disappears in a run: a warning at once, then no round until it is back."""
+"""The list of revoked certificates disappears in a run: a warning at once, then no round until it is back.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

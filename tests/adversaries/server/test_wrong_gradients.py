@@ -1,6 +1,8 @@
 """A server that sends gradients of its own choice: the party obeys unnoticed; noise with its budget holds.
 
 The threat model names this as a threat that remains. The scenes hold that page to account, in both directions.
+
+Bounds: a party's noise (server); messages (server).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Hundreds of plain connections at the real port: few lines in events.jsonl and in the log, and all of them counted."""
+"""Hundreds of plain connections at the real port: few lines in events.jsonl and in the log, and all of them counted.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

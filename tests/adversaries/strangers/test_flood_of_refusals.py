@@ -1,4 +1,7 @@
-"""Strangers connect without end: the log grows by lines that count them, at a rate that does not depend on theirs."""
+"""Strangers connect without end: the log grows by lines that count them, at a rate that does not depend on theirs.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

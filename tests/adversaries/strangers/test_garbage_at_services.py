@@ -1,4 +1,7 @@
-"""Strangers send garbage to the ports of a service, as plain text and in TLS: its log stays short and it goes on."""
+"""Strangers send garbage to the ports of a service, as plain text and in TLS: its log stays short and it goes on.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

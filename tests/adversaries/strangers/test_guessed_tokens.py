@@ -1,4 +1,7 @@
-"""Somebody guesses the token of a caller: short ones are refused, and ours have 256 random bits."""
+"""Somebody guesses the token of a caller: short ones are refused, and ours have 256 random bits.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""300 callers of a service with 128 descriptors send half a header, or nothing: the health check is answered."""
+"""300 callers of a service with 128 descriptors send half a header, or nothing: the health check is answered.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

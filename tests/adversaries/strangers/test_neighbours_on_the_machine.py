@@ -1,4 +1,7 @@
-"""Another user of the same machine cannot read a run, and a killed launcher's keys are removed."""
+"""Another user of the same machine cannot read a run, and a killed launcher's keys are removed.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

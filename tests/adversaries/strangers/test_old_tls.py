@@ -1,4 +1,7 @@
-"""A man in the middle downgrades to TLS 1.2: the port accepts only 1.3, and so does a party."""
+"""A man in the middle downgrades to TLS 1.2: the port accepts only 1.3, and so does a party.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Without its bounds on strangers the server ended as well; it does not if it first waits for open streams. The bounds
 show in the rate: a connection has one stream at a time, which is refused after a second.
+
+Bounds: no cell.
 """
 
 from __future__ import annotations

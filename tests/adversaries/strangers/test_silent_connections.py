@@ -1,4 +1,7 @@
-"""Four hundred silent connections at a server with a low limit of open files: its run completes."""
+"""Four hundred silent connections at a server with a low limit of open files: its run completes.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Slow callers of a service: half a header, half a body, a response that is not read, a call that never comes."""
+"""Slow callers of a service: half a header, half a body, a response that is not read, a call that never comes.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Streams with certificates of the authority that are not admitted: nothing is read, and one at a time is open."""
+"""Streams with certificates of the authority that are not admitted: nothing is read, and one at a time is open.
+
+Bounds: strangers (both).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A stranger, or a lying server, puts terminal escapes into names and reasons: they never reach a terminal."""
+"""A stranger, or a lying server, puts terminal escapes into names and reasons: they never reach a terminal.
+
+Bounds: messages (server, party).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Strangers at the metrics and the health service: another host's name, half a header, silent connections."""
+"""Strangers at the metrics and the health service: another host's name, half a header, silent connections.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 

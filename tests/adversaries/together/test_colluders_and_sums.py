@@ -1,4 +1,7 @@
-"""A server and m of four parties, which tell it all their keys, values and noise, take a blinded sum apart."""
+"""A server and m of four parties, which tell it all their keys, values and noise, take a blinded sum apart.
+
+Bounds: blinded sums (both); noise once (both); predictions (both).
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from torch import Tensor
 
+from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.privacy.sum_noise import NoiseShare
 from colonnade.common.secure_aggregation.masked_sums import Masked, ring
 from colonnade.common.secure_aggregation.masks import Blinder
+from tests.protocols.test_prediction import ask
 from tests.support.federation import Outcome, config, federate
 
 PARTIES = ("party1", "party2", "party3", "party4")
@@ -33,7 +38,7 @@ class Known:
     """What colluders can tell the server: keys of every pair, values before and after noise."""
 
     keys: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    values: dict[str, Tensor] = field(default_factory=dict)
+    values: dict[str, Tensor] = field(default_factory=dict)  # of the newest round
     clean: list[Tensor] = field(default_factory=list)
     noisy: list[Tensor] = field(default_factory=list)
 
@@ -48,7 +53,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Known:
         make(self, name, roster, keys, least=least)
 
     def blinded(self: Blinder, words: Tensor, round: int, stage: int, parties: Any, keys: Any = None) -> Any:
-        if (round, stage) == (1, 0):
+        if stage == 0:
             seen.values[self._name] = words.clone()
         return blind(self, words, round, stage, parties, keys)
 
@@ -68,14 +73,14 @@ def words_of(outcome: Outcome) -> dict[str, Tensor]:
     return {by: m.words.long() % 2**32 for by, _, m in outcome.messages if isinstance(m, Masked) and m.stage == 0}
 
 
-def opened(words: dict[str, Tensor], known: Known, colluders: tuple[str, ...]) -> dict[str, Tensor]:
+def opened(words: dict[str, Tensor], known: Known, colluders: tuple[str, ...], round: int = 1) -> dict[str, Tensor]:
     """The honest parties' words without the masks that a colluder knows: HMAC-SHA256 and ChaCha20, by hand."""
     left = {}
     for name, blinded in words.items():
         if name in colluders:
             continue
         left[name] = blinded.clone()
-        context = sha256(json.dumps([1, 0, PARTIES, blinded.shape, 32]).encode()).digest()
+        context = sha256(json.dumps([round, 0, PARTIES, blinded.shape, 32]).encode()).digest()
         for other in colluders:
             key = hmac.digest(known.keys[other][name], context, "sha256")
             stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(4 * blinded.numel()))
@@ -93,7 +98,34 @@ def signed(words: Tensor) -> Tensor:
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_they_learn_the_sum_of_the_others_and_no_part_of_it_unless_one_is_left(known: Known, count: int) -> None:
     outcome = federate(config(PROTOCOL, *SHORT))
-    left = opened(words_of(outcome), known, PARTIES[-count:])
+    refuse_parts(known, opened(words_of(outcome), known, PARTIES[-count:]))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_of_a_prediction_they_learn_the_same(known: Known, count: int) -> None:
+    """The sum of the others' outputs, which is the last one's if all others collude."""
+    cfg = config(PROTOCOL, *SHORT)
+    outcome, said = federate(cfg), dict[str, Masked]()
+
+    def listen(cohort: Cohort, _links: object) -> None:
+        for name, link in cohort.items():
+            deliver = link.deliver
+
+            def both(item: Any, name: str = name, deliver: Any = deliver) -> None:
+                if isinstance(item, Masked):
+                    said[name] = item
+                deliver(item)
+
+            link.deliver = both  # type: ignore[method-assign]
+
+    ask(cfg, outcome, torch.arange(400), spoil=listen)
+    words = {name: m.words.long() % 2**32 for name, m in said.items()}
+    left = opened(words, known, PARTIES[-count:], said["party1"].round)
+    refuse_parts(known, left)
+
+
+def refuse_parts(known: Known, left: dict[str, Tensor]) -> None:
+    """What is left of the honest parties' words must sum up to theirs, and say nothing of one unless it is alone."""
     honest = {name: known.values[name].long() for name in left}
     assert torch.equal(signed(sum(left.values()) % 2**32), sum(honest.values()))  # type: ignore[union-attr]
     for name, words in left.items():

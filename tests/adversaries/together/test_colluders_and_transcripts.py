@@ -1,4 +1,7 @@
-"""A party that states whatever the server wants each receiver to read: two honest parties still find the difference."""
+"""A party that states whatever the server wants each receiver to read: two honest parties still find the difference.
+
+Bounds: transcripts (server, both).
+"""
 
 from __future__ import annotations
 
