@@ -1,4 +1,4 @@
-"""Ranking of rows by the second class's probability: cumulative gains, lift and the KS statistic.
+"""Ranking of rows by a class's probability: areas under curves, cumulative gains, lift and the KS statistic.
 
 Rows of equal probability have no order: they are taken in proportion, so that no metric depends on the order of rows.
 """
@@ -19,17 +19,34 @@ DEPTHS = tuple(step / 20 for step in range(21))
 Numbers = NDArray[np.float64]
 
 
-def steps(scores: Numbers, positive: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
-    """Shares of all rows and of the positive ones above every distinct score, from (0, 0) to (1, 1).
+def counts(scores: Numbers, positive: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+    """Numbers of rows and of positive rows down to every distinct score from above, beginning with (0, 0).
 
     Args:
         scores: float64 (rows,), higher for the more likely.
-        positive: (rows,), of which at least one is True.
+        positive: (rows,).
     """
     order = np.argsort(-scores, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)
-    rows, found = ends + 1.0, np.cumsum(positive[order])[ends]
-    return np.append(0.0, rows / len(scores)), np.append(0.0, found / positive.sum())
+    return np.append(0.0, ends + 1.0), np.append(0.0, np.cumsum(positive[order])[ends])
+
+
+def auc(scores: Numbers, positive: NDArray[np.bool_]) -> float:
+    """Area under the ROC curve; arguments as for `counts`, each class of at least one row."""
+    rows, found = counts(scores, positive)
+    return float(np.trapezoid(found, rows - found) / (found[-1] * (rows[-1] - found[-1])))
+
+
+def average_precision(scores: Numbers, positive: NDArray[np.bool_]) -> float:
+    """Mean precision over the positive rows, at the score of each; arguments as for `steps`."""
+    rows, found = counts(scores, positive)
+    return float((np.diff(found) * found[1:] / rows[1:]).sum() / found[-1])
+
+
+def steps(scores: Numbers, positive: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+    """Shares of all rows and of the positive ones: `counts` over the last, of which at least one is positive."""
+    rows, found = counts(scores, positive)
+    return rows / rows[-1], found / found[-1]
 
 
 def gain(scores: Numbers, positive: NDArray[np.bool_], depth: float = TOP) -> float:
@@ -39,9 +56,9 @@ def gain(scores: Numbers, positive: NDArray[np.bool_], depth: float = TOP) -> fl
 
 def ks(scores: Numbers, positive: NDArray[np.bool_]) -> float:
     """The largest distance between the score's distributions in the two classes, each of at least one row."""
-    shares, gains = steps(scores, positive)
-    rows, found = shares * len(scores), gains * positive.sum()
-    others = (rows - found) / (len(scores) - positive.sum())
+    rows, found = counts(scores, positive)
+    gains = found / found[-1]
+    others = (rows - found) / (rows[-1] - found[-1])
     return float(np.abs(gains - others).max())
 
 

@@ -1,6 +1,7 @@
 """Quality of class probabilities beyond accuracy: ranking, calibration, confusion.
 
-scikit-learn computes most of it. It is imported on first use, for most runs at the end: that takes a second.
+All are scikit-learn's (a test compares them), whose checks of arguments would take longer than a round of small batches
+does, and whose import takes a second.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ BINS = 10  # of equal width, in a reliability curve
 
 Probabilities = NDArray[np.float64]
 Classes = NDArray[np.int64]
+_Ranking = Callable[[Probabilities, NDArray[np.bool_]], float]
 
 
 def describe(probabilities: Probabilities, labels: Classes) -> tuple[dict[str, float], dict[str, Any]]:
@@ -37,14 +39,11 @@ def describe(probabilities: Probabilities, labels: Classes) -> tuple[dict[str, f
         a list of bins, `gains`, points of a curve (two classes), and `chance`, a verdict. Both are empty if a
         probability is not finite.
     """
-    from sklearn.metrics import confusion_matrix  # noqa: PLC0415
-
     metrics = measure(probabilities, labels, _METRICS)
     if not metrics:
         return {}, {}
-    classes, predicted = probabilities.shape[1], probabilities.argmax(axis=1)
     details: dict[str, Any] = {
-        "confusion": confusion_matrix(labels, predicted, labels=np.arange(classes)).tolist(),
+        "confusion": _confusion(probabilities, labels).tolist(),
         "reliability": _bins(probabilities, labels),
         "chance": chance.of_classes(probabilities, labels, metrics.get("auc")),
     }
@@ -62,22 +61,18 @@ def measure(probabilities: Probabilities, labels: Classes, names: Collection[str
 
 
 def _auc(probabilities: Probabilities, labels: Classes) -> float | None:
-    from sklearn.metrics import roc_auc_score  # noqa: PLC0415
-
-    return _against_the_rest(roc_auc_score, probabilities, labels)
+    return _against_the_rest(gains.auc, probabilities, labels)
 
 
 def _average_precision(probabilities: Probabilities, labels: Classes) -> float | None:
-    from sklearn.metrics import average_precision_score  # noqa: PLC0415
-
-    return _against_the_rest(average_precision_score, probabilities, labels)
+    return _against_the_rest(gains.average_precision, probabilities, labels)
 
 
-def _against_the_rest(score: Callable[..., float], probabilities: Probabilities, labels: Classes) -> float | None:
+def _against_the_rest(score: _Ranking, probabilities: Probabilities, labels: Classes) -> float | None:
     """Mean over the classes that these rows have, and other ones beside; None where no class has both."""
     wanted = [1] if probabilities.shape[1] == 2 else range(probabilities.shape[1])
     sides = {number: labels == number for number in wanted}
-    found = [score(own, probabilities[:, number]) for number, own in sides.items() if 0 < own.sum() < len(labels)]
+    found = [score(probabilities[:, number], own) for number, own in sides.items() if 0 < own.sum() < len(labels)]
     return float(np.mean(found)) if found else None
 
 
@@ -88,9 +83,17 @@ def _balanced_accuracy(probabilities: Probabilities, labels: Classes) -> float:
 
 
 def _f1(probabilities: Probabilities, labels: Classes) -> float:
-    from sklearn.metrics import f1_score  # noqa: PLC0415
+    """Mean over the classes that these rows have, or are said to have."""
+    confusion = _confusion(probabilities, labels)
+    either = confusion.sum(axis=0) + confusion.sum(axis=1)
+    return float((2 * confusion.diagonal()[either > 0] / either[either > 0]).mean())
 
-    return float(f1_score(labels, probabilities.argmax(axis=1), average="macro", zero_division=0.0))
+
+def _confusion(probabilities: Probabilities, labels: Classes) -> Classes:
+    """Numbers of rows by true and then predicted class."""
+    classes = probabilities.shape[1]
+    cells = labels * classes + probabilities.argmax(axis=1)
+    return np.bincount(cells, minlength=classes**2).reshape(classes, classes)
 
 
 def _log_loss(probabilities: Probabilities, labels: Classes) -> float:
@@ -110,9 +113,7 @@ def _ece(probabilities: Probabilities, labels: Classes) -> float:
     return float(sum(each["rows"] * abs(each["confidence"] - each["share"]) for each in bins) / len(labels))
 
 
-def _ranked(
-    of: Callable[[Probabilities, NDArray[np.bool_]], float],
-) -> Callable[[Probabilities, Classes], float | None]:
+def _ranked(of: _Ranking) -> Callable[[Probabilities, Classes], float | None]:
     """A metric of the second of two classes; None where these rows have one alone, or there are more."""
 
     def metric(probabilities: Probabilities, labels: Classes) -> float | None:
