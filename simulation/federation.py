@@ -301,8 +301,9 @@ class Simulation:
             )
             server.protect(noisy)
         elif private.labels is not None:
-            rows = server.labels[train]
-            server.protect(NoisyLabels.draw(rows, federation.outputs, private.labels, federation.seed))
+            labels, seed = server.labels[train], federation.seed
+            noisy = NoisyLabels.draw(labels, federation.outputs, private.labels, seed)
+            server.protect(noisy.waiting(labels, train, private.labels, seed, lambda _: None))
         parties, rows_of_all = len(federation.names), len(server.labels)
         server.releases = open_releases(private.answers, server.schedule, parties, rows_of_all, folder, begun=begun)
 

@@ -23,8 +23,9 @@ from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.accounting.step_budget import StepBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
 from colonnade.common.privacy.codes.plan import DiscretePlan
-from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
+from colonnade.common.privacy.labels import LabelPrivacyConfig
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals
+from colonnade.common.privacy.prior.grouped_subsets import GroupedSubsets
 from colonnade.common.privacy.release import GaussianRelease
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.response_noise import ResponseNoiseConfig, RowNoise
@@ -139,11 +140,16 @@ def labels(config: LabelPrivacyConfig, classes: int, seed: int = 0) -> Audited:
     """`server.privacy.labels`: a canary is a label that is class 0 or class 1, released once."""
 
     def scores(coins: Tensor) -> Tensor:
-        evidence = NoisyLabels.draw(coins.long(), classes, config, seed).evidence()
+        noise, bits = config.noise(classes), config.bits(seed)
+        if isinstance(noise, GroupedSubsets):  # the prior that lets the canaries' sets tell most
+            prior = torch.tensor([1.0, 1.0, *[1e-6] * (classes - 2)]).expand(len(coins), classes)
+            evidence = noise.evidence(noise.draw_by(coins.long(), prior, bits))
+        else:
+            evidence = noise.evidence(noise.draw(coins.long(), bits))
         return evidence[:, 1] - evidence[:, 0]
 
-    claimed = config.noise(classes).epsilon
-    return Audited(f"labels, {config.mechanism}, {classes} classes", claimed, 0.0, scores)
+    claimed, by_prior = config.noise(classes).epsilon, " by a prior" if config.prior else ""
+    return Audited(f"labels, {config.mechanism}{by_prior}, {classes} classes", claimed, 0.0, scores)
 
 
 def _matrices_of(run: AttackedRun) -> Audited | None:

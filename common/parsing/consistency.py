@@ -120,6 +120,11 @@ def _check_label_noise(federation: FederationConfig, server: ServerConfig) -> No
     config, rho = server.privacy.labels, getattr(federation.protocol, "rho", None)
     if config is None:
         return
+    if config.prior and federation.protocol.name == "codes":
+        raise ConfigError(
+            "server.privacy.labels.prior = true with codes, whose parties need all labels before there is a model",
+            hint="leave prior out",
+        )
     if config.auxiliary is not None and rho is None:
         raise ConfigError(
             f"server.privacy.labels.auxiliary = {config.auxiliary}: {federation.protocol.name} has no z",

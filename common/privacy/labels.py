@@ -2,7 +2,8 @@
 
 Two mechanisms, both epsilon-differentially private (delta 0) for every label, under any post-processing:
 
-- `subset`: a random set of classes that leans towards the label (common/privacy/subsets.py).
+- `subset`: a random set of classes that leans towards the label (common/privacy/subsets.py), with `prior` one that the
+  model's prediction makes more informative (common/privacy/prior).
 - `laplace`: Laplace noise on every entry of the one-hot vector of a label, below.
 
 The post-processing is Bayes' rule: the model's own prediction p is the prior, and the posterior
@@ -29,7 +30,8 @@ from __future__ import annotations
 import math
 import os
 import random
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Protocol
 
 import torch
@@ -38,6 +40,8 @@ from torch import Tensor
 
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.laplace import Bits, discrete_laplace
+from colonnade.common.privacy.prior.grouped_subsets import GroupedSubsets
+from colonnade.common.privacy.prior.pending import PendingLabels, first_rows
 from colonnade.common.privacy.subsets import SubsetSelection
 
 _GRID = 2**20  # steps of the noise per unit
@@ -56,6 +60,7 @@ class LabelPrivacyConfig(BaseModel):
         epsilon: of every training label.
         deviation: of laplace, the noise's standard deviation, the paper's lambda; b = deviation / sqrt 2.
         size: of subset, d; the most informative if left out.
+        prior: True to release a label when its row is first used, by subset, with the model's prediction as the prior.
         auxiliary: loss of z in protocols by ADMM, below.
         seeded: draws the noise from the federation's seed, which every member knows: for tests and
             benchmarks. It then protects nothing.
@@ -75,6 +80,11 @@ class LabelPrivacyConfig(BaseModel):
     size: int | None = Field(
         default=None, ge=1, description="subset: number of classes in a set; left out, the most informative"
     )
+    prior: bool = Field(
+        default=False,
+        description="subset: releases a label when its row is first used, still once, as a set that the model's "
+        "prediction makes more informative; a tenth of the rows at the start",
+    )
     auxiliary: Literal["likelihood", "posterior"] | None = Field(
         default=None,
         description="z of VIMADMM, VIMADMM-J and linear ADMM. likelihood: minimises the loss of the released value; "
@@ -93,10 +103,20 @@ class LabelPrivacyConfig(BaseModel):
     def _one_of_two(self) -> LabelPrivacyConfig:
         if self.mechanism == "subset":
             self._refuse_deviation()
+        elif self.prior:
+            raise ConfigError(
+                "server.privacy.labels.prior = true with mechanism = laplace, which draws no sets of classes",
+                hint="give mechanism: subset, or leave prior out",
+            )
         elif self.size is not None:
             raise ConfigError(
                 f"server.privacy.labels.size = {self.size} with mechanism = laplace, which draws no sets of classes",
                 hint="give mechanism: subset, or leave size out",
+            )
+        if self.prior and self.size is not None:
+            raise ConfigError(
+                f"server.privacy.labels.size = {self.size} with prior = true, which finds a size for every row",
+                hint="leave one of the two out",
             )
         if (self.epsilon is None) == (self.deviation is None):
             given = "neither epsilon nor deviation is" if self.epsilon is None else "both epsilon and deviation are"
@@ -120,18 +140,21 @@ class LabelPrivacyConfig(BaseModel):
         wanted = self.deviation / math.sqrt(2) if self.deviation else _SENSITIVITY / (self.epsilon or math.inf)
         return max(1, math.ceil(wanted * _GRID))
 
-    def bits(self, seed: int) -> Bits:
-        """Source of the noise: the operating system, unless the configuration asks for a seed."""
-        return random.Random(f"{seed}/labels").randbytes if self.seeded else os.urandom  # noqa: S311  # asked for
+    def bits(self, seed: int, after: int = 0) -> Bits:
+        """Source of the noise after so many releases: the operating system, unless a seed is asked for."""
+        if not self.seeded:
+            return os.urandom
+        return random.Random(f"{seed}/labels/{after}" if after else f"{seed}/labels").randbytes  # noqa: S311  # asked for
 
     def noise(self, classes: int) -> LabelNoise:
         """The mechanism for a number of classes. Raises InputError if it does not suit them."""
         if self.mechanism == "laplace":
             return LaplaceLabels(classes, self.steps)
         assert self.epsilon is not None  # no other amount is possible
-        if self.size is None:
-            return SubsetSelection.best(classes, self.epsilon)
-        return SubsetSelection(classes, self.size, self.epsilon)
+        if self.size is not None:
+            return SubsetSelection(classes, self.size, self.epsilon)
+        best = SubsetSelection.best(classes, self.epsilon)
+        return GroupedSubsets(best) if self.prior else best
 
     def settings(self, classes: int) -> list[Any]:
         """The parameters that noise is drawn with: JSON values. Those of laplace are as in version 0.1.0."""
@@ -217,14 +240,16 @@ class NoisyLabels:
     """Released training labels.
 
     Args:
-        values: what was released of every label, float64 (rows, classes).
+        values: what was released of every label, float64 (rows, classes); all 0 of rows that wait for their first use.
         noise: the mechanism.
         seeded: True if the noise can be reproduced.
+        pending: the labels that wait; None where all are released at the start.
     """
 
     values: Tensor
     noise: LabelNoise
     seeded: bool = False
+    pending: PendingLabels | None = None
 
     @classmethod
     def draw(cls, labels: Tensor, classes: int, config: LabelPrivacyConfig, seed: int) -> NoisyLabels:
@@ -239,8 +264,31 @@ class NoisyLabels:
         Raises:
             InputError: the mechanism does not suit the number of classes.
         """
-        noise = config.noise(classes)
-        return cls(noise.draw(labels, config.bits(seed)), noise, config.seeded)
+        noise, bits = config.noise(classes), config.bits(seed)
+        if not isinstance(noise, GroupedSubsets):
+            return cls(noise.draw(labels, bits), noise, config.seeded)
+        values, first = torch.zeros(len(labels), classes, dtype=torch.float64), first_rows(len(labels))
+        values[first] = noise.draw(labels.cpu()[first], bits)
+        return cls(values, noise, config.seeded)
+
+    def waiting(
+        self, labels: Tensor, rows: Tensor, config: LabelPrivacyConfig, seed: int, keep: Callable[[Tensor], None]
+    ) -> NoisyLabels:
+        """The same, with the labels that wait for a row's first use, if the mechanism has a prior.
+
+        Args:
+            labels: class numbers of the training rows, int64 (rows,).
+            rows: their numbers, int64 (rows,).
+            config, seed: as they were drawn with.
+            keep: stores the values, before a new release is used.
+        """
+        if not isinstance(self.noise, GroupedSubsets):
+            return self
+        bits = lambda after: config.bits(seed, after)  # noqa: E731
+        labels = labels.cpu().clone()
+        labels[self.values.any(dim=1)] = -1  # released already
+        pending = PendingLabels(rows.cpu(), labels, self.values, self.noise, bits, keep)
+        return replace(self, pending=pending)
 
     @property
     def epsilon(self) -> float:
@@ -253,7 +301,10 @@ class NoisyLabels:
 
     def counts(self) -> Tensor:
         """Unbiased estimates of the rows of every class: float64 (classes,)."""
-        return self.noise.counts(self.values)
+        if not isinstance(self.noise, GroupedSubsets):
+            return self.noise.counts(self.values)
+        first = self.values[first_rows(len(self.values))]  # the others' sets depend on what the model thought
+        return self.noise.counts(first) * (len(self.values) / max(1, len(first)))
 
 
 def posterior(logits: Tensor, evidence: Tensor) -> Tensor:

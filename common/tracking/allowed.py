@@ -44,7 +44,8 @@ OWN_NUMBERS = (
     "head.bias", "head.hidden", "head.layers", "head.dropout",
     "optimiser.lr", "optimiser.momentum", "optimiser.weight_decay", "optimiser.nesterov", "optimiser.eps",
     "optimiser.lr_decay", "optimiser.initial_accumulator_value", "optimiser.alpha", "optimiser.centered",
-    "privacy.labels.scale", "privacy.labels.epsilon", "privacy.labels.size", "privacy.labels.seeded",
+    "privacy.labels.scale", "privacy.labels.epsilon", "privacy.labels.size", "privacy.labels.prior",
+    "privacy.labels.seeded",
     "privacy.answers.clip", "privacy.answers.head_clip", "privacy.answers.noise_multiplier",
     "privacy.answers.epsilon", "privacy.answers.delta", "privacy.answers.seeded",
 )  # fmt: skip

@@ -56,10 +56,11 @@ class NoisyLabelFile:
             raise CheckpointError(f"the run was begun {before} label privacy and cannot go on {now} it", hint=_ANEW)
         about = _about(config, labels, rows, classes)
         if there:
-            return self._read(about, config, (len(rows), classes))
-        drawn = NoisyLabels.draw(labels[rows], classes, config, seed)
-        self._write(drawn, about)
-        return drawn
+            drawn = self._read(about, config, (len(rows), classes))
+        else:
+            drawn = NoisyLabels.draw(labels[rows], classes, config, seed)
+            self._write(drawn.values, about)
+        return drawn.waiting(labels[rows], rows, config, seed, lambda values: self._write(values, about))
 
     def _read(self, about: dict[str, str], config: LabelPrivacyConfig, shape: tuple[int, int]) -> NoisyLabels:
         try:
@@ -78,9 +79,9 @@ class NoisyLabelFile:
             raise CheckpointError(f"{self._path} was altered: it is of shape {tuple(values.shape)}", hint=_ANEW)
         return NoisyLabels(values, config.noise(shape[1]), config.seeded)
 
-    def _write(self, drawn: NoisyLabels, about: dict[str, str]) -> None:
-        record = {**about, "checksum": _checksum(drawn.values, about)}
-        write_kept(self._path, safetensors.torch.save({"values": drawn.values}, record), 0o600)
+    def _write(self, values: Tensor, about: dict[str, str]) -> None:
+        record = {**about, "checksum": _checksum(values, about)}
+        write_kept(self._path, safetensors.torch.save({"values": values}, record), 0o600)
 
 
 def _about(config: LabelPrivacyConfig, labels: Tensor, rows: Tensor, classes: int) -> dict[str, str]:

@@ -181,11 +181,20 @@ class ServerContext:
             regression the scaled numbers, (rows, targets).
         """
         if self._evidence is not None:
+            self._release(batch, logits)
             return posterior(logits, self._evidence[batch])
         labels = self.labels[batch]
         if self.scale is None:
             self._right = (logits.detach().argmax(-1) == labels).float().mean().item()
         return labels
+
+    def _release(self, batch: Tensor, logits: Tensor) -> None:
+        """Releases the labels of these rows that wait for a prediction, int64 (rows,) by (rows, classes)."""
+        if self.noisy is None or (pending := self.noisy.pending) is None or self._evidence is None:
+            return
+        if len(new := pending.release(batch, logits)):
+            found = self.noisy.noise.evidence(self.noisy.values[new])
+            self._evidence[self.schedule.partition.train[new]] = found.to(self.device, torch.float32)
 
     def minimise_z(self, batch: Tensor, dual: Tensor, total: Tensor, rho: float) -> tuple[Tensor, Tensor]:
         """VIMADMM's Eq. 5 for training rows: of the labels, or of their releases.

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.messaging.label_messages import Beliefs, Labels
 from colonnade.common.protocols.vimadmm_j import Logits, Update
+from colonnade.simulation.files import RunFiles
 from tests.protocols.test_resume import END, PROTOCOLS, SHORT, left_alone, same
 from tests.support.federation import Outcome, config, federate, parameters
 
@@ -125,3 +128,34 @@ def test_parties_are_sent_the_posterior_of_noise_and_model(name: str) -> None:
 
 def test_every_protocol_is_here() -> None:
     assert set(PROTOCOLS) == set(CONTRACTS)
+
+
+BY_PRIOR = "server.privacy.labels={mechanism: subset, epsilon: 2.0, prior: true, seeded: true}"
+
+
+@pytest.mark.parametrize("name", sorted(set(PROTOCOLS) - {"codes"}))
+def test_labels_wait_for_a_row_s_first_use_and_are_released_once(name: str, tmp_path: Path) -> None:
+    cfg = config(PROTOCOLS[name], BY_PRIOR, *SHORT)
+    outcome = federate(cfg, files=RunFiles(tmp_path, cfg, Path()))
+    noisy = outcome.server.noisy
+    assert noisy is not None and noisy.pending is not None and noisy.pending.released.all()  # an epoch has passed
+    assert (outcome.server.labels[outcome.server.schedule.partition.train] == -1).all()
+    assert (noisy.pending.labels == -1).all()
+    (kept,) = tmp_path.rglob("noisy-labels.safetensors")
+    assert torch.equal(load_file(kept)["values"], noisy.values)
+    assert math.isfinite(outcome.server.metrics["train_loss"])
+
+
+def test_a_run_that_goes_on_keeps_the_releases_that_were_made(tmp_path: Path) -> None:
+    """Rounds that are made anew, with another prior, draw nothing again."""
+    cfg = config(PROTOCOLS["vimadmm"], BY_PRIOR, *SHORT)
+    first = federate(cfg, files=RunFiles(tmp_path, cfg, Path())).server.noisy
+    before = {path: path.read_bytes() for path in tmp_path.rglob("noisy-labels*")}
+    again = federate(cfg, files=RunFiles(tmp_path, cfg, Path())).server.noisy
+    assert first is not None and again is not None and torch.equal(first.values, again.values)
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("noisy-labels*")}
+
+
+def test_it_learns_from_labels_released_by_a_prior() -> None:
+    protocol = {"name": "vimadmm", "embedding": 16, "tau": 20}
+    assert federate(config(protocol, BY_PRIOR, "federation.epochs=6")).server.metrics["test_accuracy"] > 0.8

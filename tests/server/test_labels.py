@@ -9,6 +9,7 @@ import torch
 
 from colonnade.common.errors import CheckpointError
 from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
+from colonnade.common.privacy.prior.pending import first_rows
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
 
 LABELS = torch.arange(40) % 4
@@ -99,3 +100,18 @@ def test_an_altered_value_is_noticed(tmp_path: Path) -> None:
     file.write_bytes(content)
     with pytest.raises(CheckpointError, match="torn or was altered"):
         get(tmp_path)
+
+
+def test_labels_that_wait_are_stored_when_they_are_released_and_read_by_the_next_start(tmp_path: Path) -> None:
+    config = LabelPrivacyConfig(mechanism="subset", epsilon=1.0, prior=True)
+    first = get(tmp_path, config)
+    assert first is not None and first.pending is not None and first.pending.released.sum() == 2
+    first.pending.release(TRAIN[:7], torch.zeros(7, 4))
+    again = get(tmp_path, config, begun=True)
+    assert again is not None and again.pending is not None and torch.equal(again.values, first.values)
+    expected = {*range(7), *first_rows(20).tolist()}
+    assert set(again.pending.released.nonzero().flatten().tolist()) == expected
+    assert not len(again.pending.release(TRAIN[:7], torch.randn(7, 4)))
+    for other in (config.model_copy(update={"prior": False}), config.model_copy(update={"epsilon": 1.1})):
+        with pytest.raises(CheckpointError, match="was drawn for other settings"):
+            get(tmp_path, other)

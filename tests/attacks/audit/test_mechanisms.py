@@ -101,13 +101,14 @@ def test_a_run_with_noise_once_is_audited_by_its_sums(tmp_path: Path) -> None:
     assert audited is not None and "3 shares" in audited.name and not audit(audited, 5000, 0, CONFIDENCE).refuted
 
 
-@pytest.mark.parametrize("mechanism", ["laplace", "subset"])
+@pytest.mark.parametrize("mechanism", ["laplace", "subset", "prior"])
 @pytest.mark.parametrize("classes", [2, 10])
 def test_noisy_labels_keep_their_claim_and_half_of_the_noise_does_not(
-    classes: int, mechanism: Literal["laplace", "subset"]
+    classes: int, mechanism: Literal["laplace", "subset", "prior"]
 ) -> None:
-    right = labels(LabelPrivacyConfig(mechanism=mechanism, epsilon=2.0, seeded=True), classes)
-    half = labels(LabelPrivacyConfig(mechanism=mechanism, epsilon=4.0, seeded=True), classes)
+    how = {"mechanism": "subset", "prior": True} if mechanism == "prior" else {"mechanism": mechanism}
+    make = lambda epsilon: LabelPrivacyConfig.model_validate({**how, "epsilon": epsilon, "seeded": True})  # noqa: E731
+    right, half = labels(make(2.0), classes), labels(make(4.0), classes)
     half = replace(half, epsilon=right.epsilon)
     found, broken = (audit(one, 20_000, 0, CONFIDENCE) for one in (right, half))
     assert not found.refuted and found.least > 0.6 * 2.0 and found.claimed == pytest.approx(2.0, rel=1e-4)

@@ -1,0 +1,1 @@
+"""Releases of labels that a prediction makes more informative."""

@@ -1,0 +1,146 @@
+"""Subset selection over groups of classes that a prior makes: labels released with a prediction at hand.
+
+Source: Ghazi, Golowich, Kumar, Manurangsi and Zhang, "Deep learning with label differential privacy", 2021: randomised
+response with a prior, in stages (LP-2ST). There a label is released among the k classes that the prior finds likeliest.
+Here the m - 1 likeliest classes are a group each, all others are one, and a random set of d groups is released that
+leans towards the label's (common/privacy/subsets.py). m and d are those of the largest mutual information of set and
+label under the prior; m = k is plain subset selection.
+
+Which groups there are depends on the prior alone. If that was computed without the label, such as by a model that
+learned from releases of other labels, then for every set S of classes and labels y, y'
+
+    P(S | y) / P(S | y') = w^([y in S] - [y' in S]),    w = e^epsilon,
+
+as of plain sets, since all labels of a row share one denominator: epsilon-differential privacy, at delta 0, and
+log L_c = epsilon [c in S] up to a constant.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from colonnade.common.errors import InputError
+from colonnade.common.privacy.laplace import Bits
+from colonnade.common.privacy.subsets import SubsetSelection
+
+_MOST_SETS = 256  # of one m and d, so that every row's mutual information can be summed over all of them
+
+
+class _Choice(NamedTuple):
+    """One m and d: its mechanism over groups, and every set as 1 and 0, float64 (sets, groups)."""
+
+    mechanism: SubsetSelection
+    sets: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GroupedSubsets:
+    """The mechanism for a number of classes.
+
+    Args:
+        plain: of labels without a prior; its epsilon is that of every label.
+    """
+
+    plain: SubsetSelection
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of every label, at delta 0."""
+        return self.plain.epsilon
+
+    def draw(self, labels: Tensor, bits: Bits) -> Tensor:
+        """Sets for labels int64 (rows,) without a prior, as 1 and 0: float64 (rows, classes)."""
+        return self.plain.draw(labels, bits)
+
+    def draw_by(self, labels: Tensor, prior: Tensor, bits: Bits) -> Tensor:
+        """Sets of classes for labels, by a prior that was computed without them.
+
+        Args:
+            labels: class numbers, int64 (rows,).
+            prior: probabilities of the classes, (rows, classes), all above 0.
+            bits: source of randomness.
+
+        Returns:
+            Membership as 1 and 0, float64 (rows, classes): of every row some classes and not all.
+
+        Raises:
+            InputError: the prior is no distribution over the classes.
+        """
+        likely = _normalised(prior, (len(labels), self.plain.classes))
+        order = np.argsort(-likely, axis=1, kind="stable")
+        ranks, rows = np.argsort(order, axis=1), np.arange(len(likely))
+        chosen = self._best(np.take_along_axis(likely, order, axis=1))
+        found = np.zeros(likely.shape, dtype=np.bool_)
+        for number in np.unique(chosen):
+            mechanism, at = self._choices[number].mechanism, chosen == number
+            groups = np.minimum(ranks[at], mechanism.classes - 1)
+            own = groups[rows[: len(groups)], labels.cpu().numpy()[at]]
+            found[at] = np.take_along_axis(mechanism.select(own, bits), groups, axis=1)
+        return torch.from_numpy(found).to(torch.float64)
+
+    def evidence(self, values: Tensor) -> Tensor:
+        """The log-likelihood of every class, up to a constant per row: float64 (rows, classes)."""
+        return self.plain.evidence(values)
+
+    def counts(self, values: Tensor) -> Tensor:
+        """Unbiased estimates of the rows of every class, of sets drawn without a prior: float64 (classes,)."""
+        return self.plain.counts(values)
+
+    def summary(self) -> dict[str, Any]:
+        """Its name and parameters."""
+        return {**self.plain.summary(), "prior": True}
+
+    @cached_property
+    def _choices(self) -> tuple[_Choice, ...]:
+        """Every m and d with few enough sets. Sets of more than half of the groups say less than smaller ones."""
+        found = []
+        for groups in range(2, self.plain.classes + 1):
+            for size in range(1, groups // 2 + 1):
+                if math.comb(groups, size) > _MOST_SETS:
+                    break
+                sets = np.zeros((math.comb(groups, size), groups))
+                for row, members in zip(sets, combinations(range(groups), size), strict=True):
+                    row[list(members)] = 1.0
+                found.append(_Choice(SubsetSelection(groups, size, self.plain.asked), sets))
+        return tuple(found)
+
+    def _best(self, descending: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Number of the most informative choice for every row.
+
+        Args:
+            descending: its prior, the likeliest class first, (rows, classes).
+        """
+        found = np.stack([_information(descending, choice) for choice in self._choices])
+        best: NDArray[np.int64] = found.argmax(axis=0)
+        return best
+
+
+def _information(descending: NDArray[np.float64], choice: _Choice) -> NDArray[np.float64]:
+    """Mutual information of set and label under each row's prior, in nats, float64 (rows,)."""
+    mechanism, sets = choice
+    groups, size, (a, b) = mechanism.classes, mechanism.size, mechanism.odds
+    of_groups = np.column_stack([descending[:, : groups - 1], descending[:, groups - 1 :].sum(axis=1)])
+    w = a / b
+    within, without = math.comb(groups - 1, size - 1), math.comb(groups - 1, size)
+    whole = w * within + without
+    chances = (1 + (w - 1) * of_groups @ sets.T) / whole
+    given = (within * w * math.log(whole / w) + without * math.log(whole)) / whole
+    information: NDArray[np.float64] = -(chances * np.log(chances)).sum(axis=1) - given
+    return information
+
+
+def _normalised(prior: Tensor, shape: tuple[int, int]) -> NDArray[np.float64]:
+    values = prior.detach().cpu().to(torch.float64).numpy()
+    if values.shape != shape or not (np.isfinite(values).all() and (values > 0).all()):
+        raise InputError(f"a prior over classes: expected probabilities above 0, of shape {shape}")
+    normalised: NDArray[np.float64] = values / values.sum(axis=1, keepdims=True)
+    return normalised
