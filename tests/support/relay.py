@@ -93,6 +93,7 @@ class Relay:
         struck: the faults that found their parcel.
         silences: times that nobody sent anything for `QUIET` seconds, so that all lines were cut.
         wrongs: rules that a member broke.
+        seen: parcels by party, kind and direction (True: to the server).
     """
 
     there: Members
@@ -101,7 +102,7 @@ class Relay:
     struck: set[Fault] = field(default_factory=set)
     silences: int = 0
     wrongs: list[str] = field(default_factory=list)
-    _seen: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
+    seen: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _ends: list[PipeEnd] = field(default_factory=list)
     _waiting: dict[tuple[str, bool], list[tuple[str, Piece]]] = field(default_factory=dict)
@@ -137,8 +138,8 @@ class Relay:
         """Counts a parcel; returns the faults that are for it."""
         self._last = asyncio.get_running_loop().time()
         self.passed.append((party, piece.kind))
-        number = self._seen[party, piece.kind, up]
-        self._seen[party, piece.kind, up] += 1
+        number = self.seen[party, piece.kind, up]
+        self.seen[party, piece.kind, up] += 1
         found = [one for one in self.faults if (one.party, one.kind, one.number) == (party, piece.kind, number)]
         self.struck.update(found)
         return found

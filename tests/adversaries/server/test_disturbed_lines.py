@@ -46,6 +46,8 @@ from tests.support.tables import table_tree, write_tables
 EXAMPLES = int(os.environ.get("COLONNADE_SCRIPTS", "0"))
 """Scripts of each protocol to try, drawn at random; by default few, and the same ones in every run."""
 SPLIT, ALIGNED = "split", "aligned"
+PAIRS = bool(os.environ.get("COLONNADE_PAIRS"))
+"""True if every fault of one parcel is tried, some 400 to 1200 of a protocol, or two of them."""
 PROTOCOLS: Mapping[str, tuple[Mapping[str, Any], int]] = {
     SPLIT: ({"name": "split", "embedding": WIDTH}, 6),
     "duals": ({"name": "vimadmm"}, 2),
@@ -188,6 +190,29 @@ def test_no_script_of_faults_breaks_a_rule(protocol: str) -> None:
         check(disturbed(*script, protocol=protocol))
 
     tried()
+
+
+def every(protocol: str) -> list[Fault]:
+    """Each parcel of a party dropped, repeated, and swapped with the next of each other kind in its direction."""
+    seen = {(kind, up): n for (name, kind, up), n in undisturbed(protocol).relay.seen.items() if name == "party1"}
+    found = list[Fault]()
+    for (kind, up), count in seen.items():
+        others = [other for other, way in seen if way == up and other != kind]
+        for number in range(count):
+            found += [Fault(act, kind, "party1", number) for act in ("drop", "repeat")]  # type: ignore[arg-type]
+            found += [Fault("hold", kind, "party1", number, other) for other in others]
+    return list(dict.fromkeys(found))
+
+
+@pytest.mark.timeout(0 if PAIRS else 120)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_no_pair_of_kinds_breaks_a_rule(protocol: str) -> None:
+    faults, kinds = every(protocol), {kind for _, kind in undisturbed(protocol).relay.passed}
+    assert kinds == {fault.kind for fault in faults}
+    for fault in faults if PAIRS else (faults[len(faults) // 3], faults[2 * len(faults) // 3]):
+        end = disturbed(fault, protocol=protocol)
+        check(end)
+        assert fault in end.relay.struck
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
