@@ -8,11 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from colonnade.common.config.members import Config
 from colonnade.common.errors import PartyFailed
 from colonnade.common.parsing.file import parse
+from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
 from colonnade.launcher.processes import Processes, last_words, thread_share
 from colonnade.launcher.scratch import temporary_identities
@@ -54,7 +53,7 @@ class Answerers:
         for name in self.names:
             file = self._keys / f"{name}.yaml"
             own = {"federation": self._tree["federation"], "parties": {name: self._tree["parties"][name]}}
-            file.write_text(yaml.safe_dump(own, sort_keys=False))
+            file.write_text(yaml_text(own))
             argv = ["answer", str(file), "--in", str(self._home(name).path), "--base", str(self._base)]
             argv += ["--server-file", str(self._address), *(["--insecure"] if self._insecure else [])]
             processes.start(name, argv, self._log(name), threads=self.threads)

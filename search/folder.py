@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
+from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.runtime.durable import write_kept
 from colonnade.common.runtime.run_folder import MemberFolder, read_record
 from colonnade.launcher.configuration import GivenConfig, naming_tables
@@ -204,7 +203,7 @@ def _moved(path: str, base: Path, folder: Path | None) -> str:
 def write_config(path: Path, tree: Mapping[str, Any], comment: str) -> None:
     """Writes a configuration below lines of comment. Raises EnvironmentFault."""
     head = "".join(f"# {line}\n" for line in comment.splitlines())
-    text = yaml.safe_dump(dict(tree), sort_keys=False, allow_unicode=True, width=120)
+    text = yaml_text(tree, allow_unicode=True, width=120)
     write_kept(path, (head + text).encode())
 
 

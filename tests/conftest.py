@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 import torch
+import typer.main
 from hypothesis import settings
 
 from colonnade.launcher import processes
@@ -15,6 +18,7 @@ from tests.support.bundled import parse_once
 from tests.support.patience import PATIENCE
 
 torch.set_num_threads(1)
+typer.main.get_command = cache(typer.main.get_command)  # as in a process, which makes the commands once
 parse_once()
 
 # On a busy machine any example may take long: pytest's own timeout ends hanging tests. More examples have found nothing
@@ -100,6 +104,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(PATIENCE + 100))
         if not (long or any(map(item.get_closest_marker, _ELSEWHERE)) or item.nodeid.startswith(_SLOW)):
             item.add_marker(pytest.mark.fast)
+
+
+def pytest_collection_finish() -> None:
+    """What all tests share is not searched for garbage: that takes a second each time."""
+    gc.freeze()
 
 
 def pytest_runtest_setup() -> None:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import TypeAdapter
 
 from colonnade.common.alignment.refusal import refuse_aligned
@@ -33,6 +32,7 @@ from colonnade.common.data.rows import partition
 from colonnade.common.data.sources import DataConfig, load_features, load_labels
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.parsing.file import load
+from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.runtime.durable import write_durably
 from colonnade.launcher.readiness import check_members, refuse_other_keys
 from colonnade.launcher.scratch import scratch
@@ -251,7 +251,7 @@ class _Dealing:
     def _write_config(self, name: str, own: dict[str, Any], section: dict[str, Any]) -> None:
         own["identity"] = "keys"
         self._take_code_along(name, own)
-        text = yaml.safe_dump({"federation": self.tree["federation"], **section}, sort_keys=False)
+        text = yaml_text({"federation": self.tree["federation"], **section})
         self._put(name, "config.yaml", text.encode())
 
     def _take_code_along(self, name: str, node: Any) -> None:

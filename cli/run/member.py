@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 import torch
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from colonnade.client.run.process import ClientRun
@@ -19,6 +18,7 @@ from colonnade.common.errors import ConfigError, InputError, nearest
 from colonnade.common.observability.telemetry import Event, advances
 from colonnade.common.parsing.earlier_defaults import as_begun
 from colonnade.common.parsing.file import load
+from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.runtime.rate_limit import Digest
 from colonnade.common.runtime.run_folder import MemberFolder, RunFolder
 from colonnade.launcher.folder_lock import locked_folder
@@ -156,7 +156,7 @@ class _Keeping:
             return
         self._done = True
         tree = self._config.model_dump(mode="json", exclude_none=True, include={"federation", "server"})
-        write_text(self._path, yaml.safe_dump(tree, sort_keys=False))
+        write_text(self._path, yaml_text(tree))
 
 
 def _watched(own: Own) -> Own:

@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.runtime.run_folder import RunFolder
 
 
 def member_text(tree: Mapping[str, Any], member: str) -> str:
     """YAML of the federation's section and one member's own."""
     own = {SERVER: tree[SERVER]} if member == SERVER else {"parties": {member: tree["parties"][member]}}
-    return yaml.safe_dump({"federation": tree["federation"], **own}, sort_keys=False)
+    return yaml_text({"federation": tree["federation"], **own})
 
 
 def config_files(tree: Mapping[str, Any], folder: RunFolder) -> dict[Path, str]:
@@ -25,7 +24,7 @@ def config_files(tree: Mapping[str, Any], folder: RunFolder) -> dict[Path, str]:
         tree: a checked configuration, dumped.
         folder: the run's.
     """
-    files = {folder.config: yaml.safe_dump(dict(tree), sort_keys=False)}
+    files = {folder.config: yaml_text(tree)}
     files[folder.server_config] = member_text(tree, SERVER)
     for name in tree["federation"]["parties"]:
         files[folder.party(name).config] = member_text(tree, name)

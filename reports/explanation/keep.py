@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from colonnade.common.config.members import Config
 from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.parsing.file import parse
+from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.runtime.durable import write_durably
 
 _PATHS = ("path", "folder", "file", "revoked")
@@ -76,7 +75,7 @@ def write(config: Config, base: Path, names: Sequence[str], folder: Path, end: s
     path = folder / f"keep-{end}-{len(names)}.yaml"
     title = f"# {config.federation.id} with {len(names)} of its {len(config.federation.names)} parties\n"
     try:
-        write_durably(path, (title + yaml.safe_dump(tree, sort_keys=False)).encode())
+        write_durably(path, (title + yaml_text(tree)).encode())
     except OSError as failed:
         raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None
     return path

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import yaml
-from jsonschema import Draft202012Validator
 
 from colonnade.common.contracts.registry import NAMES
 from colonnade.common.errors import ConfigError
@@ -22,10 +21,16 @@ ROOT = Path(__file__).parents[3]
 
 
 @cache
-def validator() -> Draft202012Validator:
+def validator() -> Any:
     schema = configuration_schema()
-    Draft202012Validator.check_schema(schema)
-    return Draft202012Validator(schema)
+    _validator().check_schema(schema)
+    return _validator()(schema)
+
+
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator  # at first use: every worker would import it for three seconds
+
+    return Draft202012Validator
 
 
 def fits(content: Any) -> bool:
@@ -221,7 +226,7 @@ def test_a_protocol_of_another_package_is_in_the_schema(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         ByName, "__getitem__", lambda self, name: Outside if (self, name) == (CONTRACTS, "outside") else get(self, name)
     )
-    schema = Draft202012Validator(configuration_schema())
+    schema = _validator()(configuration_schema())
     for gain, right in ((1, True), (0, False), ("x", False)):
         assert schema.is_valid(tree(federation__protocol={"name": "outside", "gain": gain})) is right
     assert not schema.is_valid(tree(federation__protocol={"name": "outside"}))

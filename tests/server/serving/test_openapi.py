@@ -12,7 +12,6 @@ import aiohttp
 import pytest
 import torch
 from aiohttp import web as aiohttp_web
-from jsonschema import Draft202012Validator
 
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import PartyLost
@@ -32,6 +31,8 @@ KNOWN = {"Authorization": "Bearer secret"}
 
 def fits(value: Any, schema: dict[str, Any]) -> None:
     """Asserts that a value fits a schema of the document."""
+    from jsonschema import Draft202012Validator  # at first use: every worker would import it for three seconds
+
     whole = {**schema, "components": DOCUMENT["components"]}
     found = [error.message for error in Draft202012Validator(whole).iter_errors(value)]
     assert not found, (value, found)
