@@ -63,6 +63,9 @@ _KINDS: Mapping[Phase, str] = {
     Phase.REWIND: "Rewind",
     Phase.FAREWELL: "Close Farewell",
 }
+SHARED = {Phase.HANDSHAKE, Phase.READY, Phase.SAVING, Phase.FAREWELL}
+"""Phases that have no messages of a protocol: their states are those of `split`, and of `recovered`, which has keys."""
+
 _PHASES = {kind: phase for phase, kinds in _KINDS.items() for kind in kinds.split()}
 
 
@@ -101,12 +104,14 @@ class Setting:
         parties: in the roster.
         federation: other keys.
         until: kind of the parcel from which on states are those of another setting.
+        whole: True if its states of the shared phases, and those after a rewind, are tried too.
     """
 
     protocol: Mapping[str, Any]
     parties: int = 2
     federation: tuple[tuple[str, Any], ...] = ()
     until: str = ""
+    whole: bool = False
 
     @property
     def aligned(self) -> bool:
@@ -153,14 +158,14 @@ _QUORUM = ("quorum", {"need": 3, "grace": 1.0})
 _BLINDED = {"name": "split_avg", "embedding": WIDTH, "aggregate": "blinded"}
 _CODED = {"name": "fedvs", "embedding": WIDTH, "segments": 1}
 SETTINGS: Mapping[str, Setting] = {
-    "split": Setting({"name": "split", "embedding": WIDTH}),
+    "split": Setting({"name": "split", "embedding": WIDTH}, whole=True),
     "duals": Setting({"name": "vimadmm"}),
     "arrivals": Setting({"name": "vafl", "embedding": WIDTH, "arrivals": True}),
     "codes": Setting({"name": "codes", "steps": 2}),
     "blinded": Setting(_BLINDED, 3),
     "confirmed": Setting(_BLINDED, 4, (_QUORUM,)),
-    "recovered": Setting(_BLINDED, 4, (_QUORUM, ("blinding", {"recovery": "alone"}))),
-    "coded": Setting(_CODED, 3),
+    "recovered": Setting(_BLINDED, 4, (_QUORUM, ("blinding", {"recovery": "alone"})), whole=True),
+    "coded": Setting(_CODED, 4, (_QUORUM,)),
     "aligned": Setting({"name": "split", "embedding": WIDTH}, 2, (("align", "psi"),), "Save"),
     "signed": Setting({"name": "split", "embedding": WIDTH}, 2, (("align", "psi"), ("align_checks", "signed")), "Open"),
     "proved": Setting({"name": "split", "embedding": WIDTH}, 2, (("align", "psi"), ("align_checks", "proofs")), "Open"),
@@ -217,6 +222,8 @@ def states(setting: str, *, rewound: bool = False) -> tuple[State, ...]:
         rewound: True for those from the rewind on, until rounds are as in the first session.
     """
     found: dict[tuple[object, ...], State] = {}
+    if rewound and not SETTINGS[setting].whole:
+        return ()
     line, seen, before, back = Line(), dict[tuple[str, bool], int](), "", not rewound
     for passed in _line(sound(setting, rewound=rewound).relay.passed):
         kind, up = passed.piece.kind, passed.up
@@ -226,7 +233,7 @@ def states(setting: str, *, rewound: bool = False) -> tuple[State, ...]:
         if kind == SETTINGS[setting].until or (rewound and back and kind == "Save"):
             break
         back = back or kind == "Rewind"
-        if back:
+        if back and (SETTINGS[setting].whole or phase not in SHARED):
             found.setdefault((phase, kind, up, before), State(setting, rewound, phase, kind, number, up))
         before = kind
     return tuple(found.values())

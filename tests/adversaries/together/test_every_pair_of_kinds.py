@@ -19,12 +19,12 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.relay import Relay
 from colonnade.server.membership.hub import Hub
 from tests.support.disturbed import End
+from tests.support.relay import Act, Fault
 from tests.support.relay import Relay as Disturbing
-from tests.support.states import OTHER, SETTINGS, VICTIM, Case, Line, Outcome, cases, sound, states
+from tests.support.states import OTHER, SETTINGS, VICTIM, Case, Line, Outcome, State, cases, sound, states
 from tests.support.states import Phase as Part
 
 EXAMPLES = 2
-UP, DOWN = True, False
 REWOUND = ("split", "recovered")
 
 
@@ -41,20 +41,21 @@ def test_a_member_goes_on_to_the_same_result_or_says_who_made_it_end(setting: st
     played()
 
 
-def case(setting: str, *what: object, rewound: bool = False) -> Case:
-    """The one with this kind that is due, its number and direction, the act and the other kind."""
-    (found,) = (
-        one for one in cases(setting, rewound=rewound)
-        if (one.fault.kind, one.fault.number, one.fault.up, one.fault.act, one.fault.other) == what
-    )  # fmt: skip
-    return found
-
-
-def ended(setting: str, *what: object, rewound: bool = False) -> End:
-    one = case(setting, *what, rewound=rewound)
-    end = one.run()
-    Outcome(one, end).check()
+def ended(setting: str, fault: Fault, *, rewound: bool = False) -> End:
+    """A fault whose parcel is found, and after which all rules hold."""
+    case = Case(State(setting, rewound, Part.ROUND, fault.kind, fault.number, up=bool(fault.up)), fault)
+    end = case.run()
+    Outcome(case, end).check()
+    assert fault in end.relay.struck
     return end
+
+
+def up(act: Act, kind: str, number: int, other: str = "") -> Fault:
+    return Fault(act, kind, VICTIM, number, other, up=True)
+
+
+def down(act: Act, kind: str, number: int, other: str = "") -> Fault:
+    return Fault(act, kind, VICTIM, number, other, up=False)
 
 
 # Found in this way.
@@ -62,19 +63,19 @@ def ended(setting: str, *what: object, rewound: bool = False) -> End:
 
 def test_a_set_that_a_party_does_not_confirm_is_told_to_the_server() -> None:
     """It named the honest parties, of which it had heard no more."""
-    end = ended("confirmed", "Statement", 1, UP, "before", "SetProof")
+    end = ended("confirmed", up("before", "Statement", 1, "SetProof"))
     assert str(end.errors[SERVER]).startswith("party2 failed: party1 does not confirm that round 1 sums over party1")
     assert end.seconds == 0
 
 
 @pytest.mark.parametrize(
     ("setting", "fault"),
-    [("coded", ("Statement", 2, UP, "instead", "Opened")), ("codes", ("Statement", 1, UP, "repeat", ""))],
+    [("coded", up("instead", "Statement", 2, "Opened")), ("codes", up("repeat", "Statement", 1))],
     ids=["before the last checkpoint", "while it is written"],
 )
-def test_a_party_that_has_failed_is_not_asked_for_the_last_checkpoint(setting: str, fault: tuple[object, ...]) -> None:
+def test_a_party_that_has_failed_is_not_asked_for_the_last_checkpoint(setting: str, fault: Fault) -> None:
     """The server waited for it in vain, and named honest parties for their silence."""
-    end = ended(setting, *fault, rewound=True)
+    end = ended(setting, fault, rewound=True)
     assert "party1's statement" in str(end.errors[SERVER]) or "statement of party1" in str(end.errors[SERVER])
     assert end.seconds == 0
 
@@ -82,7 +83,7 @@ def test_a_party_that_has_failed_is_not_asked_for_the_last_checkpoint(setting: s
 @pytest.mark.parametrize("number", [0, 1])
 def test_blocks_of_labels_are_taken_in_their_order_alone(number: int) -> None:
     """A repeated block counted as the next one."""
-    end = ended("codes", "Labels", number, DOWN, "repeat", "")
+    end = ended("codes", down("repeat", "Labels", number))
     assert str(end.errors[VICTIM]) == f"server sent Labels.block: expected {number + 1}, got {number}"
 
 
@@ -92,7 +93,7 @@ def test_an_error_that_the_server_has_found_first_is_not_reported_with_a_traceba
     monkeypatch.setattr(
         asyncio.BaseEventLoop, "call_exception_handler", lambda _loop, context: reported.append(context)
     )
-    said = {str(error) for error in ended("aligned", "Points", 1, UP, "instead", "Points").errors.values()}
+    said = {str(error) for error in ended("aligned", up("instead", "Points", 1, "Points")).errors.values()}
     assert any("no key is common" in one for one in said)
     gc.collect()
     assert not reported
@@ -119,7 +120,7 @@ def test_undisturbed_runs_of_all_settings_end_well() -> None:
 
 def test_a_party_that_checks_no_instructions_is_found() -> None:
     with patch.object(Instructions, "check", lambda _self, _item: None), pytest.raises(AssertionError, match="back"):
-        ended("split", "Open", 1, DOWN, "repeat", "")
+        ended("split", down("repeat", "Open", 1))
 
 
 def test_a_server_that_lets_a_party_speak_for_another_is_found() -> None:
@@ -129,12 +130,12 @@ def test_a_server_that_lets_a_party_speak_for_another_is_found() -> None:
                 link.pass_on(statement)  # type: ignore[arg-type]
 
     with patch.object(Relay, "__call__", passed_on), pytest.raises(AssertionError, match="it has not sent"):
-        ended("split", "Embedding", 1, UP, "before", "Statement")
+        ended("split", up("before", "Embedding", 1, "Statement"))
 
 
 def test_a_server_that_blames_the_silent_is_found() -> None:
     with patch.object(Hub, "whole", True), pytest.raises(AssertionError, match="no checkpoint of round 2"):
-        ended("coded", "Statement", 2, UP, "instead", "Opened", rewound=True)
+        ended("coded", up("instead", "Statement", 2, "Opened"), rewound=True)
 
 
 def test_a_release_that_is_sent_twice_is_found() -> None:
