@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast coverage containers docs reference dist release lint format bench drill fuzz proto clean
+.PHONY: help demo test test-fast coverage containers docs reference dist release lint format bench drill fuzz states proto clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -62,6 +62,9 @@ drill: $(VENV)/.developed ## kills members of 50 federations at random moments, 
 
 fuzz: $(VENV)/.developed ## mutated bytes for every reader: MINUTES=5, or COUNT= of each, TARGETS="frames config", SEED=
 	$(BIN)/python -m tests.fuzz $(TARGETS) $(if $(COUNT),--count $(COUNT),--minutes $(or $(MINUTES),5)) $(if $(SEED),--seed $(SEED))
+
+states: $(VENV)/.developed ## every pair of message kinds in every state of a session, 40 minutes; or SETTINGS="split coded", EVERY=20
+	$(BIN)/python -m tests.states $(SETTINGS) $(if $(EVERY),--every $(EVERY))
 
 proto: $(VENV)/.developed ## generates proto/ from messages, and common/wire/_generated from proto/
 	$(BIN)/python proto/generate.py

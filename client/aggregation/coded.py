@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +15,7 @@ from colonnade.client.training.context import ClientContext
 from colonnade.common.coded_computing.coded_rows import NOTHING, Block, CodedRows
 from colonnade.common.coded_computing.lagrange import LagrangeCode
 from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.crypto.sealing import PROOF_BYTES
 from colonnade.common.crypto.uniform import secure_elements
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import ConfigError, ContractError
@@ -34,7 +35,8 @@ from colonnade.common.protocols.fedvs import (
     place,
     signed_senders,
 )
-from colonnade.common.secure_aggregation.masked_sums import smallest_set
+from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs, SetProver
+from colonnade.common.secure_aggregation.masked_sums import confirmed, smallest_set
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked, marks
 
 _SHARES = "data_shares"
@@ -85,6 +87,9 @@ class CodedParty:
         self._exchange, self._uniform = ShareExchange(ctx, server, keys.seals), secure_elements(code.field.p)
         self._least = max(smallest_set(ctx.federation), ctx.config.policy.min_parties or 0)
         self._record = MemberRecord(ctx.run_cache, ctx.session.run, ctx.federation.names)
+        self._prover: SetProver | None = None
+        if confirmed(ctx.federation):
+            self._prover = SetProver(ctx.name, ctx.federation.names, keys.masks)
         self._rounding = ctx.state.keep("weight_rounding", lambda: generator("weights", ctx.federation.seed, ctx.name))
         self._columns: tuple[int, ...] = ()
         self._data = torch.empty(0)  # F_n(alpha_j) of all n concatenated, int32 (all coded rows, all columns)
@@ -137,11 +142,12 @@ class CodedParty:
 
         Returns:
             None if the server has gone on without us, or we do not respond: we lack a member's share, or the stage
-            may have been summed over another set before.
+            may have been summed over another set before, or too few parties confirm the set.
 
         Raises:
             DataError: the sum could leave the field.
             ContractError: the server announces an invalid set.
+            SetError: another party was told another set.
             EnvironmentFault: the set cannot be written to the disk.
         """
         shares, sizes = self._model_shares(coded)
@@ -155,9 +161,13 @@ class CodedParty:
             return None
         self._check_set(announced, stage)
         members = marked(names, announced.senders)
-        if not self._enter(round, stage, members) or any(name not in opened for name in members):
+        entered, lacking = self._enter(round, stage, members), any(name not in opened for name in members)
+        agreed = await self._confirm(round, stage, members, entered=entered, waits=not lacking)
+        if not entered or lacking:
             empty = self._ctx.admit_masked(nothing(0, self._cfg.embedding, dtype=torch.int32))
             await self._server.send(Answer(round, stage, 0, hash_of(announced.senders), empty))
+            return None
+        if not agreed:
             return None
         return self._sum(hash_of(announced.senders), members, opened, coded)
 
@@ -230,6 +240,30 @@ class CodedParty:
         if members < self._least:
             expected = f"at least {self._least} parties, as federation.quorum, blinding and our policy have it"
             raise ContractError(SERVER, "Senders", "senders", expected, str(members))
+
+    async def _confirm(self, round: int, stage: int, members: Collection[str], *, entered: bool, waits: bool) -> bool:
+        """Proves the set to all other parties, and waits until enough of them have; False if that is not to be.
+
+        Args:
+            entered: False if the stage is bound to another set, which we then do not confirm.
+            waits: False if we do not answer in any case.
+        """
+        if self._prover is None:
+            return True
+        names = self._ctx.federation.names
+        if not entered:
+            await self._server.send(SetProof(round, stage, torch.empty(0, PROOF_BYTES, dtype=torch.uint8)))
+            return False
+        await self._server.send(SetProof(round, stage, self._prover.proofs(round, members, stage=stage, to=names)))
+        while waits:
+            received = await self._server.recv(SetProofs, round, parties=len(names), proof=PROOF_BYTES)
+            if received is None:
+                return False
+            if received.stage >= stage:  # else of the stage before, in which we did not answer
+                enough = self._cfg.confirming(len(names))
+                self._prover.check(round, members, received.proofs, stage=stage, enough=enough)
+                return True
+        return False
 
     def _enter(self, round: int, stage: int, members: Sequence[str]) -> bool:
         """Writes the set to the disk before anything is computed over it. False if the stage is bound to another."""

@@ -142,12 +142,12 @@ class _Blinded:
     def _refusal(self, round: int) -> Message:
         """An empty message in the place of the next one that the server waits for."""
         if self._prover is not None:
-            return SetProof(round, torch.empty(0, PROOF_BYTES, dtype=torch.uint8))
+            return SetProof(round, 0, torch.empty(0, PROOF_BYTES, dtype=torch.uint8))
         return Masked(round, 0, self._ctx.admit_masked(nothing(0, 0, dtype=torch.int32)))
 
     async def _confirm(self, round: int, prover: SetProver) -> bool:
         """Proves the set to all others in it, and waits for their proofs. False if the server goes on without us."""
-        await self._server.send(SetProof(round, prover.proofs(round, self._set)))
+        await self._server.send(SetProof(round, 0, prover.proofs(round, self._set)))
         received = await self._server.recv(SetProofs, round, parties=len(self._ctx.federation.names), proof=PROOF_BYTES)
         if received is None:
             return False

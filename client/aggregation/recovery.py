@@ -82,7 +82,7 @@ class ShareOpening:
             Arrived: {"parties": parties},
             SetProofs: {"parties": parties, "proof": PROOF_BYTES},
         }
-        await self._server.send(SetProof(round, self._prover.proofs(round, summed, laid)))
+        await self._server.send(SetProof(round, 0, self._prover.proofs(round, summed, laid)))
         while True:
             received = await self._server.recv_one(kinds, round)
             if isinstance(received, Arrived):
@@ -92,10 +92,10 @@ class ShareOpening:
                     self._ctx.warn(
                         f"round {round} may have been summed over {before}: no shares are opened for another set"
                     )
-                    await self._server.send(SetProof(round, torch.empty(0, PROOF_BYTES, dtype=torch.uint8)))
+                    await self._server.send(SetProof(round, 0, torch.empty(0, PROOF_BYTES, dtype=torch.uint8)))
                     return None
                 self._record.narrow(round, summed)
-                await self._server.send(SetProof(round, self._prover.proofs(round, summed, laid)))
+                await self._server.send(SetProof(round, 0, self._prover.proofs(round, summed, laid)))
             elif isinstance(received, SetProofs):
                 self._prover.check(round, summed, received.proofs, laid)
                 self._opened = round

@@ -31,12 +31,12 @@ from colonnade.common.crypto.pki.names import dns_name
 from colonnade.common.crypto.pki.peers import verify_peer
 from colonnade.common.crypto.pki.probe import fetch_certificate
 from colonnade.common.crypto.pki.revocation import RevocationList
-from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import (
     DIVERGED,
     ContractError,
     PartyAway,
     PartyFailed,
+    PartyLost,
     PeerError,
     RefusedError,
     TrainingDiverged,
@@ -50,7 +50,7 @@ from colonnade.common.wire.dial import ClientTls, Dialer
 
 _N = TypeVar("_N", bound=Parcel)
 
-_OWN = (ContractError, TranscriptError)  # errors about others that this side has found
+_HEARD = (PartyFailed, PartyLost, RefusedError)  # errors of others of which the server has told; it finds none itself
 _PARTING = 60.0  # seconds that the server has for its farewell: other parties may be slower
 
 
@@ -217,6 +217,8 @@ class Membership:
             if not running.done():
                 running.cancel()
             await asyncio.wait({running})
+            if not running.cancelled():
+                running.exception()  # seen: the loop would report it, with a traceback, where the server was first
         if not self._stop.done():
             return True
         stopped = self._stop.result()
@@ -227,7 +229,7 @@ class Membership:
     async def _finish(self, side: asyncio.Future[None], stop: asyncio.Future[Any], *, last: bool) -> None:
         """Ends the party side: the last one says farewell, and waits for the server's farewell or error."""
         if (error := side.exception()) is not None:
-            if isinstance(error, _OWN) or not isinstance(error, PeerError):  # else the server knows already
+            if not isinstance(error, _HEARD):  # else the server knows already
                 self.post(Failure("", *declared(error)))
             if isinstance(error, TrainingDiverged):  # the server says who began it, or goes back with everybody
                 await self._hear_end(stop)

@@ -91,7 +91,7 @@ async def _targets(ctx: ClientContext, server: Link, round: int) -> Tensor | Non
         A probability of every class, float64 (rows, classes), of no row where it says nothing; None if it has gone on.
 
     Raises:
-        ContractError: labels of some rows alone are announced.
+        ContractError: labels of some rows alone are announced, or blocks come out of order.
     """
     classes, found = ctx.federation.outputs, [torch.zeros(0, ctx.federation.outputs, dtype=torch.float64)]
     blocks = torch.split(ctx.schedule.partition.train, ctx.federation.batch)
@@ -99,12 +99,14 @@ async def _targets(ctx: ClientContext, server: Link, round: int) -> Tensor | Non
         return None
     if lessons.blocks not in (0, len(blocks)):
         raise ContractError(SERVER, "Lessons", "blocks", f"0 or {len(blocks)}", str(lessons.blocks))
-    for block in blocks[: lessons.blocks]:
+    for number, block in enumerate(blocks[: lessons.blocks]):
         wide = {"rows": len(block), "classes": classes}
         kinds: dict[type[Message], dict[str, int]] = {Labels: {"rows": len(block)}, Beliefs: wide}
         came = await server.recv_one(kinds, round)
         if not isinstance(came, Labels | Beliefs):
             return None
+        if came.block != number:
+            raise ContractError(SERVER, type(came).__name__, "block", str(number), str(came.block))
         found.append(_probabilities(came, classes))
     return torch.cat(found)
 

@@ -14,6 +14,9 @@ rows, T masks, a field of p elements; R = 2 (K + T - 1) + 1 responses are enough
         party j    senders it could decrypt                                                      -> server
         server     the set of senders that this round sums over, signed                          -> all
         party j    notes the set on its disk, and refuses one that is too small, or another than the round had before
+        party j    unless the set can only be all: a proof for each other party that it was told it      -> server
+        server     the proofs, once floor((N + T) / 2) + 1 parties have sent theirs                      -> all
+        party j    answers if so many parties were told the same set
      23 party j    H_j = sum_n F_n(alpha_j)[B] G_n(alpha_j) (Eq. 5)                               -> server
      27-30 server  from the first R: psi(beta_k) = sum_n X_n,k W_n (Eq. 6), 1/N of it in the reals (Eq. 7)
      31 server     one step on its model; the gradient at the average embedding                  -> all
@@ -40,6 +43,7 @@ from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.numerics.field import Field as PrimeField
+from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs
 from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
 from colonnade.common.secure_aggregation.masked_sums import check_smallest_set
 
@@ -74,6 +78,10 @@ class Config(ProtocolConfig):
     def most_segments(self, parties: int, stragglers: int) -> int:
         """The largest K with N - R >= stragglers; below 1 if there is none."""
         return (parties - stragglers - 1) // 2 + 1 - self.masks
+
+    def confirming(self, parties: int) -> int:
+        """q, the parties that confirm a set before any answers: no two sets have so many, where T parties lie."""
+        return (parties + self.masks) // 2 + 1
 
     def coded_batch(self, batch: int, parties: int) -> int:
         """Coded rows of a batch: floor(batch / K), one at least."""
@@ -266,7 +274,19 @@ CONTRACT = Contract(
     title="FedVS: exact sums of embeddings from the fastest parties, by Lagrange coded computing",
     source="Li, Yao, Liu 2023, Algorithm 1",
     config=Config,
-    messages=(*AGREEMENT, Prepared, Preparation, Shares, Bundle, Opened, Senders, Answer, Gradient),
+    messages=(
+        *AGREEMENT,
+        Prepared,
+        Preparation,
+        Shares,
+        Bundle,
+        Opened,
+        Senders,
+        SetProof,
+        SetProofs,
+        Answer,
+        Gradient,
+    ),
     limits=limits,
     in_step=True,
     any_loss=True,

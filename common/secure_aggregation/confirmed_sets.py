@@ -3,12 +3,16 @@
     1   party k    for every other party in the set a proof that it was told this set -> server
     2   server     the proofs that are for it                                         -> every party in the set
 
-A proof is an HMAC-SHA256 under a key of the pair, over its direction, the round and the set, so that the server, which
-relays it, can make none. A party goes on when everybody in the set has proved it: no two of these parties then go on
-with different sets. Where a round has one possible set, as with `federation.quorum: wait`, there is nothing to confirm.
+A proof is an HMAC-SHA256 under a key of the pair, over its direction, the round, its stage and the set, so that the
+server, which relays it, can make none. A party goes on when everybody in the set has proved it: no two of these parties
+then go on with different sets. Where a round has one possible set, as with `federation.quorum: wait`, there is nothing
+to confirm.
 
 Two sets, each of more than half of the parties, have a party in common, and a party confirms one set a round. Two
 disjoint ones could both be confirmed, so `check_blinded` refuses smaller quorums.
+
+In FedVS parties outside of the set compute its sum too, and some may be late. There q of all parties confirm the set,
+and prove it to all others. With m parties that lie, two sets are confirmed only if 2 q <= n + m.
 """
 
 from __future__ import annotations
@@ -40,15 +44,26 @@ class SetProof(PartyMessage):
     """Party to server: for every party in the roster's order a proof, uint8 (parties, 32); zeros where none is due.
 
     Without rows it says that the party takes no part in the round, which it has entered over another set before.
+
+    Args:
+        stage: within the round: 0 in training; in FedVS 1 for the evaluations after it.
+        proofs: in the roster's order.
     """
 
+    stage: int
     proofs: Annotated[Tensor, TensorSpec("parties", "proof", dtype=_BYTES, public="over a set that the server named")]
 
 
 @message
 class SetProofs(ServerMessage):
-    """Server to party: the proofs that are for it, in the roster's order, uint8 (parties, 32); zeros where none is."""
+    """Server to party: the proofs that are for it, in the roster's order, uint8 (parties, 32); zeros where none is.
 
+    Args:
+        stage: of the proofs.
+        proofs: by the parties that made them.
+    """
+
+    stage: int
     proofs: Annotated[Tensor, TensorSpec("parties", "proof", dtype=_BYTES)]
 
 
@@ -64,59 +79,88 @@ class SetProver:
     def __init__(self, name: str, roster: Sequence[str], keys: Mapping[str, bytes]) -> None:
         self._name, self._roster, self._keys = name, tuple(roster), keys
 
-    def proofs(self, round: int, members: Collection[str], laid: Collection[str] = ()) -> Tensor:
-        """Proofs for the other members that we were told this set, uint8 (parties, 32).
+    def proofs(
+        self,
+        round: int,
+        members: Collection[str],
+        laid: Collection[str] = (),
+        *,
+        stage: int = 0,
+        to: Collection[str] | None = None,
+    ) -> Tensor:
+        """Proofs that we were told this set, uint8 (parties, 32).
 
         Args:
-            round: of the sum.
+            round, stage: of the sum.
             members: the set.
             laid: over whom the words are masked, where that is settled before the set.
+            to: receivers; the other members if left out.
         """
-        told, own = self._told(round, members, laid), self._roster.index(self._name)
+        told, own = self._told(round, stage, members, laid), self._roster.index(self._name)
+        receivers = members if to is None else to
         others = [
-            _NONE if party == self._name or party not in members else self._proof(party, f"{own} {place} {told}")
+            _NONE if party == self._name or party not in receivers else self._proof(party, f"{own} {place} {told}")
             for place, party in enumerate(self._roster)
         ]
         return to_tensor(b"".join(others)).view(len(self._roster), PROOF_BYTES)
 
-    def check(self, round: int, members: Collection[str], proofs: Tensor, laid: Collection[str] = ()) -> None:
-        """Returns if every other member has proved that it was told this set.
+    def check(
+        self,
+        round: int,
+        members: Collection[str],
+        proofs: Tensor,
+        laid: Collection[str] = (),
+        *,
+        stage: int = 0,
+        enough: int | None = None,
+    ) -> None:
+        """Returns if every other member has proved that it was told this set; with `enough`, so many of the roster.
 
         Args:
-            round, members, laid: as we were told.
+            round, stage, members, laid: as we were told.
             proofs: as the server has relayed them, uint8 (parties, 32).
+            enough: parties that have to confirm, ourselves among them; the others send no proof.
 
         Raises:
-            SetError: a member has not; names it.
+            SetError: one of them has not; names it.
         """
-        told, own = self._told(round, members, laid), self._roster.index(self._name)
+        told, own = self._told(round, stage, members, laid), self._roster.index(self._name)
+        names, confirmed = ", ".join(name for name in self._roster if name in members), 1
         for place, (party, row) in enumerate(zip(self._roster, proofs, strict=True)):
-            if party == self._name or party not in members:
+            due = party in members if enough is None else bool(row.any())
+            if party == self._name or not due:
                 continue
             if not hmac.compare_digest(to_bytes(row), self._proof(party, f"{place} {own} {told}")):
-                names = ", ".join(name for name in self._roster if name in members)
                 raise SetError(
                     f"{party} does not confirm that round {round} sums over {names}: the server has told it another "
                     "set, or has altered what it said",
                     hint="compare the events of both parties; if both ran as agreed, the server is not honest",
                 )
+            confirmed += 1
+        if enough is not None and confirmed < enough:
+            raise SetError(
+                f"the server shows that {confirmed} parties confirm that round {round} sums over {names}, and {enough} "
+                "have to",
+                hint="it may have told others another set: compare the events of all parties",
+            )
 
-    def _told(self, round: int, *sets: Collection[str]) -> str:
-        """What is proved: the round and the sets, by places in the roster."""
+    def _told(self, round: int, stage: int, *sets: Collection[str]) -> str:
+        """What is proved: the round, its stage and the sets, by places in the roster."""
         places = [[place for place, party in enumerate(self._roster) if party in one] for one in sets]
-        return f"{round} {places}"
+        return f"{round} {stage} {places}"
 
     def _proof(self, other: str, what: str) -> bytes:
         return hmac.digest(self._keys[other], f"set {what}".encode(), "sha256")
 
 
-def relayed(roster: Sequence[str], proofs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The proofs for each party that has sent some, uint8 (parties, 32), of those that it is to receive.
+def relayed(roster: Sequence[str], proofs: Mapping[str, Tensor], to: Collection[str]) -> dict[str, Tensor]:
+    """The proofs for each receiver, uint8 (parties, 32).
 
     Args:
         roster: all parties, in the agreed order.
-        proofs: of each party of the set, as it sent them, uint8 (parties, 32).
+        proofs: of each party that has sent some, uint8 (parties, 32).
+        to: the receivers.
     """
     none = torch.zeros(len(roster), PROOF_BYTES, dtype=_BYTES)
     sent = torch.stack([proofs.get(party, none) for party in roster])  # (senders, receivers, proof)
-    return {party: sent[:, place].contiguous() for place, party in enumerate(roster) if party in proofs}
+    return {party: sent[:, place].contiguous() for place, party in enumerate(roster) if party in to}

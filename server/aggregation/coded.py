@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -14,9 +14,10 @@ from colonnade.common.coded_computing.coded_rows import CodedRows
 from colonnade.common.coded_computing.lagrange import LagrangeCode
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Quorum, Responses
+from colonnade.common.crypto.sealing import PROOF_BYTES
 from colonnade.common.crypto.signatures import Signer
 from colonnade.common.errors import ContractError
-from colonnade.common.messaging.message import check_exact
+from colonnade.common.messaging.message import M, check_exact
 from colonnade.common.messaging.raw import lay_out, to_tensor
 from colonnade.common.numerics import fixed_point
 from colonnade.common.protocols.fedvs import (
@@ -32,7 +33,8 @@ from colonnade.common.protocols.fedvs import (
     place,
     signed_senders,
 )
-from colonnade.common.secure_aggregation.masked_sums import smallest_set
+from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs, relayed
+from colonnade.common.secure_aggregation.masked_sums import confirmed, smallest_set
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked, marks
 from colonnade.server.training.context import ServerContext
 
@@ -52,6 +54,7 @@ class CodedSums:
         self._record = MemberRecord(ctx.run_cache, ctx.session.run, self._names)
         self._all = Quorum(limit=ctx.federation.timeouts.answer)
         self._enough = Quorum(need=code.threshold, limit=ctx.federation.timeouts.answer)
+        self._confirming = cfg.confirming(len(self._names)) if confirmed(ctx.federation) else 0
 
     async def prepare(self, rows: CodedRows) -> None:
         """Has data shares made, unless every party still holds those of the same sharing: steps 2 to 9."""
@@ -70,14 +73,17 @@ class CodedSums:
     async def agree(self, round: int, stage: int) -> Tensor | None:
         """Relays model shares, and settles the set of parties whose models the stage sums: steps 18 to 20.
 
+        Parties confirm it to each other, unless it can only be all.
+
         As federation.quorum says, the set is every party or the fastest ones. A party whose share could not be
         opened everywhere is left out for all. A repeated stage waits for the parties of its first set.
 
         Returns:
-            The set, uint8 (parties,); None if no set is large enough, or the stage's earlier set is incomplete.
+            The set, uint8 (parties,); None if no set is large enough, or the stage's earlier set is incomplete, or too
+            few parties confirm the set.
 
         Raises:
-            PartyLost: too few parties share, or can open the shares of others.
+            PartyLost: too few parties share, can open the shares of others, or say whether they confirm the set.
             EnvironmentFault: the set cannot be noted on the disk.
         """
         bound = self._record.bound(place(round, stage))
@@ -99,7 +105,24 @@ class CodedSums:
             self._ctx.telemetry.event("partial_sum", round=round, stage=stage, without=left_out)
         signature = self._signer.sign(signed_senders(self._ctx.session, round, stage, senders))
         await self._clients.broadcast(Senders(round, stage, senders, to_tensor(signature)))
-        return senders
+        return senders if await self._confirm(round, stage) else None
+
+    async def _confirm(self, round: int, stage: int) -> bool:
+        """Relays the parties' proofs of the set once enough have sent theirs. False if too few do."""
+        if not self._confirming:
+            return True
+        sent = await self._first(
+            SetProof, round, self._confirming, _size_of_proof, stale=partial(_before, stage), proof=PROOF_BYTES
+        )
+        for party, proof in sent.items():
+            check_exact(party, proof, {"parties": len(self._names)})
+            _check_stage(party, proof, stage)
+        if len(sent) < self._confirming:
+            self._ctx.telemetry.event("abandoned", round=round, party=sent.missing[0])
+            return False
+        proofs = relayed(self._names, {party: proof.proofs for party, proof in sent.items()}, self._names)
+        await self._clients.broadcast({party: SetProofs(round, stage, theirs) for party, theirs in proofs.items()})
+        return True
 
     async def decode(
         self, round: int, stage: int, number: int, coded: int, senders: Tensor
@@ -118,7 +141,9 @@ class CodedSums:
             ContractError: a response is for another set, is no element of the field, or disagrees with the others.
             PartyLost: fewer than R parties responded.
         """
-        responses = await self._answers(round, stage, number, coded, hash_of(senders))
+        check = partial(self._check, stage=stage, number=number, coded=coded, senders=hash_of(senders))
+        late = partial(_earlier, stage, number)
+        responses = await self._first(Answer, round, self._code.threshold, check, stale=late)
         if len(responses) < self._code.threshold:
             return None, responses
         points = [self._names.index(party) for party in responses]
@@ -128,17 +153,27 @@ class CodedSums:
         bits = self._cfg.data_bits + self._cfg.weight_bits
         return fixed_point.dequantise(self._code.field, sums, bits, len(self._names)).float(), responses
 
-    async def _answers(self, round: int, stage: int, number: int, coded: int, senders: str) -> Responses[Answer]:
-        """R responses of parties that do not refuse, or as many as there can be."""
-        awaited, received, need = set(self._names), dict[str, Answer](), self._code.threshold
+    async def _first(
+        self,
+        kind: type[M],
+        round: int,
+        need: int,
+        size: Callable[[str, M], int],
+        *,
+        stale: Callable[[M], bool],
+        **dims: int,
+    ) -> Responses[M]:
+        """The messages of the first parties that do not refuse, `need` of them, or as many as there can be.
+
+        Args:
+            size: checks a message; 0 of one that refuses.
+        """
+        awaited, received = set(self._names), dict[str, M]()
         while True:
             quorum = replace(self._enough, need=need - len(received))
-            late = partial(_earlier, stage, number)
-            found = await self._clients.collect(Answer, round, quorum, among=awaited, stale=late)
-            for party, response in found.items():
-                self._check(party, response, stage, number, coded, senders)
+            found = await self._clients.collect(kind, round, quorum, among=awaited, stale=stale, **dims)
+            received.update({party: message for party, message in found.items() if size(party, message)})
             awaited.difference_update(found)
-            received.update({party: response for party, response in found.items() if len(response.h)})
             if len(received) >= need or len(received) + len(awaited) < need:
                 return replace(found, answers=received, missing=tuple(n for n in self._names if n not in received))
 
@@ -177,7 +212,8 @@ class CodedSums:
             self._ctx.telemetry.event("abandoned", round=round, party=party)
         return False
 
-    def _check(self, party: str, response: Answer, stage: int, number: int, coded: int, senders: str) -> None:
+    def _check(self, party: str, response: Answer, *, stage: int, number: int, coded: int, senders: str) -> int:
+        """Returns the coded rows, 0 of a party that refuses."""
         if len(response.h):
             check_exact(party, response, {"coded": coded, "width": self._cfg.embedding})
         if (response.stage, response.block) != (stage, number):
@@ -187,6 +223,7 @@ class CodedSums:
             raise ContractError(party, "Answer", "senders", f"{senders}, the set that was announced", response.senders)
         if len(response.h) and not 0 <= int(response.h.min()) <= int(response.h.max()) < self._code.field.p:
             raise ContractError(party, "Answer", "h", f"elements below {self._code.field.p}", "others")
+        return len(response.h)
 
     def _check_surplus(self, points: list[int], values: Tensor) -> None:
         """Checks that surplus responses lie on the same polynomial."""
@@ -200,7 +237,7 @@ def _common(reports: Collection[Tensor]) -> Tensor:
     return torch.stack(list(reports)).eq(1).all(0).to(torch.uint8)
 
 
-def _before(stage: int, message: Shares | Opened) -> bool:
+def _before(stage: int, message: Shares | Opened | SetProof) -> bool:
     return message.stage < stage
 
 
@@ -208,6 +245,10 @@ def _earlier(stage: int, number: int, response: Answer) -> bool:
     return (response.stage, response.block) < (stage, number)
 
 
-def _check_stage(party: str, message: Shares | Opened, stage: int) -> None:
+def _size_of_proof(_party: str, proof: SetProof) -> int:
+    return len(proof.proofs)
+
+
+def _check_stage(party: str, message: Shares | Opened | SetProof, stage: int) -> None:
     if message.stage != stage:
         raise ContractError(party, type(message).__name__, "stage", str(stage), str(message.stage))

@@ -34,8 +34,8 @@ async def relay_proofs(
     for party, proof in sent.items():
         check_exact(party, proof, {"parties": len(clients)})
     if len(sent) == len(members):
-        proofs = relayed(tuple(clients), {party: proof.proofs for party, proof in sent.items()})
-        await clients.broadcast({party: SetProofs(round, theirs) for party, theirs in proofs.items()})
+        proofs = relayed(tuple(clients), {party: proof.proofs for party, proof in sent.items()}, sent)
+        await clients.broadcast({party: SetProofs(round, 0, theirs) for party, theirs in proofs.items()})
     return sent
 
 

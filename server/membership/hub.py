@@ -184,9 +184,9 @@ class Hub:
         return tuple(name for name in self._federation.names if name not in missing)
 
     @property
-    def away(self) -> tuple[str, ...]:
-        """The parties that have gone since the session began and take no part now."""
-        return tuple(self._away)
+    def whole(self) -> bool:
+        """True if every party of the session is there: none is away, has failed or has said farewell."""
+        return not self._away and not any(self.members[name].parted.is_set() for name in self._links)
 
     async def gate(self) -> None:
         """Between two rounds: admits returned parties, and waits for absent ones if that is the policy.
@@ -202,7 +202,7 @@ class Hub:
             if self._failure is not None and self._federation.absence != "continue":
                 raise self._failure  # waiting for it would be in vain
             if self._away and self._federation.absence == "rollback":
-                raise PartyAway(self.away[0], "its connection broke")
+                raise PartyAway(next(iter(self._away)), "its connection broke")
             for party in [party for party in self._away if party in self.members]:
                 self._rejoin(party)
             if overdue := [party for party, since in self._away.items() if loop.time() - since > limit]:
@@ -288,6 +288,7 @@ class Hub:
                 member.parted.set()
                 member.ready = False
                 self._fail(party, PartyFailed(party, reason, hint=hint))
+                self._told_away(party)
             case said.Farewell() if party in self._links and self._links[party].closed:
                 member.parted.set()
             case said.Spent(releases=releases) if 0 <= releases < math.inf:
@@ -388,8 +389,7 @@ class Hub:
         closing.add_done_callback(self._closing.discard)
 
     def _missing(self) -> list[str]:
-        ready = {name for name, member in self.members.items() if member.ready}
-        return [name for name in self._federation.names if name not in ready]
+        return [name for name in self._federation.names if name not in self.members or not self.members[name].ready]
 
     def _round_opens(self, round: int) -> None:
         self.round = round

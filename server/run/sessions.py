@@ -128,7 +128,7 @@ class ServerSessions:
         if due := self.saving.due(round, last, best.round) and worth_saving(self.ctx, self.saving, last):
             self.ctx.phases.turn(CHECKPOINT)
             await self.saving.make_way(self.ctx.federation.timeouts.answer)
-        if due and not self.hub.away:  # nobody has left meanwhile
+        if due and self.hub.whole:  # nobody has left or failed meanwhile, whose part would be waited for in vain
             self.ctx.state["traffic"].update(self.hub.totals.capture())
             names = self.ctx.federation.names
             sound = not self.ctx.watch.growing

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 from unittest.mock import patch
 
 import grpc
 
 from colonnade.client.membership.dialer import Membership
-from colonnade.common.conversation.control import Item, Open, Save
+from colonnade.common.alignment.messages import all_kinds
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.conversation.control import Item, Open, Save, Statement
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Begin, Parcel, Refusal, Rewind
-from colonnade.common.messaging.message import Message
+from colonnade.common.messaging.departure import ways_out
+from colonnade.common.messaging.message import Kinds, Message, PartyMessage, TensorSpec, schema
+from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
 from colonnade.common.wire.fields import VARINT, nested, read_fields, tag, varint
-from colonnade.common.wire.frame import _BODY, _NAME_AT, _PARCELS, _SESSION, read_hello
+from colonnade.common.wire.frame import _BODY, _NAME_AT, _PARCELS, _SESSION, read_hello, unpack
 from tests.support.in_memory import Members
 from tests.support.pipe import PipeEnd, pipe
 
 QUIET = 90.0
 """Virtual seconds without a parcel after which the relay cuts all lines: no time limit of a member is longer."""
-Act = Literal["drop", "repeat", "hold", "again", "unbound", "delay", "cut"]
+Act = Literal["drop", "repeat", "hold", "again", "unbound", "delay", "cut", "before", "instead"]
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,13 @@ class Fault:
     Args:
         act: `drop` it; `repeat` it at once; `hold` it until a parcel of kind `other` has passed in its direction, which
             swaps them; pass it, and `again` after the next of kind `other`, or so without a session (`unbound`);
-            `delay` it, and all that follow, by 15 s; or `cut` the line in its place.
+            `delay` it, and all that follow, by 15 s; `cut` the line in its place; or have a forged parcel of kind
+            `other` pass `before` it, or `instead` of it.
         kind: of the parcel: a notice, or a message of the protocol.
         party: at the end of the line.
         number: of the parcel among those of its kind, party and direction, from 0.
         other: the second kind, "" for the next parcel of any.
+        up: True for parcels of the party; None for either direction.
     """
 
     act: Act
@@ -47,6 +54,7 @@ class Fault:
     party: str
     number: int = 0
     other: str = ""
+    up: bool | None = None
 
 
 @dataclass
@@ -59,6 +67,22 @@ class Piece:
 
     def frame(self) -> bytes:
         return b"".join([tag(_SESSION, VARINT), varint(self.session), *nested(_PARCELS, [self.body])])
+
+
+class Passed(NamedTuple):
+    """A parcel on a party's line; `up` if it is from the party."""
+
+    party: str
+    piece: Piece
+    up: bool
+
+
+Forge = Callable[["Relay", Fault, Piece], Piece]
+"""Makes a parcel of the kind `other` of a fault, for the place of a parcel that is due."""
+
+
+def _no_forger(_relay: Relay, fault: Fault, _due: Piece) -> Piece:
+    raise NotImplementedError(f"nobody forges a {fault.other}")
 
 
 def pieces(frame: bytes) -> Iterator[Piece]:
@@ -87,26 +111,45 @@ class Relay:
     Args:
         there: the members.
         faults: the script.
+        forge: makes parcels for faults of the kinds `before` and `instead`.
 
     Attributes:
-        passed: party and kind of every parcel that came to the relay.
+        passed: every parcel that came to the relay, in order.
         struck: the faults that found their parcel.
         silences: times that nobody sent anything for `QUIET` seconds, so that all lines were cut.
         wrongs: rules that a member broke.
-        seen: parcels by party, kind and direction (True: to the server).
+        stated: party and body of every statement that reached the server on that party's line.
     """
 
     there: Members
     faults: tuple[Fault, ...] = ()
-    passed: list[tuple[str, str]] = field(default_factory=list)
+    forge: Forge = _no_forger
+    passed: list[Passed] = field(default_factory=list)
     struck: set[Fault] = field(default_factory=set)
     silences: int = 0
     wrongs: list[str] = field(default_factory=list)
-    seen: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
+    stated: set[tuple[str, bytes]] = field(default_factory=set)
+    _seen: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _ends: list[PipeEnd] = field(default_factory=list)
     _waiting: dict[tuple[str, bool], list[tuple[str, Piece]]] = field(default_factory=dict)
     _last: float = 0.0
+    _released: set[tuple[object, ...]] = field(default_factory=set)
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """All messages of the run, by name."""
+        federation = self.there.config.federation
+        return all_kinds(federation, CONTRACTS[federation.protocol.name])
+
+    @cached_property
+    def codec(self) -> Codec:
+        """Of both directions."""
+        return Codec(self.kinds)
+
+    def read(self, piece: Piece) -> list[Any]:
+        """The parcel of a piece."""
+        return list(unpack(piece.frame(), piece.session, self.codec))
 
     def through(self, server: PipeEnd) -> PipeEnd:
         """Lays a line: takes an end that leads to the server, and returns a party's."""
@@ -137,12 +180,31 @@ class Relay:
     def note(self, party: str, piece: Piece, *, up: bool) -> list[Fault]:
         """Counts a parcel; returns the faults that are for it."""
         self._last = asyncio.get_running_loop().time()
-        self.passed.append((party, piece.kind))
-        number = self.seen[party, piece.kind, up]
-        self.seen[party, piece.kind, up] += 1
-        found = [one for one in self.faults if (one.party, one.kind, one.number) == (party, piece.kind, number)]
+        self.passed.append(Passed(party, piece, up))
+        if up:
+            self.check_release(party, piece)
+        number = self._seen[party, piece.kind, up]
+        self._seen[party, piece.kind, up] += 1
+        found = [
+            one for one in self.faults
+            if (one.party, one.kind, one.number) == (party, piece.kind, number) and one.up in (None, up)
+        ]  # fmt: skip
         self.struck.update(found)
         return found
+
+    def check_release(self, party: str, piece: Piece) -> None:
+        """Records a party that sends protected values of one round, stage and block twice in a session."""
+        kind = self.kinds.get(piece.kind)
+        if kind is None or not issubclass(kind, PartyMessage) or not (protected := ways_out(kind)):
+            return
+        (message,) = self.read(piece)
+        if not any(getattr(message, name).numel() for name in protected):
+            return  # it refuses a round
+        numbers = [getattr(message, name) for name, spec in schema(kind).items() if not isinstance(spec, TensorSpec)]
+        place = (party, piece.session, piece.kind, *numbers)
+        if place in self._released:
+            self.wrongs.append(f"{party} released {piece.kind} of {numbers} twice in session {piece.session}")
+        self._released.add(place)
 
     def keep(self, party: str, piece: Piece, acts: Iterable[Fault], *, up: bool) -> None:
         """Keeps a parcel for later, also for the party's next line."""
@@ -194,8 +256,11 @@ class _Line:
 
     async def pump(self, source: PipeEnd, sink: PipeEnd, *, up: bool) -> None:
         def put(piece: Piece) -> None:
-            if not sink.over:
-                sink.put(piece.frame())
+            if sink.over:
+                return
+            if up and piece.kind == "Statement":
+                self._relay.stated |= {(self._party, one.body) for one in self._relay.read(piece)}
+            sink.put(piece.frame())
 
         while (frame := await source.read()) is not grpc.aio.EOF:
             assert isinstance(frame, bytes)
@@ -207,7 +272,9 @@ class _Line:
                     break
                 if "delay" in acts:
                     await asyncio.sleep(15)
-                if not acts.keys() & {"drop", "hold"}:
+                for act in acts.keys() & {"before", "instead"}:
+                    put(self._relay.forge(self._relay, acts[act], piece))
+                if not acts.keys() & {"drop", "hold", "instead"}:
                     put(piece)
                 if "repeat" in acts:
                     put(piece)
@@ -235,6 +302,8 @@ class _Watch:
                 self._begun.pop(peer, None)
             case Save(keep=keep):
                 self._committed = max(self._committed, keep)
+            case Statement(party=party, body=body) if peer != SERVER and (party, body) not in self._relay.stated:
+                self._wrong(f"the server relayed to {peer} as {party}'s a statement that it has not sent")
 
     def delivered(self, link: Link, item: Item) -> None:
         what = f"{type(item).__name__} from {link.peer}"
@@ -243,8 +312,8 @@ class _Watch:
                 self._wrong(f"the server side got {what} outside of a session")
         elif not any(link is one for one in self.live):
             self._wrong(f"a party side got {what} outside of a session")
-        elif isinstance(item, Open) and item.round <= link.known:
-            self._wrong(f"a party side was taken back from round {link.known} to {item.round}")
+        elif isinstance(item, Open) and item.round <= link._newest:
+            self._wrong(f"a party side was taken back from round {link._newest} to {item.round}")
 
     def _check_round(self, party: str, round: int) -> None:
         held = {int("".join(filter(str.isdigit, path.stem))) for path in self._checkpoints(party)}

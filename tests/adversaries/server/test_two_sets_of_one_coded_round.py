@@ -1,4 +1,4 @@
-"""A server that has two groups sum one round of FedVS over two sets, where N >= 2 R: it is found, afterwards.
+"""A server that has two groups sum one round of FedVS over two sets, where N >= 2 R: no party answers.
 
 Bounds: FedVS's shares (server).
 """
@@ -23,6 +23,8 @@ from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ContractError
 from colonnade.common.numerics import fixed_point
 from colonnade.common.protocols.fedvs import Answer, Senders
+from colonnade.common.protocols.fedvs import Config as FedvsConfig
+from colonnade.common.secure_aggregation.confirmed_sets import SetError, SetProofs, SetProver
 from tests.support.federation import config, federate
 
 LIED, EVERY = 2, 3
@@ -101,9 +103,45 @@ def decoded(cfg: Config, answers: dict[str, Tensor], group: tuple[str, ...]) -> 
     return protocol.code(len(names)).decode([names.index(name) for name in group], values)
 
 
-def test_it_learns_one_partys_embeddings_of_the_round_and_the_run_ends_within_the_window(
-    weights: dict[str, list[tuple[Any, Tensor]]],
+def of_first_alone(item: Item) -> Item:
+    """Leaves out the proofs of those who were told another set."""
+    if isinstance(item, SetProofs) and item.round == LIED:
+        proofs = item.proofs.clone()
+        proofs[len(FIRST) :] = 0
+        item = replace(item, proofs=proofs)
+    return item
+
+
+@pytest.mark.parametrize("hides", [False, True], ids=["relays all proofs", "hides those of the others"])
+def test_no_party_answers_for_either_set(hides: bool) -> None:
+    """Four of six have to confirm a set: where one lies with the server, no two sets have so many."""
+    cfg, lie = config({"name": "fedvs", "embedding": 4, "segments": 1}, *SETS), Split()
+
+    def alter(cohort: Cohort) -> None:
+        lie(cohort)
+        for name in FIRST if hides else ():
+            cohort[name]._carry = lambda item, carry=cohort[name]._carry: carry(of_first_alone(item))
+
+    expected = "3 parties confirm that round 2 sums over" if hides else "party4 does not confirm that round 2 sums over"
+    with pytest.raises(SetError, match=expected):
+        federate(cfg, on_cohort=alter)
+    assert not lie.answers and max(lie.opened) == LIED
+
+
+@pytest.mark.parametrize("parties", range(3, 41))
+def test_no_two_sets_are_confirmed_as_long_as_no_more_than_t_parties_lie(parties: int) -> None:
+    """Every honest party confirms one set of a round, and those that lie confirm both."""
+    for masks in range(1, (parties - 1) // 2 + 1):
+        enough = FedvsConfig(masks=masks).confirming(parties)
+        assert enough <= parties and 2 * enough > parties + masks
+        assert 2 * (enough - 1) <= parties + masks  # one less, and two sets could be
+
+
+def test_without_proofs_it_learns_one_partys_embeddings_and_the_run_ends_within_the_window(
+    weights: dict[str, list[tuple[Any, Tensor]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Shows what is prevented, and that statements would have found it."""
+    monkeypatch.setattr(SetProver, "check", lambda *_sets, **_more: None)
     cfg, lie = config({"name": "fedvs", "embedding": 4, "segments": 1}, *SETS), Split()
     with pytest.raises(
         TranscriptError, match=rf"round {LIED}: .* was told another Senders stage=0 than we were"

@@ -22,7 +22,7 @@ def test_a_set_that_all_were_told_is_confirmed_and_a_party_outside_of_it_gets_no
     members = ("a", "b", "d")
     sent = {name: PROVERS[name].proofs(7, members) for name in members}
     assert all(not proofs[2].any() and not proofs[NAMES.index(name)].any() for name, proofs in sent.items())
-    received = relayed(NAMES, sent)
+    received = relayed(NAMES, sent, sent)
     assert set(received) == set(members)
     for name in members:
         PROVERS[name].check(7, members, received[name])
@@ -32,22 +32,44 @@ def test_a_party_whose_words_are_masked_over_others_does_not_confirm() -> None:
     members = ("a", "b", "d")
     sent = {name: PROVERS[name].proofs(7, members, NAMES if name != "d" else members) for name in members}
     with pytest.raises(SetError, match=r"^d does not confirm that round 7 sums over a, b, d"):
-        PROVERS["a"].check(7, members, relayed(NAMES, sent)["a"], NAMES)
+        PROVERS["a"].check(7, members, relayed(NAMES, sent, sent)["a"], NAMES)
 
 
 @pytest.mark.parametrize(
     "proofs",
     [
         lambda: PROVERS["b"].proofs(8, NAMES),
+        lambda: PROVERS["b"].proofs(7, NAMES, stage=1),
         lambda: PROVERS["b"].proofs(7, ("a", "b", "d")),
         lambda: PROVERS["a"].proofs(7, NAMES).roll(-1, 0),
         lambda: PROVERS["c"].proofs(7, NAMES),
         lambda: torch.zeros(4, 32, dtype=torch.uint8),
     ],
-    ids=["another round", "another set", "our own sent back", "another party's", "none"],
+    ids=["another round", "another stage", "another set", "our own sent back", "another party's", "none"],
 )
 def test_a_proof_of_anything_else_is_refused_and_its_party_named(proofs: object) -> None:
     sent = {name: PROVERS[name].proofs(7, NAMES) for name in NAMES}
     sent["b"] = proofs()  # type: ignore[operator]
     with pytest.raises(SetError, match=r"^b does not confirm that round 7 sums over a, b, c, d"):
-        PROVERS["a"].check(7, NAMES, relayed(NAMES, sent)["a"])
+        PROVERS["a"].check(7, NAMES, relayed(NAMES, sent, sent)["a"])
+
+
+# Where so many of all parties confirm a set, also those outside of it: FedVS.
+
+
+def test_enough_parties_confirm_a_set_to_all_others() -> None:
+    members = ("a", "b", "d")
+    sent = {name: PROVERS[name].proofs(7, members, to=NAMES) for name in ("a", "c", "d")}
+    received = relayed(NAMES, sent, NAMES)
+    for name in ("a", "c", "d"):
+        PROVERS[name].check(7, members, received[name], enough=3)
+    with pytest.raises(SetError, match="shows that 3 parties confirm that round 7 sums over a, b, d, and 4 have to"):
+        PROVERS["a"].check(7, members, received["a"], enough=4)
+
+
+def test_a_proof_of_another_set_is_refused_although_enough_others_confirm() -> None:
+    members = ("a", "b", "d")
+    sent = {name: PROVERS[name].proofs(7, members, to=NAMES) for name in NAMES}
+    sent["c"] = PROVERS["c"].proofs(7, NAMES)
+    with pytest.raises(SetError, match=r"^c does not confirm that round 7 sums over a, b, d"):
+        PROVERS["a"].check(7, members, relayed(NAMES, sent, NAMES)["a"], enough=3)

@@ -12,7 +12,7 @@ import pytest
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.wire.connection import Connection
 from colonnade.server.membership.traffic import Totals
-from tests.adversaries.server.test_disturbed_lines import disturbed
+from tests.adversaries.server.test_disturbed_lines import tried
 from tests.support.relay import Fault
 
 CUTS = (
@@ -49,7 +49,7 @@ def test_a_run_with_many_sessions_keeps_the_present_ones_alone(monkeypatch: pyte
     for kind in alive:
         monkeypatch.setattr(kind, "__init__", noting(kind))
     monkeypatch.setattr(Totals, "summary", counted)
-    end = disturbed(*CUTS)
+    end = tried(*CUTS)
     assert end.relay.struck == set(CUTS) and set(end.errors.values()) == {None}
     assert made[Connection] >= 8 + 2 * len(CUTS) and made[Link] >= 3 * 8
     (kept,) = at_the_end

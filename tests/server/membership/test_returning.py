@@ -231,11 +231,11 @@ def test_continue_goes_on_under_its_quorum_and_lets_the_party_in_between_two_rou
         answers = await there.cohort.collect(Embedding, 7, Quorum(need=1))
         assert answers.missing == ("ada",)
         await there.hub.gate()
-        assert there.hub.away == ("ada",)
+        assert not there.hub.whole
         again = await there.come(holding(agreed=there))
         assert again.last == Welcome()
         await there.hub.gate()
-        assert again.last == Begin(there.hub.session, ("ada", "bob"), "a-run", 0) and there.hub.away == ()
+        assert again.last == Begin(there.hub.session, ("ada", "bob"), "a-run", 0) and there.hub.whole
 
     play(scene())
 

@@ -248,3 +248,31 @@ def test_inputs_that_do_not_fit_a_code_are_refused() -> None:
     ]:
         with pytest.raises(InputError, match=match):
             wrong()
+
+
+def rank(matrix: Tensor, p: int) -> int:
+    """Of a matrix over the field of p elements."""
+    rows, found = [[int(value) % p for value in row] for row in matrix], 0
+    for column in range(matrix.shape[1]):
+        pivot = next((at for at in range(found, len(rows)) if rows[at][column]), None)
+        if pivot is None:
+            continue
+        rows[found], rows[pivot] = rows[pivot], rows[found]
+        inverse = pow(rows[found][column], -1, p)
+        for at in range(found + 1, len(rows)):
+            factor = rows[at][column] * inverse
+            rows[at] = [(ours - factor * theirs) % p for ours, theirs in zip(rows[at], rows[found], strict=True)]
+        found += 1
+    return found
+
+
+@pytest.mark.parametrize("code", [*CODES, agreed_code(Field(31), 3, 1, 9)], ids=str)
+def test_answers_over_a_second_set_are_uniform_up_to_r_minus_k_of_them(code: LagrangeCode) -> None:
+    """Their masks are those of a polynomial that is uniform whatever the first set's are: docs/protocols/fedvs.md."""
+    masks = code.vanishing(torch.eye(code.freedom, dtype=torch.int64))  # (N, R - K)
+    assert code.freedom == code.threshold - code.segments
+    for count in range(1, code.shares + 1):
+        ranks = {
+            rank(masks[list(points)], code.field.p) for points in itertools.combinations(range(code.shares), count)
+        }
+        assert ranks == {min(count, code.freedom)}

@@ -1,0 +1,111 @@
+"""FedVS where sets other than all parties are possible: parties confirm the set before they answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.errors import PartyLost
+from colonnade.common.protocols.fedvs import Answer, Bundle
+from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs
+from tests.support.federation import Outcome, config, federate, parameters
+
+PROTOCOL = {"name": "fedvs", "embedding": 4, "segments": 1}
+SETS = (
+    "federation.parties=6", "federation.rounds=3", "federation.epochs=0",
+    "federation.rows.validation=0", "federation.transcript.every=0",
+)  # fmt: skip
+QUORUM = "federation.quorum={need: 4, grace: 1}"
+
+
+def run(*sets: str, **how: Any) -> Outcome:
+    return federate(config(PROTOCOL, *SETS, *sets), **how)
+
+
+def late(kind: type, seconds: float, *names: str) -> Any:
+    """Messages of a kind of some parties in round 2."""
+
+    def delay(sender: str, _to: str, item: object) -> float:
+        return seconds if isinstance(item, kind) and sender in names and item.round == 2 else 0.0
+
+    return delay
+
+
+def test_confirming_changes_no_bit_of_a_run() -> None:
+    one, two = run(), run(QUORUM)
+    ours, theirs = parameters(one), parameters(two)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours) and one.server.metrics == two.server.metrics
+    assert not [m for *_, m in one.messages if isinstance(m, SetProof | SetProofs)]
+
+
+def test_every_stage_is_confirmed_by_all_to_all_with_32_bytes_a_party() -> None:
+    outcome = run(QUORUM)
+    for name in outcome.clients:
+        sent = [m for sender, _, m in outcome.messages if sender == name and isinstance(m, SetProof)]
+        heard = [m for _, to, m in outcome.messages if to == name and isinstance(m, SetProofs)]
+        assert [(m.round, m.stage) for m in sent] == [(1, 0), (2, 0), (3, 0), (3, 1)]
+        assert [(m.round, m.stage) for m in heard] == [(m.round, m.stage) for m in sent]
+        assert {m.proofs.nbytes for m in sent + heard} == {6 * 32}
+
+
+def test_parties_that_confirm_late_are_not_waited_for() -> None:
+    """Two of six: the other four are enough, and their answers are."""
+    sound, outcome = run(QUORUM), run(QUORUM, delay=late(SetProof, 9.0, "party5", "party6"))
+    assert not outcome.of_kind("skipped")
+    ours, theirs = ([(e["time"], e["loss"]) for e in one.of_kind("round")][:2] for one in (outcome, sound))
+    assert ours == theirs
+
+
+def test_without_enough_confirmations_nobody_answers() -> None:
+    def refuse(cohort: Cohort) -> None:
+        for name in ("party4", "party5", "party6"):
+            cohort[name].deliver = refusing(cohort[name].deliver)  # type: ignore[method-assign]
+
+    def refusing(deliver: Any) -> Any:
+        def lie(item: Item) -> None:
+            if isinstance(item, SetProof) and (item.round, item.stage) == (2, 0):
+                item = replace(item, proofs=torch.empty(0, 32, dtype=torch.uint8))
+            deliver(item)
+
+        return lie
+
+    outcome = run(QUORUM, on_cohort=refuse)
+    assert [event["round"] for event in outcome.of_kind("skipped")] == [2]
+    assert {m.round for *_, m in outcome.messages if isinstance(m, Answer) and not m.stage} == {1, 3}
+
+
+def test_too_few_in_time_end_the_run() -> None:
+    with pytest.raises(PartyLost, match="no SetProof for round 2"):
+        run(QUORUM, "federation.timeouts.answer=5", delay=late(SetProof, 99.0, "party4", "party5", "party6"))
+
+
+def test_a_party_without_a_share_confirms_and_goes_on_with_the_next_stage() -> None:
+    """Proofs of the stage that it does not answer remain unread, and are not taken for the next one's."""
+
+    def drop(cohort: Cohort) -> None:
+        carry = cohort["party6"]._carry
+
+        def lie(item: Item) -> None:
+            if isinstance(item, Bundle) and (item.round, item.stage) == (3, 0):  # nothing of the others arrives
+                item = replace(item, boxes=item.boxes[:0], lengths=torch.zeros_like(item.lengths))
+            carry(item)
+
+        cohort["party6"]._carry = lie
+        deliver = cohort["party6"].deliver
+
+        def hear(item: Item) -> None:
+            if type(item).__name__ == "Opened" and (item.round, item.stage) == (3, 0):  # type: ignore[union-attr]
+                item = replace(item, senders=torch.ones_like(item.senders))  # type: ignore[union-attr,type-var,call-arg]
+            deliver(item)
+
+        cohort["party6"].deliver = hear  # type: ignore[method-assign]
+
+    outcome = run(QUORUM, on_cohort=drop)
+    assert not outcome.of_kind("skipped") and len(outcome.of_kind("evaluation")) == 1
+    answers = [m for by, _, m in outcome.messages if isinstance(m, Answer) and (by, m.round) == ("party6", 3)]
+    assert [(m.stage, len(m.h) > 0) for m in answers][:2] == [(0, False), (1, True)]

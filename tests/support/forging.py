@@ -1,0 +1,81 @@
+"""Parcels that a false member sends out of place: well-formed, and of the state of the line that they come on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from colonnade.common.conversation.control import Open, Save
+from colonnade.common.conversation.membership import Begin, Failure, Parcel, Refusal, Rewind, Saved, Spent
+from colonnade.common.messaging.message import Message
+from colonnade.common.wire.frame import pack
+from tests.support.relay import Fault, Passed, Piece, Relay, pieces
+
+NEVER_SENT: Mapping[str, Parcel] = {
+    "Rewind": Rewind("again"),
+    "Refusal": Refusal("no"),
+    "Failure": Failure("party2", "it has failed"),
+    "Spent": Spent(1.0),
+}
+"""Notices that no undisturbed run has."""
+
+
+class Forger:
+    """Makes parcels of any kind from those of an undisturbed run.
+
+    Args:
+        record: every parcel of such a run.
+        other: a party, whose parcel is sent in the place of another's of the same kind.
+    """
+
+    def __init__(self, record: list[Passed], other: str) -> None:
+        self._models = {passed.piece.kind: passed.piece for passed in reversed(record)}
+        self._others = {passed.piece.kind: passed.piece for passed in record if passed.party == other}
+        self._other = other
+
+    def __call__(self, relay: Relay, fault: Fault, due: Piece) -> Piece:
+        """A parcel of the kind `fault.other`, of the round and the session in which `due` is expected.
+
+        It is the newest one of this kind that has passed on the line, if there is one, else that of the undisturbed
+        run; in the place of a parcel of the same kind, that of the other party.
+        """
+        line = [passed.piece for passed in relay.passed[:-1] if passed.party == fault.party]
+        parcel = self._model(relay, fault)
+        session = max((_read(relay, piece).session for piece in line if piece.kind == "Begin"), default=0)
+        opened = max((_read(relay, piece).round for piece in line if piece.kind == "Open"), default=0)
+        parcel = _fitted(parcel, _round_of(_read(relay, due)) or opened, opened, session)
+        (found,) = pieces(pack(parcel, due.session, relay.codec))
+        return found
+
+    def _model(self, relay: Relay, fault: Fault) -> Parcel:
+        kind, party, models = fault.other, fault.party, self._models
+        if fault.act == "instead" and kind == fault.kind:
+            party, models = self._other, self._others
+        before = [one.piece for one in relay.passed[:-1] if (one.party, one.piece.kind) == (party, kind)]
+        model = before[-1] if before else models.get(kind)
+        return NEVER_SENT[kind] if model is None else _read(relay, model)
+
+
+def _read(relay: Relay, piece: Piece) -> Any:
+    (parcel,) = relay.read(piece)
+    return parcel
+
+
+def _round_of(parcel: Parcel) -> int:
+    return parcel.round if isinstance(parcel, Message) else 0
+
+
+def _fitted(parcel: Parcel, round: int, newest: int, session: int) -> Parcel:
+    """The same for another place: the kind that an honest member would send there, if it sent this kind at all."""
+    match parcel:
+        case Message():
+            return replace(parcel, round=round)
+        case Open():
+            return Open(newest + 1)
+        case Save() | Saved():
+            return replace(parcel, round=newest)
+        case Begin():
+            return replace(parcel, session=session + 1)
+        case _:
+            return parcel
