@@ -217,6 +217,8 @@ class Membership:
             if not running.done():
                 running.cancel()
             await asyncio.wait({running})
+            if not running.cancelled():
+                running.exception()  # retrieved, else asyncio prints its traceback: what stopped the session is raised
         if not self._stop.done():
             return True
         stopped = self._stop.result()

@@ -124,6 +124,8 @@ def disturbed(*faults: Fault, protocol: str = SPLIT) -> End:
             write_tables(folder, 2, persons=40)
         with members(folder, told(protocol)) as there:
             relay = Relay(there, faults)
+            complain = lambda _loop, context: relay.wrongs.append(f"asyncio: {context['message']}")  # noqa: E731
+            asyncio.get_running_loop().set_exception_handler(complain)
             there.through = relay.through
             with relay.watched():
                 names = (SERVER, *there.config.federation.names)
