@@ -20,7 +20,8 @@ both could be opened only if 2 t <= n + m. So t = floor(n/2) + 1 holds against a
 floor(2n/3) + 1 against one that lies together with fewer than n/3 parties. With both secrets a party's values would be
 in the clear. Words of a vanished party that arrive later stay hidden by its own mask.
 
-Stage 0 of a round is recovered so. Masks of evaluations are of the session's keys, which are never opened.
+Stage 0 of a round is recovered so. Masks of evaluations are of the session's keys, which are never opened: every
+evaluation has the same rows, and sums of them over other sets show what the absent party sent of all of them.
 """
 
 from __future__ import annotations

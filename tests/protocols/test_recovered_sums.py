@@ -124,6 +124,21 @@ def test_fewer_than_the_quorum_end_the_run_and_open_nothing(kind: type) -> None:
         run("fdml", *sets, delay=delay)
 
 
+def test_an_evaluation_of_which_a_party_vanishes_is_given_up_and_nothing_is_opened_for_it() -> None:
+    """Its rows are in every evaluation: docs/security.md says why it is not recovered."""
+
+    def delay(sender: str, _to: str, item: object) -> float:
+        return 3.0 if sender == "party4" and isinstance(item, Masked) and item.stage and item.round == 2 else 0.5
+
+    outcome = run("fdml", *RECOVERED, "federation.rounds=4", "federation.evaluate.every=2", delay=delay)
+    assert [e["reason"] for e in outcome.of_kind("warning") if "no evaluation" in e["reason"]] == [
+        "round 2: no evaluation of the validation rows, since a party did not answer"
+    ]
+    opened = [(by, m.round) for by, _, m in outcome.messages if isinstance(m, OpenedShares)]
+    assert opened and len(opened) == len(set(opened))
+    assert {event["round"] for event in outcome.of_kind("evaluation")} == {4}
+
+
 def test_the_shares_of_later_rounds_are_sent_ahead() -> None:
     outcome = run("fdml", *RECOVERED, "federation.rounds=40", delay=late(Masked, rounds=(33,)))
     assert [(by, m.round) for by, _, m in outcome.messages if isinstance(m, SealedShares)] == [
