@@ -25,6 +25,20 @@ from tests.support.outside import PLUGIN
 from tests.support.rooms import ROOMS
 
 ROOT = Path(__file__).parents[1]
+END = "--- end of a command ---"
+COMMANDS = f"""
+import json, sys
+from colonnade.cli.start import main
+
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["colonnade", *words]
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code:
+            raise
+    print({END!r})
+"""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -103,12 +117,22 @@ def python(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(python: Path, folder: Path, *words: object, code: int = 0, **environment: str) -> str:
     """`python -m WORDS` in a folder: its output."""
+    return _run(python, folder, "-m", *map(str, words), code=code, **environment)
+
+
+def _run(python: Path, folder: Path, *words: str, code: int = 0, **environment: str) -> str:
+    compiled = {"PYTHONDONTWRITEBYTECODE": ""}  # once, and not by each process: the wheel has no compiled files
     done = subprocess.run(
-        [python, "-m", *map(str, words)], cwd=folder, env={**os.environ, **environment}, check=False,
+        [python, *words], cwd=folder, env={**os.environ, **compiled, **environment}, check=False,
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
+
+
+def commands(python: Path, folder: Path, *lines: tuple[str, ...]) -> list[str]:
+    """`colonnade LINE` one after the other, each without an error: their outputs. One process imports torch for all."""
+    return _run(python, folder, "-c", COMMANDS, json.dumps(lines)).split(END)[:-1]
 
 
 def pip_install(python: Path, package: Path) -> None:
@@ -134,21 +158,23 @@ def test_the_installed_wheel_runs_beside_packages_of_other_names(python: Path, t
 @pytest.mark.processes
 @pytest.mark.timeout(300)
 def test_a_protocol_of_another_package_is_installed_tested_and_run(python: Path, tmp_path: Path) -> None:
-    """examples/plugin as its README has it, over processes; an interrupted run is resumed."""
+    """examples/plugin as its README has it, over processes: a run is resumed, and ends as a simulated one."""
     package = tmp_path / "plugin"
     shutil.copytree(PLUGIN, package, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
     pip_install(python, package)
     (package / "colonnade_signs.py").unlink()  # the installed one is meant
     assert "passed" in run(python, package, "pytest", "-q", "-p", "no:cacheprovider")
-    assert "nothing wrong" in run(python, package, "colonnade", "check", "federation.yaml").replace("\n", " ")
-    up = ("colonnade", "up", "federation.yaml", "--set", "federation.epochs=2")
-    said = run(python, package, *up, "--out", "broken", "--chaos", "party2: crash=14")
+    words = ("federation.yaml", "--set", "federation.epochs=2", "--out")
+    said = run(python, package, "colonnade", "up", *words, "broken", "--chaos", "party2: crash=14")
     assert "party2 was killed by SIGKILL" in said
-    run(python, package, *up, "--out", "alone", "--set", "every_party.capture={}")
+    checked, _, attacked, _ = commands(
+        python, package, ("check", "federation.yaml"), ("simulate", *words, "alone", "--set", "every_party.capture={}"),
+        ("attack", "alone", "--kind", "labels"), ("report", "alone", "broken", "--out", "both.html"),
+    )  # fmt: skip
+    assert "nothing wrong" in checked.replace("\n", " ")
     alone, broken = (json.loads((package / name / "summary.json").read_text()) for name in ("alone", "broken"))
     assert alone["protocol"] == "signs" and alone["metrics"] == broken["metrics"]
-    assert "clusters of Signs.s" in run(python, package, "colonnade", "attack", "alone", "--kind", "labels")
-    run(python, package, "colonnade", "report", "alone", "broken", "--out", "both.html")
+    assert "clusters of Signs.s" in attacked
     assert "signs" in (package / "both.html").read_text()
 
 

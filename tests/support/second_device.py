@@ -9,7 +9,7 @@ backward pass, which starts a thread for every existing device: `second_process`
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
-from torch.utils._pytree import tree_iter, tree_map
 
 from colonnade.common.messaging.outgoing import Outgoing
 from tests.support.bundled import parse_once
@@ -105,7 +104,7 @@ class _Dispatch(TorchDispatchMode):
 
 def _compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """The operation on the CPU's memory; its results belong to the device that a GPU's would belong to."""
-    name, tensors = func._schema.name, [t for t in tree_iter((args, kwargs)) if isinstance(t, torch.Tensor)]
+    name, tensors = func._schema.name, list(_tensors((args, kwargs)))
     ours = [t for t in tensors if isinstance(t, _Second)]
     if ours and name not in _MOVES:
         _refuse_mixing(name, tensors)
@@ -117,10 +116,10 @@ def _compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         raise RuntimeError(f"{name}: a generator of the CPU draws for the second device")
     if wanted is not None:
         kwargs = {**kwargs, "device": torch.device("cpu")}
-    inner = func(*tree_map(_unwrapped, args), **tree_map(_unwrapped, kwargs))
+    inner = func(*_mapped(_unwrapped, args), **_mapped(_unwrapped, kwargs))
     if not stays:
         return inner
-    out = tree_map(lambda value: _Second(value) if isinstance(value, torch.Tensor) else value, inner)
+    out = _mapped(_Second, inner)
     aliased = ours and any(argument.alias_info for argument in func._schema.arguments)
     return return_and_correct_aliasing(func, args, kwargs, out) if aliased else out
 
@@ -133,5 +132,22 @@ def _refuse_mixing(name: str, tensors: list[torch.Tensor]) -> None:
             raise RuntimeError(f"{name}: tensors of the CPU and of the second device")
 
 
-def _unwrapped(value: Any) -> Any:
+def _unwrapped(value: torch.Tensor) -> torch.Tensor:
     return value.memory if isinstance(value, _Second) else value
+
+
+def _mapped(change: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
+    """A value of an operation with its tensors changed. PyTorch's `tree_map` takes longer than the operation."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return type(value)([_mapped(change, part) for part in value])
+    return {key: _mapped(change, part) for key, part in value.items()} if isinstance(value, dict) else value
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(part)
