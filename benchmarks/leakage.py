@@ -39,6 +39,7 @@ DEEPER = {
     "whitebox": ("--kind", "whitebox", *_LEFT),
     "features": ("--kind", "features", *_LEFT),
     "backdoor": ("--kind", "backdoor", "--labels", "20", *_LEFT),
+    "hijack": ("--kind", "hijack", *_LEFT),
 }
 """Attacks of the second table."""
 DEEP = (

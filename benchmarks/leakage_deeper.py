@@ -12,6 +12,7 @@ from colonnade.reports import guarantee
 HEADS = (
     "protocol, defence", "epsilon of a party", "AUC of norm, direction", "one batch (clusters; chance)",
     "completion, active (raw columns)", "white box", "from predictions: generator, regression", "backdoor (untrained)",
+    "hijack; honest server",
 )  # fmt: skip
 
 Numbers = Mapping[str, Any]
@@ -60,6 +61,10 @@ def _features(found: Numbers) -> str:
     return "; ".join(_read(found[how]) for how in ("equations", "generator", "regression") if how in found)
 
 
+def _hijack(found: Numbers) -> str:
+    return f"{_read(found)}; {_read(found['honest'])}"
+
+
 def _backdoor(found: Numbers) -> str:
     return f"{_share(found['success'], found['interval'])} ({found['untrained']:.0%})"
 
@@ -71,6 +76,7 @@ CELLS: tuple[tuple[tuple[str, ...], Callable[..., str]], ...] = (
     (("whitebox",), _read),
     (("features",), _features),
     (("backdoor",), _backdoor),
+    (("hijack",), _hijack),
 )
 """Kinds of attacks, and the cell that is made of their numbers."""
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from rich.table import Table
 
-from colonnade.attacks.active import backdoor, completion
+from colonnade.attacks.active import backdoor, completion, hijack
 from colonnade.attacks.run import AttackedRun
+from colonnade.cli.research.attack_features import HEADS, cells, draw, numbers
 from colonnade.cli.research.attack_options import Found, Options
 
-COMPLETION, BACKDOOR = "active-completion", "backdoor"
+COMPLETION, BACKDOOR, HIJACK = "active-completion", "backdoor", "hijack"
 _TARGET = 0
 
 
@@ -44,3 +45,24 @@ def open_backdoor(run: AttackedRun, names: tuple[str, ...], options: Options, _p
         others = (found.untrained, found.chance, found.accuracy, found.honest)
         table.add_row(name, f"{found.success:.2%} ({low:.1%} to {high:.1%})", *(f"{one:.2%}" for one in others))
     return {"seed": options.seed, "parties": parties}, table
+
+
+def hijack_features(run: AttackedRun, names: tuple[str, ...], options: Options, place: Path) -> Found:
+    """Inversion of what a party sends after training by a server that steered it, beside the honest server's."""
+    from colonnade.simulation.folder import simulate_captured  # noqa: PLC0415  # it brings all protocols
+
+    table = Table(HEADS[0], "server", *HEADS[1:], "test accuracy", title="feature-space hijack")
+    parties = {}
+    for name in names:
+        found = hijack.hijack(run, name, options.known, options.seed, simulate_captured)
+        parties[name] = {
+            **numbers(found.hijacked), "honest": numbers(found.honest),
+            "test_accuracy": found.test_accuracy, "honest_accuracy": found.honest_accuracy,
+        }  # fmt: skip
+        for how, one, test in (
+            ("hijacking", found.hijacked, found.test_accuracy),
+            ("honest", found.honest, found.honest_accuracy),
+        ):
+            table.add_row(name, how, *cells(one), "-" if test is None else f"{test:.2%}")
+        draw(place / f"{HIJACK}-{name}.png", found.hijacked)
+    return {"known": options.known, "seed": options.seed, "parties": parties}, table

@@ -146,7 +146,8 @@ def _audited(setting: str, result: AuditResult) -> Mapping[str, str]:
 
 
 WITHOUT_CAPTURE = {
-    "audit", "completion", WHITE_BOX, FEATURES, attack_active.COMPLETION, attack_active.BACKDOOR, attack_lira.LIRA,
+    "audit", "completion", WHITE_BOX, FEATURES, attack_active.COMPLETION, attack_active.BACKDOOR, attack_active.HIJACK,
+    attack_lira.LIRA,
 }  # fmt: skip
 """Kinds that look at no captured message."""
 
@@ -162,5 +163,6 @@ KINDS: Mapping[str, Callable[[AttackedRun, tuple[str, ...], Options, Path], Foun
     FEATURES: features,
     attack_active.COMPLETION: attack_active.complete,
     attack_active.BACKDOOR: attack_active.open_backdoor,
+    attack_active.HIJACK: attack_active.hijack_features,
     attack_lira.LIRA: attack_lira.infer,
 }

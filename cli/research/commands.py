@@ -119,7 +119,7 @@ def attack(
         Path | None, typer.Option("--out", help="output folder; default: RUN/attacks", show_default=False)
     ] = None,
     known: Annotated[
-        float, typer.Option(help="inversion, whitebox, features: share of the rows whose features are known")
+        float, typer.Option(help="inversion, whitebox, features, hijack: share of the rows whose features are known")
     ] = 0.2,
     epochs: Annotated[
         int, typer.Option(help="labels, inversion: newest captured epochs that are used; 0: all, combined", min=0)
