@@ -90,7 +90,8 @@ class AuxiliaryEncoder:
         else:
             codes = self._components[:, :width]
         codes = functional.pad(codes, (0, width - codes.shape[1]))
-        return _LONGER * codes * h.norm(dim=1).mean() / codes.norm(dim=1).mean().clamp(min=1e-12)
+        factor = _LONGER * float(h.norm(dim=1).mean() / codes.norm(dim=1).mean().clamp(min=1e-12))
+        return codes * factor
 
 
 def hijacking(protocol: str, party: str, encoder: AuxiliaryEncoder) -> Deviation:
