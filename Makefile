@@ -63,7 +63,7 @@ drill: $(VENV)/.developed ## kills members of 50 federations at random moments, 
 fuzz: $(VENV)/.developed ## mutated bytes for every reader: MINUTES=5, or COUNT= of each, TARGETS="frames config", SEED=
 	$(BIN)/python -m tests.fuzz $(TARGETS) $(if $(COUNT),--count $(COUNT),--minutes $(or $(MINUTES),5)) $(if $(SEED),--seed $(SEED))
 
-states: $(VENV)/.developed ## every pair of message kinds in every state of a session, 40 minutes; or SETTINGS="split coded", EVERY=20
+states: $(VENV)/.developed ## every pair of message kinds in every state of a session, 30 minutes; or SETTINGS="split coded", EVERY=20
 	$(BIN)/python -m tests.states $(SETTINGS) $(if $(EVERY),--every $(EVERY))
 
 proto: $(VENV)/.developed ## generates proto/ from messages, and common/wire/_generated from proto/

@@ -49,6 +49,8 @@ _Context = str | int
 class SealError(PeerError):
     """A box was altered in transit, or does not match its declared context."""
 
+    telling = None  # names of members, sizes and a round
+
 
 @dataclass(frozen=True)
 class Session:

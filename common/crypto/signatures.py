@@ -15,6 +15,8 @@ from colonnade.common.errors import ConfigError, IdentityError, PeerError
 class ForgedError(PeerError):
     """A message was not signed by the member that it names."""
 
+    telling = None  # names of members, and certificates as they were forwarded
+
 
 class Signer:
     """Signs in its own name.

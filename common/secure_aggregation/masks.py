@@ -52,6 +52,8 @@ _NONCE = bytes(16)  # every key is used for one stream only
 class BlindError(PeerError):
     """Blinding would not hide the values."""
 
+    telling = None  # names of parties and a round
+
 
 @dataclass(frozen=True)
 class RoundKeys:

@@ -226,10 +226,17 @@ class CodedSums:
         return len(response.h)
 
     def _check_surplus(self, points: list[int], values: Tensor) -> None:
-        """Checks that surplus responses lie on the same polynomial."""
-        if disagreeing := self._code.strays(points, values):
-            names = ", ".join(self._names[point] for point in disagreeing)
-            raise ContractError(names, "Answer", "h", "what the other answers make it", "something else")
+        """Checks that surplus responses lie on the same polynomial; names all, unless a single one explains it."""
+        if not self._code.strays(points, values):
+            return
+        suspects = points
+        if len(points) > self._code.threshold + 1:  # else any R responses agree
+            rest = [[place for place in range(len(points)) if place != left_out] for left_out in range(len(points))]
+            agree = [not self._code.strays([points[place] for place in some], values[some]) for some in rest]
+            suspects = [point for point, alone in zip(points, agree, strict=True) if alone] or points
+        names = ", ".join(self._names[point] for point in suspects)
+        liar = names if len(suspects) == 1 else f"one of {names}"
+        raise ContractError(liar, "Answer", "h", "what the other answers make it", "something else")
 
 
 def _common(reports: Collection[Tensor]) -> Tensor:

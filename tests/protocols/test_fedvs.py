@@ -201,19 +201,48 @@ def test_an_altered_share_is_named_and_its_sender_left_out_for_all(watched: Watc
     assert_exact(outcome, watched)
 
 
-def test_an_inconsistent_response_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("liar", "segments", "named"),
+    [
+        ("party1", 2, "^party1 sent"),
+        ("party7", 2, "^party7 sent"),
+        ("party1", 1, "^party1 sent"),
+        ("party3", 3, None),
+    ],
+    ids=["one of the first, two beyond", "one beyond", "four beyond", "none beyond"],
+)
+def test_an_inconsistent_response_is_refused_and_its_party_named(
+    monkeypatch: pytest.MonkeyPatch, liar: str, segments: int, named: str | None
+) -> None:
     answer = CodedParty.answer
 
     async def lie(
         self: CodedParty, round: int, stage: int, number: int, positions: Tensor, total: Any, first: int
     ) -> None:
-        if self._ctx.name == "party7" and round == 2:
+        if self._ctx.name == liar and round == 2:
             total.weights[0, 0] = (total.weights[0, 0] + 1) % self._code.field.p
         await answer(self, round, stage, number, positions, total, first)
 
     monkeypatch.setattr(CodedParty, "answer", lie)
-    with pytest.raises(ContractError, match=r"party7.*Answer\.h"):
-        run()
+    if named is None:
+        assert len(run(protocol={"segments": segments}).of_kind("round")) == 3
+        return
+    with pytest.raises(ContractError, match=named + r" Answer\.h"):
+        run(protocol={"segments": segments})
+
+
+def test_one_response_beyond_shows_that_one_is_wrong_and_not_whose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server named the last party, whoever it was."""
+    answer = CodedParty.answer
+
+    async def lie(self: CodedParty, round: int, *which: Any) -> None:
+        if self._ctx.name == "party1" and round == 2:
+            which[3].weights[0, 0] = (which[3].weights[0, 0] + 1) % self._code.field.p
+        await answer(self, round, *which)
+
+    monkeypatch.setattr(CodedParty, "answer", lie)
+    with pytest.raises(ContractError, match=r"^one of party1, party2, party3, party4, party5, party6 sent Answer\.h"):
+        run("federation.parties=6")
 
 
 def test_a_response_for_another_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.crypto.sealing import SealError
+from colonnade.common.crypto.signatures import ForgedError
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import (
     BudgetSpent,
@@ -36,6 +38,7 @@ from colonnade.common.errors import (
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.file import parse
 from colonnade.common.secure_aggregation.confirmed_sets import SetError
+from colonnade.common.secure_aggregation.masks import BlindError
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.run import PredictionRun
 from colonnade.server.prediction.serving.grpc_service import METHOD, Remote
@@ -81,7 +84,10 @@ def broken(shape):
 '''
 
 # Errors sent to others verbatim: their messages have names, kinds, counts and durations, and never quote data.
-WHOLE = {ContractError, RefusedError, PartyFailed, PartyLost, BudgetSpent, TranscriptError, SetError}
+WHOLE = {
+    ContractError, RefusedError, PartyFailed, PartyLost, BudgetSpent, TranscriptError, SetError, SealError, ForgedError,
+    BlindError,
+}  # fmt: skip
 
 
 class Scene:
