@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.common.protocols.split_avg import Gradient
+from colonnade.common.protocols.split_avg import AverageGradient
 from colonnade.common.secure_aggregation.masked_sums import Masked, ring
 from colonnade.common.secure_aggregation.masks import Blinder
 from colonnade.server.aggregation.masked_sums import Blinded
@@ -58,7 +58,7 @@ def lie(monkeypatch: pytest.MonkeyPatch) -> Any:
         for name in NAMES:
             carry = cohort[name]._carry
             cohort[name]._carry = lambda item, carry=carry: carry(
-                replace(item, dh=torch.zeros_like(item.dh)) if isinstance(item, Gradient) else item
+                replace(item, dh=torch.zeros_like(item.dh)) if isinstance(item, AverageGradient) else item
             )
 
     return alter
