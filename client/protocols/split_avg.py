@@ -13,7 +13,7 @@ from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.protocols.split_avg import Config, Embedding, Gradient
+from colonnade.common.protocols.split_avg import AverageGradient, Config, Embedding, Gradient
 
 __all__ = ["local", "participate"]
 
@@ -22,6 +22,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends embeddings and follows its share of the gradient: once a round, or turn after turn."""
     model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
     bottom, step = ctx.backprop(model), stepper(optimiser)
+    kind: type[Gradient | AverageGradient] = AverageGradient if cfg.aggregate == "blinded" else Gradient
     own = await terms(ctx, server, cfg.aggregate, lambda t, h: Embedding(t, t, h), Evaluation)
 
     async def exchange(t: int, turn: int, until: int) -> bool:
@@ -29,11 +30,11 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         h = bottom.forward(ctx.features[batch])  # (rows, width)
         released = ctx.release(h, rows=batch)
         await (server.send(Embedding(t, turn, released)) if cfg.arrivals else own.train(t, released))  # 1
-        gradient = await server.recv(Gradient, t, until=until, rows=len(batch), width=cfg.embedding)
+        gradient = await server.recv(kind, t, until=until, rows=len(batch), width=cfg.embedding)
         if gradient is None:
             return False
         if gradient.shared < 1:
-            raise ContractError(SERVER, "Gradient", "shared", "at least 1", str(gradient.shared))
+            raise ContractError(SERVER, kind.__name__, "shared", "at least 1", str(gradient.shared))
         bottom.backward(gradient.dh.to(ctx.device) / gradient.shared)  # 4
         step()
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -88,7 +89,7 @@ def _restore(name: str, made: Any, restored: Snapshot) -> None:
             case torch.Generator():
                 made.set_state(saved)
             case torch.optim.Optimizer():
-                _restore_optimiser(made, saved)
+                _restore_optimiser(made, deepcopy(saved))  # it goes on with the tensors that it is given
             case nn.Module():
                 made.load_state_dict(saved)
             case Tensor():
@@ -98,9 +99,9 @@ def _restore(name: str, made: Any, restored: Snapshot) -> None:
                     made.copy_(saved)
             case dict():
                 made.clear()
-                made.update(saved)
+                made.update(deepcopy(saved))
             case list():
-                made[:] = saved
+                made[:] = deepcopy(saved)
             case _:
                 raise TypeError(f"a {type(made).__name__} cannot be restored")
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as unfit:

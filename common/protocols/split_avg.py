@@ -40,7 +40,7 @@ from colonnade.common.config.protocol import INTERACTING, LARGE, SMALL, Defaults
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.errors import ConfigError
-from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.secure_aggregation.masked_sums import BLINDED, Summing, blinded_limits
 
@@ -96,6 +96,16 @@ class Gradient(ServerMessage):
     dh: Annotated[Tensor, TensorSpec("rows", "width")]
 
 
+@message
+class AverageGradient(ServerMessage):
+    """Server to party, where sums are blinded: as `Gradient` of an average, the same for all parties of the sum."""
+
+    alike: ClassVar[Alike | None] = Alike(("shared", "dh"))
+
+    shared: int
+    dh: Annotated[Tensor, TensorSpec("rows", "width")]
+
+
 def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
     return {"rows": federation.batch, "width": config.embedding, **blinded_limits(federation, config.embedding)}
@@ -117,7 +127,7 @@ CONTRACT = Contract(
     title="Split learning with one global embedding: an average, maximum or concatenation; together or as parties come",
     source="Li et al. 2023 (FedVS), Sections 2 and 6",
     config=Config,
-    messages=(Embedding, Gradient, Evaluation, *BLINDED),
+    messages=(Embedding, Gradient, AverageGradient, Evaluation, *BLINDED),
     limits=limits,
     in_step=True,
     any_loss=True,

@@ -11,7 +11,7 @@ from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.messaging.message import Message
-from colonnade.common.protocols.split_avg import Config, Embedding, Gradient
+from colonnade.common.protocols.split_avg import AverageGradient, Config, Embedding, Gradient
 from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Sums, evaluate_sums
 from colonnade.server.fusion.combined import CombinedHead
@@ -64,7 +64,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         if found.total is None:
             return found.answers, None
         loss, (dh,), _ = whole.backward([found.total / len(found.answers)], partial(ctx.targets, batch))
-        await clients.broadcast(dict.fromkeys(found.answers, Gradient(t, len(found.answers), dh)))
+        await clients.broadcast(dict.fromkeys(found.answers, AverageGradient(t, len(found.answers), dh)))
         whole.step()
         return found.answers, loss
 

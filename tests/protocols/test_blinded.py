@@ -93,7 +93,7 @@ def test_only_declared_messages_with_exactly_the_declared_bytes(name: str, bits:
     schedule, width = outcome.server.schedule, WIDTHS[name]
     trained = [len(schedule.batch(t)) for t in range(1, 5)]
     evaluated = [len(block) for part in ("validation", "test") for block in schedule.blocks(part)]
-    unused = {"Logits", "Embedding", "Evaluation", "Update", "Targets", "Beliefs", "SetProof", "SetProofs"}
+    unused = {"Logits", "Embedding", "Evaluation", "Gradient", "Update", "Targets", "Beliefs", "SetProof", "SetProofs"}
     unused |= {kind.__name__ for kind in RECOVERY}
     for party in outcome.clients:
         mine = [m for by, to, m in outcome.messages if party in (by, to)]

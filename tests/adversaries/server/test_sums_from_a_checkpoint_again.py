@@ -17,7 +17,8 @@ from torch import Tensor
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.protocols.fdml import Aggregate
-from colonnade.common.protocols.split_avg import Gradient
+from colonnade.common.protocols.split_avg import AverageGradient
+from colonnade.common.protocols.vimadmm_j import Signal
 from colonnade.common.secure_aggregation.masked_sums import Masked
 from colonnade.common.secure_aggregation.masks import Blinder
 from tests.protocols.test_blinded import disks, run
@@ -27,6 +28,7 @@ __all__ = ["disks"]  # a fixture
 VICTIM, OTHERS = "party1", ("party2", "party3", "party4")
 AFTER, LIED, SEEN = 1, 2, 3  # rounds: of the checkpoint, of the other gradient, and of the two sums
 SETS = ("federation.rounds=3", "federation.evaluate.every=99")
+UNSEEN = "federation.transcript.every=0"
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def lie(cohort: Any) -> None:
     carry = cohort[VICTIM]._carry
 
     def told(item: Any) -> None:
-        for kind, name in ((Gradient, "dh"), (Aggregate, "o")):
+        for kind, name in ((AverageGradient, "dh"), (Signal, "g"), (Aggregate, "o")):
             if isinstance(item, kind) and item.round == LIED:
                 item = replace(item, **{name: -5 * getattr(item, name)})
         carry(item)
@@ -68,22 +70,23 @@ def total(outcome: Outcome) -> Tensor:
 def test_the_difference_of_the_sums_is_the_change_at_that_party(
     disks: dict[str, RunCache], values: dict[str, Tensor]
 ) -> None:
-    before = run("split_avg", *SETS, save=True)
+    before = run("split_avg", *SETS, UNSEEN, save=True)
     first = dict(values)
-    again = run("split_avg", *SETS, start=(AFTER, before.saved[AFTER]), on_cohort=lie)
+    again = run("split_avg", *SETS, UNSEEN, start=(AFTER, before.saved[AFTER]), on_cohort=lie)
     assert all(torch.equal(first[name], values[name]) for name in OTHERS)  # it has nothing more of these
     change = values[VICTIM].long() - first[VICTIM].long()
     assert change.any() and torch.equal((total(again) - total(before)) % 2**32, change % 2**32)
 
 
 def test_the_same_gradient_gives_the_same_sum_again(disks: dict[str, RunCache]) -> None:
-    before = run("split_avg", *SETS, save=True)
-    again = run("split_avg", *SETS, start=(AFTER, before.saved[AFTER]))
+    before = run("split_avg", *SETS, UNSEEN, save=True)
+    again = run("split_avg", *SETS, UNSEEN, start=(AFTER, before.saved[AFTER]))
     assert torch.equal(total(again), total(before))
 
 
-def test_where_all_are_told_the_same_by_contract_the_parties_find_it(disks: dict[str, RunCache]) -> None:
-    """In their next statement: the server has the two sums of the rounds until then."""
-    before = run("fdml", *SETS, save=True)
-    with pytest.raises(TranscriptError, match=f"round {LIED}: .* was told another Aggregate than we were"):
-        run("fdml", *SETS, start=(AFTER, before.saved[AFTER]), on_cohort=lie)
+@pytest.mark.parametrize(("name", "kind"), [("split_avg", AverageGradient), ("vimadmm_j", Signal), ("fdml", Aggregate)])
+def test_the_parties_find_it_in_their_next_statement(disks: dict[str, RunCache], name: str, kind: type) -> None:
+    """The answer is the same for all by contract: the server has the two sums of the rounds until then."""
+    before = run(name, *SETS, save=True)
+    with pytest.raises(TranscriptError, match=f"round {LIED}: .* was told another {kind.__name__} than we were"):
+        run(name, *SETS, start=(AFTER, before.saved[AFTER]), on_cohort=lie)

@@ -77,6 +77,22 @@ def test_a_snapshot_does_not_change_with_the_state() -> None:
     assert torch.equal(again.keep("parts", lambda: [])[0], torch.ones(2))
 
 
+@pytest.mark.parametrize("optimiser", OPTIMISERS, ids=str)
+def test_a_snapshot_can_be_restored_twice(optimiser: OptimiserConfig) -> None:
+    """What goes on from it changes no tensor of it."""
+    first = State()
+    first.keep("parts", lambda: [torch.ones(2)])
+    trained(first, optimiser, 3)
+    snapshot = first.capture()
+    models = []
+    for again in (State(snapshot), State(snapshot)):
+        parts = again.keep("parts", lambda: [])
+        models.append(trained(again, optimiser, 2).state_dict())
+        assert torch.equal(parts[0], torch.ones(2))
+        parts[0] += 1
+    assert all(torch.equal(one, two) for one, two in zip(*(model.values() for model in models), strict=True))
+
+
 def test_state_that_was_not_saved_begins_anew() -> None:
     state = State(Snapshot({}, {"other": {"items": []}}))
     assert state.keep("list", lambda: [1]) == [1]
