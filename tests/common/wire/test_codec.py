@@ -24,6 +24,7 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.messaging.label_messages import LABEL_MESSAGES
 from colonnade.common.messaging.message import DTYPES, Message, TensorSpec, message, schema
 from colonnade.common.prediction import messages as prediction
+from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs
 from colonnade.common.secure_aggregation.key_agreement import AGREEMENT
 from colonnade.common.secure_aggregation.masked_sums import BLINDED
 from colonnade.common.wire._generated import tensor_pb2
@@ -99,7 +100,7 @@ def test_shared_messages_are_complete_and_their_names_reserved() -> None:
     for name, contract in ALL.items():
         assert not set(BEFORE) & set(contract.kinds)
         shared = {kind for kind in BLINDED if kind in contract.messages}
-        assert shared in (set(), set(AGREEMENT), set(BLINDED))
+        assert shared in (set(), set(AGREEMENT), {*AGREEMENT, SetProof, SetProofs}, set(BLINDED))
         if name != "codes":  # sends the labels of all rows at once, in messages of its own
             assert contract.shares_labels == (set(LABEL_MESSAGES) <= set(contract.messages))
 
