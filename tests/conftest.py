@@ -107,7 +107,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What all tests share is not searched for garbage: that takes a second each time."""
+    """Keeps the garbage collector from searching what all tests share, which takes a second each time."""
     gc.freeze()
 
 

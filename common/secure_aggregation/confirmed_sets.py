@@ -145,7 +145,7 @@ class SetProver:
             )
 
     def _told(self, round: int, stage: int, *sets: Collection[str]) -> str:
-        """What is proved: the round, its stage and the sets, by places in the roster."""
+        """The text that is proved: the round, its stage and the sets, by places in the roster."""
         places = [[place for place, party in enumerate(self._roster) if party in one] for one in sets]
         return f"{round} {stage} {places}"
 

@@ -1,7 +1,7 @@
 """Quality of class probabilities beyond accuracy: ranking, calibration, confusion.
 
-All are scikit-learn's (a test compares them), whose checks of arguments would take longer than a round of small batches
-does, and whose import takes a second.
+Values are those of scikit-learn (a test compares them). Its checks of arguments would take longer than a round of small
+batches does, and its import takes a second.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from colonnade.common.wire.codec import Codec
 
 
 async def attended(heard: Failure | Rewind) -> tuple[Any, list[dict[str, Any]]]:
-    """How the session ends, and what asyncio complains of."""
+    """The end of the session, and complaints of asyncio."""
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
     member, woken = Membership(Codec({}), 1000, Telemetry()), asyncio.Event()

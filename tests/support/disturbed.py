@@ -32,7 +32,7 @@ Model = Mapping[str, bytes]
 
 @dataclass(frozen=True)
 class End:
-    """How a federation ended.
+    """The end of a federation.
 
     Args:
         errors: of the members; None at the end of the run.

@@ -313,7 +313,7 @@ def _later(state: State) -> list[str]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a case has ended.
+    """The end of a case.
 
     Args:
         case: which was played.

@@ -24,7 +24,7 @@ TABLES = {
 
 
 def lists(there: Members) -> tuple[set[bytes], set[bytes]]:
-    """What party1 gets in an alignment: the server's list, and party2's."""
+    """The lists that party1 gets in an alignment: the server's and party2's."""
     found = there.run()
     assert not any(found.reused.values())
     came = [to_bytes(m.points) for _, to, m in found.messages if to == "party1" and isinstance(m, Points)]

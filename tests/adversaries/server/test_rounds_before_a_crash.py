@@ -1,6 +1,6 @@
 """Another answer for one party, and a crash before the parties' next statement: no transcript has the round.
 
-A server can end a session when it likes. What it told of rounds since the last statement is then not compared.
+A server can end a session when it likes. Nothing then compares what it told of rounds since the last statement.
 
 Bounds: transcripts (server).
 """

@@ -59,7 +59,7 @@ def lie(cohort: Any) -> None:
 
 
 def total(outcome: Outcome) -> Tensor:
-    """What the server unmasks of the round, modulo 2^32."""
+    """The words of the round that the server unmasks, modulo 2^32."""
     parts = [
         m.words.long() for _, _, m in outcome.messages if isinstance(m, Masked) and (m.round, m.stage) == (SEEN, 0)
     ]

@@ -37,7 +37,7 @@ def cut(elements: bytes | Tensor, width: int) -> list[bytes]:
 
 @dataclass
 class Seen:
-    """What colluders have: their hands, by place, and what party3 gets from party2, by stage."""
+    """Data of the colluders: their hands, by place, and what party3 gets from party2, by stage."""
 
     hands: dict[int, PsiMember] = field(default_factory=dict)
     came: dict[int, bytes] = field(default_factory=dict)

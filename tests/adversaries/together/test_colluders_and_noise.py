@@ -31,7 +31,7 @@ MECHANISMS = {
 
 
 def released(protocol: dict[str, Any], mechanism: str, values: Tensor, *sets: str) -> tuple[Any, list[Tensor]]:
-    """What each party releases of the same values, as often as `values` has matrices; and the plan."""
+    """Releases of each party of the same values, as often as `values` has matrices; and the plan."""
     cfg = config(protocol, *SHORT, f"federation.privacy={{mechanism: {mechanism}}}", *sets)
     plan, found = Schedule(cfg.federation, 1797, 0).privacy, []
     for name in PARTIES:

@@ -125,7 +125,7 @@ def test_of_a_prediction_they_learn_the_same(known: Known, count: int) -> None:
 
 
 def refuse_parts(known: Known, left: dict[str, Tensor]) -> None:
-    """What is left of the honest parties' words must sum up to theirs, and say nothing of one unless it is alone."""
+    """The rest, of the honest parties' words, must sum up to theirs, and say nothing of one unless it is alone."""
     honest = {name: known.values[name].long() for name in left}
     assert torch.equal(signed(sum(left.values()) % 2**32), sum(honest.values()))  # type: ignore[union-attr]
     for name, words in left.items():

@@ -79,7 +79,7 @@ def test_a_snapshot_does_not_change_with_the_state() -> None:
 
 @pytest.mark.parametrize("optimiser", OPTIMISERS, ids=str)
 def test_a_snapshot_can_be_restored_twice(optimiser: OptimiserConfig) -> None:
-    """What goes on from it changes no tensor of it."""
+    """Training that goes on from it changes no tensor of it."""
     first = State()
     first.keep("parts", lambda: [torch.ones(2)])
     trained(first, optimiser, 3)
