@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -163,8 +164,15 @@ def _lines(folder: Path, name: str) -> Iterator[tuple[str, list[str]]]:
             yield where, cells
 
 
-def _cells(folder: Path, name: str, fields: Sequence[str]) -> np.ndarray:
-    """The fields' columns, float64 (rows, columns)."""
+def _cells(folder: Path, name: str, fields: tuple[str, ...]) -> np.ndarray:
+    """The fields' columns, float64 (rows, columns), read-only; read again only if the file has changed."""
+    path = census_file(folder, name)
+    found = path.stat() if path else None
+    return _parsed(folder, name, fields, (found.st_mtime_ns, found.st_size) if found else (0, 0))
+
+
+@lru_cache(maxsize=8)  # all members of a simulation are in one process, and take columns of the same fields
+def _parsed(folder: Path, name: str, fields: tuple[str, ...], state: tuple[int, int]) -> np.ndarray:  # noqa: ARG001
     places = [list(FIELDS).index(field) for field in fields]
     codes = [_codes(FIELDS[field]) for field in fields]
     rows = [
@@ -173,7 +181,9 @@ def _cells(folder: Path, name: str, fields: Sequence[str]) -> np.ndarray:
     ]
     if not rows:
         raise DataError(f"{folder}: {name} has no rows", hint=_HINT)
-    return np.array(rows)
+    cells = np.array(rows)
+    cells.setflags(write=False)
+    return cells
 
 
 def _codes(words: Sequence[str]) -> Mapping[str, tuple[float, ...]]:
