@@ -30,7 +30,7 @@ coverage: $(VENV)/.developed ## all tests; fails if a line or a refusal that the
 
 containers: $(VENV)/.developed ## builds the image, and tests docker-compose.yml with real containers
 	.ci/engine
-	$(BIN)/python -m pytest -m containers tests/deploy
+	$(BIN)/python -m pytest -m containers -n 2 --dist worksteal tests/deploy
 
 docs: $(VENV)/.documented ## the site, into build/site; a warning fails
 	$(BIN)/mkdocs build
