@@ -73,7 +73,8 @@ class PaperPages:
     def _summary(self) -> str:
         everything = [table for tables in self.standings.values() for table in tables]
         title = "The papers' claims, at a glance" if self.quick else "The papers' tables, and ours"
-        lines = [f"# {title}", "", *_paragraph(self.introduction), total_words(everything, self.seeds), ""]
+        counted = f"{total_words(everything, self.seeds)} {self._cost(*self.papers)}".strip()
+        lines = [f"# {title}", "", *_paragraph(self.introduction), counted, ""]
         lines += [f"| {' | '.join(_HEAD)} |", "|" + "---|" * len(_HEAD)]
         lines += [*(self._row(name) for name in self.papers), ""]
         lines += [] if self.quick else findings({name: self._texts(name) for name in self.papers})
@@ -113,13 +114,25 @@ class PaperPages:
     def _filled(self, name: str, text: str) -> str:
         return self._texts(name).filled(text)
 
+    def _cost(self, *names: str) -> str:
+        """How long the stored runs of these papers took, in a sentence; "" if there are none."""
+        kept = [
+            record
+            for name in names
+            for run in self.papers[name].runs
+            for seed in range(self.seeds)
+            if (record := self.find.get(name, lambda _run, _seed: None)(run, seed)) is not None
+        ]
+        hours = sum(record.wall for record in kept) / 3600
+        return f"The {len(kept)} stored runs took {hours:.1f} hours of one core." if kept else ""
+
     def _how(self) -> str:
         return how(self.seeds, quick=self.quick, wire=self.wire)
 
     def _page(self, name: str, drawn: Mapping[str, Sequence[Picture]]) -> str:
         paper = self.papers[name]
         lines = [f"# {paper.cite}", "", *_paragraph(self._filled(name, paper.note)), self._how(), ""]
-        lines += [total_words(self.standings[name], self.seeds), ""]
+        lines += [f"{total_words(self.standings[name], self.seeds)} {self._cost(name)}".strip(), ""]
         for standing in self.standings[name]:
             lines += [f"## {_named(standing.name)}: {standing.table.title}", ""]
             lines += _paragraph(_stand_in(standing))

@@ -357,6 +357,17 @@ class TestPages:
             assert ("0 of the 2 cells and claims that were run have all 3 seeds yet, the others fewer." in text) is said
             assert ("seeds yet" in text) is said
 
+    def test_the_total_states_what_stored_runs_took(self, tmp_path: Path) -> None:
+        paper = Paper(
+            cite="",
+            runs={"one": QUICK},
+            tables={"t": PaperTable(title="", cells=(Cell(row="", column="", paper=90, run="one"),))},
+        )
+        find = lambda _run, seed: RECORD.model_copy(update={"wall": 5400 * (seed + 1)}) if seed < 2 else None  # noqa: E731
+        PaperPages({"p": paper}, {"p": stand(paper, find, 3)}, 3, find={"p": find}).write(tmp_path)
+        for page in ("index.md", "p.md"):
+            assert "The 2 stored runs took 4.5 hours of one core." in (tmp_path / page).read_text()
+
     def test_a_page_of_processes_defines_its_bytes(self, tmp_path: Path) -> None:
         paper = Paper(cite="", runs={}, tables={})
         PaperPages({"p": paper}, {"p": []}, 1, wire=True).write(tmp_path)
