@@ -148,13 +148,17 @@ class FrontierPlan(Section):
 def delayed(name: str, delay: float) -> tuple[str, ...]:
     """Settings of the clock: computing at every member, and of each training message and its answer a delay one way.
 
-    A party's message is late by both ways, so that an answer can come at once. Evaluations are not late.
+    A party's message is late by both ways, so that an answer can come at once. Evaluations are not late, unless nothing
+    answers: a party that waits for nothing would send them before its delayed message, and fill the server's mailbox.
 
     Args:
         name: of the protocol.
         delay: one way, in milliseconds.
     """
-    kinds = [kind for kind in CONTRACTS[name].messages if issubclass(kind, PartyMessage) and "part" not in schema(kind)]
+    messages = CONTRACTS[name].messages
+    sent = [kind for kind in messages if issubclass(kind, PartyMessage)]
+    answered = len(sent) < len(messages)
+    kinds = [kind for kind in sent if "part" not in schema(kind) or not answered]
     late = ", ".join(f"{kind.__name__}: {2 * delay:g}ms" for kind in kinds)
     return (
         f"every_party.chaos.delay={{{late}}}",

@@ -254,3 +254,11 @@ def test_listing_runs_nothing_and_writes_no_page_of_nothing(tmp_path: Path, caps
     show_frontier(FrontierOptions("", 3, tmp_path, 2, only_list=True))
     assert "1005 runs with 3 seeds" in capsys.readouterr().out
     assert not any(tmp_path.iterdir())
+
+
+def test_evaluations_overtake_no_delayed_message_where_nothing_is_answered() -> None:
+    """Of a member that waits for nothing they would fill the server's mailbox before the message that it waits for."""
+    (delays, *_) = delayed("centralized", 25)
+    assert "Features: 50ms" in delays
+    assert "Evaluation: 50ms" in delays
+    assert "Evaluation" not in delayed("split", 25)[0]
