@@ -4,8 +4,9 @@ A round is `split_avg`'s on columns of noise (synthetic.py), batches of 256 and 
 mutual TLS: processor time of all members between two rounds of one run. It is held against the same with single masks
 and `quorum: wait`, which confirms no sets. The two runs of each size are taken in turn.
 
-A session begins with the shares of 32 rounds. What one party and the server do for them is measured on one thread, in
-processor time; in a federation the parties do it at once.
+A session begins with the shares of 32 rounds. The work of one party and the server for them is measured on one thread,
+in processor time; in a federation the parties do it at once. The whole start is measured as well: seconds from the
+launch of all members to the end of the first round, against the same with single masks.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 
 from benchmarks.report import Figure, median
+from benchmarks.runs import run
 from benchmarks.shares import over_the_wire
 from benchmarks.synthetic import Setting, write
 from colonnade.common.secure_aggregation.recovery import SealedShares, SharedKeys
@@ -55,7 +58,8 @@ def main() -> list[Figure]:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
         write(Path(scratch))
-        return [*(_round(parties, Path(scratch)) for parties in SIZES), _session(SIZES[-1])]
+        rounds = [_round(parties, Path(scratch)) for parties in SIZES]
+        return [*rounds, _session(SIZES[-1]), _start(SIZES[-1], Path(scratch))]
 
 
 def _round(parties: int, folder: Path) -> Figure:
@@ -81,3 +85,13 @@ def _session(parties: int) -> Figure:
             codec.decode("SealedShares", memoryview(sealed))
         seconds.append(time.thread_time() - begin)
     return Figure(f"a session's shares among {parties}, a party and the server", median(seconds), 0.5, "s")
+
+
+def _start(parties: int, folder: Path) -> Figure:
+    taken: dict[str, list[float]] = {"none": [], "colluding": []}
+    for recovery in tuple(taken) * TIMES:
+        file = folder / "start.yaml"
+        file.write_text(yaml.safe_dump(Blinded("split_avg", parties, recovery=recovery).tree(3)))
+        taken[recovery].append(run(str(file)).summary["seconds_to_first_round"])
+    longer = median(taken["colluding"]) - median(taken["none"])
+    return Figure(f"launch to first round among {parties}: longer with recovery", longer, 0.5, "s")
