@@ -123,7 +123,7 @@ _OF_ITSELF = ("was lost:", "was cut off:", "failed:", "sent")  # after a name: a
 
 
 class PartyFailed(PeerError):
-    """A party stopped with an error of its own, quoted in the message, or was given up for the reason that is quoted."""
+    """A party stopped with an error of its own, or was given up, for the reason that the message quotes."""
 
     telling = None
 
