@@ -218,7 +218,7 @@ class CodedSums:
         owners: Collection[str],
         unopened: Mapping[str, list[str]] = MappingProxyType({}),
     ) -> bool:
-        """Returns True if the parties with shares form a set; records the lacking ones, and who opened none of theirs."""
+        """Returns True if the parties with shares form a set; records the others, and who opened none of theirs."""
         wanted = self._names if bound is None else bound
         if len(owners) >= self._least if bound is None else set(owners) >= set(bound):
             return True
