@@ -119,13 +119,18 @@ class RefusedError(PeerError):
     telling = None
 
 
+_OF_ITSELF = ("was lost:", "was cut off:", "failed:", "sent")  # after a name: a reason that says already whose it is
+
+
 class PartyFailed(PeerError):
-    """A party stopped with an error of its own, quoted in the message."""
+    """A party stopped with an error of its own, or was given up, for the reason that the message quotes."""
 
     telling = None
 
     def __init__(self, party: str, reason: str, *, hint: str = "") -> None:
-        super().__init__(f"{party} failed: {reason}", hint=hint, shared=reason)  # unchanged, as the party reported it
+        about = tuple(f"{name} {verb} " for name in (party, repr(party)) for verb in _OF_ITSELF)
+        said = reason if reason.startswith(about) else f"{party} failed: {reason}"
+        super().__init__(said, hint=hint, shared=reason)  # unchanged, as the party reported it
         self.party, self.reason = party, escaped(reason, _LONGEST)
 
 

@@ -66,8 +66,8 @@ def of_metrics(one: Outcome, two: Outcome) -> str:
 
 
 def losses(run: Outcome) -> list[float]:
-    """The loss of every recorded round."""
-    return [float(event["loss"]) for event in run.of_kind("round")]
+    """The loss of every round that was not skipped."""
+    return [float(event["loss"]) for event in run.of_kind("round") if "loss" in event]
 
 
 def message_name(message: Message, sender: str, to: str) -> str:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from colonnade.common.coded_computing.coded_rows import CodedRows
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.compression import form_of
-from colonnade.common.crypto.sealing import OVERHEAD
+from colonnade.common.crypto.sealing import OVERHEAD, PROOF_BYTES
 from colonnade.common.data.rows import Partition
 from colonnade.common.protocols.fedvs import Config
+from colonnade.common.secure_aggregation.masked_sums import confirmed
 
 _ELEMENT, _LENGTH = 4, 8  # bytes of an int32 and of an int64
 
@@ -30,8 +31,8 @@ class CodingCost:
         stragglers: N - R, that a round need not wait for.
         rows: real ones of a full batch.
         work: a party's multiplications for a full batch, relative to its own embeddings of a plain batch.
-        up, down: bytes of a training round with a full batch and everyone's shares. The server's signature on the
-            set of senders, 70 to 72 bytes, is not among them.
+        up, down: bytes of a training round with a full batch and everyone's shares, proofs of the set among them unless
+            it can only be all. The server's signature on the set, 70 to 72 bytes, is not among them.
         preparation_up, preparation_down: bytes of sharing the data, once.
     """
 
@@ -67,7 +68,7 @@ def _cost(
     answers, real = 2 * (segments + config.masks - 1) + 1, segments * rows.batch
     answer = _ELEMENT * rows.batch * config.embedding
     models = [_box(config, count * config.embedding, rows.batch) for count in columns]
-    bundles = _bundles(models)
+    bundles, proofs = _bundles(models), PROOF_BYTES * parties if confirmed(federation) else 0
     chunks = [len(chunk.positions) for chunk in rows.chunks(config.chunk)]
     data = [[_ELEMENT * coded * count + OVERHEAD for count in columns] for coded in chunks]
     received = [sum(sizes) for sizes in zip(*map(_bundles, data), strict=True)]
@@ -77,8 +78,9 @@ def _cost(
         parties - answers,
         real,
         work=tuple(rows.batch * sum(columns) / (federation.batch * count) for count in columns),
-        up=tuple((parties - 1) * box + parties + answer for box in models),  # Shares, Opened, Answer
-        down=tuple(bundle + parties + _gradient(federation, real, config.embedding) for bundle in bundles),
+        # Shares, Opened, SetProof, Answer; Bundle, Senders, SetProofs, Gradient
+        up=tuple((parties - 1) * box + parties + proofs + answer for box in models),
+        down=tuple(bundle + parties + proofs + _gradient(federation, real, config.embedding) for bundle in bundles),
         preparation_up=tuple((parties - 1) * sum(boxes) for boxes in zip(*data, strict=True)),
         preparation_down=tuple(_LENGTH * parties + size for size in received),  # Preparation's columns, Bundles
     )

@@ -22,7 +22,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends embeddings and follows its share of the gradient: once a round, or turn after turn."""
     model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
     bottom, step = ctx.backprop(model), stepper(optimiser)
-    kind: type[Gradient | AverageGradient] = AverageGradient if cfg.aggregate == "blinded" else Gradient
+    kind: type[Gradient | AverageGradient] = AverageGradient if cfg.alike else Gradient
     own = await terms(ctx, server, cfg.aggregate, lambda t, h: Embedding(t, t, h), Evaluation)
 
     async def exchange(t: int, turn: int, until: int) -> bool:

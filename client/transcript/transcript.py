@@ -240,8 +240,7 @@ class PartyTranscript:
             raise self._out_of_order(other, stated.number)
         other.next = stated.number + 1
         if stated.salt and other.name == self._federation.names[0] and not self._salt:
-            self._salt_box = stated.salt.get(self._name, "")
-            self._open_salt()
+            self._take_salt(other.name, stated.salt.get(self._name, ""))
         self._compare(other, stated)
         self._changed.set()
 
@@ -254,6 +253,12 @@ class PartyTranscript:
         except (ValueError, KeyError):
             raise self._unusable(other.name, "one whose receipts cannot be read") from None
         self._flush_if_due()
+
+    def _take_salt(self, first: str, box: str) -> None:
+        if not box:
+            raise self._unusable(first, "one that has the salt for others and not for us")
+        self._salt_box = box
+        self._open_salt()
 
     def _open_salt(self) -> None:
         """Opens the first party's salt, once we have its keys."""

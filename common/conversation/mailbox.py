@@ -7,6 +7,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from colonnade.common.errors import PartyLost
 from colonnade.common.messaging.message import M, Message, memory
 from colonnade.common.runtime.phases import WAITING, Phases
 
@@ -93,8 +94,9 @@ class Mailbox:
         self._forget(peer)
 
     def fault(self, peers: Iterable[str]) -> Exception | None:
-        """The first fault among these peers, or None."""
-        return next((self._faults[peer] for peer in peers if peer in self._faults), None)
+        """The fault among these peers that counts, or None: a broken contract before a loss, else the first."""
+        faults = [self._faults[peer] for peer in peers if peer in self._faults]
+        return min(faults, key=lambda fault: isinstance(fault, PartyLost), default=None)
 
     def take(
         self, peer: str, kind: type[M], round: int | None = None, stale: Callable[[M], bool] | None = None

@@ -123,6 +123,8 @@ class ResponseCollector(Generic[M]):
             assert fault is not None  # a silent party that cannot respond has a fault
             raise fault
         if self._clock() - begin >= self._quorum.limit:
+            if (fault := self._mailbox.fault(silent)) is not None and not isinstance(fault, PartyLost):
+                raise fault  # it is why too few are left, and not the silence of the others
             what = f"no {self._kind.__name__} for round {self._round} within {self._quorum.limit:g} s"
             others = f" (nor from {', '.join(hopeful[1:])})" if hopeful[1:] else ""
             hint = "raise federation.timeouts.answer, or lower federation.quorum.need to go on without it"

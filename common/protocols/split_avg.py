@@ -67,6 +67,11 @@ class Config(ProtocolConfig):
         "zeros); or in its place zeros, so that it is over all, its last, or no round; with `arrivals` always its last",
     )
 
+    @property
+    def alike(self) -> bool:
+        """True if all parties of a round are sent the same gradient, that at the average."""
+        return self.combine == "average" and not self.arrivals
+
 
 @message
 class Embedding(PartyMessage):
@@ -82,10 +87,9 @@ class Embedding(PartyMessage):
 
 @message
 class Gradient(ServerMessage):
-    """Server to party: dh / shared is the gradient of the batch's mean loss with respect to H_n.
+    """Server to party, with `arrivals`, or where H is no average: the gradient of one party.
 
-    dh is float32 (rows, width). Of an average over `shared` parties it is the gradient at the average, the same
-    for all of them; else it is the party's own, and `shared` is 1.
+    dh / shared is the gradient of the batch's mean loss with respect to H_n, float32 (rows, width).
 
     Args:
         round: that of the embedding which it answers.
@@ -98,7 +102,11 @@ class Gradient(ServerMessage):
 
 @message
 class AverageGradient(ServerMessage):
-    """Server to party, where sums are blinded: as `Gradient` of an average, the same for all parties of the sum."""
+    """Server to party: the gradient of the batch's mean loss at the average, the same for all parties of the round.
+
+    Args:
+        shared: parties that the average is over; dh / shared is the gradient with respect to each H_n.
+    """
 
     alike: ClassVar[Alike | None] = Alike(("shared", "dh"))
 

@@ -113,7 +113,7 @@ class Progress:
         parts = [
             f"round {now['round']}/{now['rounds']}",
             f"epoch {now['epoch']:.1f}",
-            "loss " + ("-" if now["loss"] is None else f"{now['loss']:.4f}"),
+            "loss " + ("-" if now.get("loss") is None else f"{now['loss']:.4f}"),
             f"validation {self._validation}",
             f"up {megabytes(now['bytes_up'])}",
             f"down {megabytes(now['bytes_down'])}",

@@ -156,7 +156,8 @@ def _so_far(events: Sequence[Event], config: str) -> dict[str, Any]:
     found = begun.get("parties") or listening.get("waiting_for")
     names = [str(name) for name in found] if isinstance(found, list) else []
     rounds = [event for event in events if event["kind"] == "round"]
-    metrics = {"train_loss": rounds[-1].get("loss")} if rounds else {}
+    losses = [event["loss"] for event in rounds if "loss" in event]  # a skipped round has none
+    metrics = {"train_loss": losses[-1]} if losses else {}
     for event in events:
         if event["kind"] == "evaluation":
             metrics |= {key: value for key, value in event.items() if key.endswith(_SCORES)}

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -96,13 +97,14 @@ class CodedSums:
         for party, response in opened.items():
             _check_stage(party, response, stage)
         owners = frozenset(marked(self._names, _common([response.senders for response in opened.values()])))
-        if not self._can_sum(round, bound, owners):
+        unopened = self._unopened(shares, opened)
+        if not self._can_sum(round, bound, owners, unopened):
             return None
         members = owners if bound is None else bound
         self._record.enter(place(round, stage), members)
         senders = marks(self._names, members)
         if left_out := [name for name in self._names if name not in members]:
-            self._ctx.telemetry.event("partial_sum", round=round, stage=stage, without=left_out)
+            self._ctx.telemetry.event("partial_sum", round=round, stage=stage, without=left_out, unopened=unopened)
         signature = self._signer.sign(signed_senders(self._ctx.session, round, stage, senders))
         await self._clients.broadcast(Senders(round, stage, senders, to_tensor(signature)))
         return senders if await self._confirm(round, stage) else None
@@ -203,13 +205,25 @@ class CodedSums:
             raise ContractError(party, "Prepared", "columns", f"1 to {self._cfg.columns}", str(response.columns))
         return response.columns
 
-    def _can_sum(self, round: int, bound: Collection[str] | None, owners: Collection[str]) -> bool:
-        """Returns True if the parties with shares form a set; records the lacking ones."""
+    def _unopened(self, shares: Collection[str], opened: Mapping[str, Opened]) -> dict[str, list[str]]:
+        """Of senders whose shares some say they could not open, those who say so."""
+        said = {party: marked(self._names, response.senders) for party, response in opened.items()}
+        found = {sender: [party for party, had in said.items() if sender not in had] for sender in shares}
+        return {sender: by for sender, by in found.items() if by}
+
+    def _can_sum(
+        self,
+        round: int,
+        bound: Collection[str] | None,
+        owners: Collection[str],
+        unopened: Mapping[str, list[str]] = MappingProxyType({}),
+    ) -> bool:
+        """Returns True if the parties with shares form a set; records the others, and who opened none of theirs."""
         wanted = self._names if bound is None else bound
         if len(owners) >= self._least if bound is None else set(owners) >= set(bound):
             return True
         for party in sorted(set(wanted).difference(owners)):
-            self._ctx.telemetry.event("abandoned", round=round, party=party)
+            self._ctx.telemetry.event("abandoned", round=round, party=party, unopened_by=unopened.get(party, []))
         return False
 
     def _check(self, party: str, response: Answer, *, stage: int, number: int, coded: int, senders: str) -> int:

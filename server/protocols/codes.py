@@ -9,6 +9,7 @@ from torch import Tensor
 
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
+from colonnade.common.errors import ContractError
 from colonnade.common.privacy.codes.code_book import CodeBook
 from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.protocols.codes import (
@@ -44,6 +45,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     taught = ctx.state.keep("taught", dict[str, bool])
 
     def stacked(responses: Responses[Codes] | Responses[Evaluation], rows: int) -> list[Tensor]:
+        _refuse_no_sets(ctx, responses)
         return present.zeros({party: response.s.float() for party, response in responses.items()}, rows)
 
     def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
@@ -61,6 +63,21 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         confusions.fit(cfg.iterations)  # 4
         ctx.record(t, ctx.loss.mean(before, ctx.targets(batch, before)).item(), responses)
         await evaluate(ctx, clients, Evaluation, t, predict, responses, codes=codes)
+
+
+def _refuse_no_sets(ctx: ServerContext, responses: Responses[Codes] | Responses[Evaluation]) -> None:
+    """Refuses what is no set of codes for every row: other numbers than 0 and 1, or another number of codes.
+
+    Evaluations may have none: they are repeated without each of the parties, of which there are zeros then.
+    """
+    plan = ctx.schedule.privacy
+    for party, response in responses.items():
+        training, size = isinstance(response, Codes), 1
+        if isinstance(plan, DiscretePlan):
+            size = (plan.training if training else plan.held_out).size
+        found = response.s.sum(1, dtype=torch.int64)
+        if int(response.s.max()) > 1 or bool(((found != size) & ((found > 0) | training)).any()):
+            raise ContractError(party, type(response).__name__, "s", f"{size} of the codes for every row", "others")
 
 
 async def _teach(ctx: ServerContext, clients: Cohort, round: int, taught: Container[str]) -> None:

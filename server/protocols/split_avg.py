@@ -52,8 +52,11 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             return None
         parts, among = dict(zip(parties, filled, strict=True)), counted(responses)
         loss, dh, shared = whole.backward([parts[party] for party in among], partial(ctx.targets, batch))  # 2
-        gradients = dict(zip(among, dh, strict=True))
-        await clients.broadcast({party: Gradient(t, shared, gradients[party]) for party in responses})  # 3
+        if cfg.alike:
+            await clients.broadcast(dict.fromkeys(responses, AverageGradient(t, shared, dh[0])))  # 3
+        else:
+            gradients = dict(zip(among, dh, strict=True))
+            await clients.broadcast({party: Gradient(t, shared, gradients[party]) for party in responses})  # 3
         whole.step()
         return loss
 

@@ -43,7 +43,8 @@ class ServerMetrics:
                 self._round = event["round"]
             case "round":
                 self._done, self._round, self._when = self._done + 1, event["round"], event["time"]
-                self._scores["training", "loss"] = event["loss"]
+                if "loss" in event:  # not in a round that was skipped
+                    self._scores["training", "loss"] = event["loss"]
             case "evaluation":
                 self._note_scores(event)
             case "missing" | "late" as kind:

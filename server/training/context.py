@@ -304,24 +304,25 @@ class ServerContext:
         Raises:
             TrainingDiverged: the loss or a head is not finite.
         """
-        self._enter(round, loss, responses)
+        self.metrics["train_loss"] = loss
+        self._enter(round, responses, loss=loss)
         self.watch.round(round, loss)
 
-    def _enter(self, round: int, loss: float, responses: Responses[Message]) -> None:
-        self.metrics["train_loss"] = loss
+    def _enter(self, round: int, responses: Responses[Message], **learned: float) -> None:
         for party in sorted(set(responses.missing).intersection(self.schedule.participants(round))):
             self.missing[party] = self.missing.get(party, 0) + 1
             self.telemetry.event("missing", round=round, party=party)
-        right = {} if self._right is None else {"right": round_off(self._right)}  # as the rows were trained on
-        self.telemetry.event("round", round=round, loss=loss, **right, **self._progress(round, responses))
+        if self._right is not None:
+            learned["right"] = round_off(self._right)  # as the rows were trained on
+        self.telemetry.event("round", round=round, **learned, **self._progress(round, responses))
         self.round, self._right = round, None
         if self.schedule.evaluations(round):
             self.phases.turn(EVALUATION)
 
     def skip(self, round: int, responses: Responses[Message]) -> None:
-        """Records a round in which nothing was learned, since too few parties responded."""
+        """Records a round in which nothing was learned, since too few parties responded: it has no loss."""
         self.telemetry.event("skipped", round=round, answers=len(responses))
-        self._enter(round, self.metrics.get("train_loss", math.nan), responses)
+        self._enter(round, responses)
 
     def warn(self, reason: str) -> None:
         """Reports a warning in the run's record and progress lines."""

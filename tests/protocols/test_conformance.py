@@ -20,7 +20,7 @@ MASKED = (*AGREED, *CONFIRMED, "Masked")
 CODED = (*AGREED, "Preparation", "Shares", "Bundle", "SetProof", "SetProofs", "Answer")
 
 TestSplit = conformance("split", embedding=8)
-TestSplitAvg = conformance("split_avg", Expected(unused=(*KEYS, "AverageGradient")), embedding=8)
+TestSplitAvg = conformance("split_avg", Expected(unused=(*KEYS, "Gradient")), embedding=8)
 TestFedVS = conformance(
     "fedvs",
     # It does not wait for all: a late party counts as missing.

@@ -85,7 +85,7 @@ def test_as_they_come_every_arrival_is_a_step_with_the_last_embeddings_of_the_ot
     joint = beginning(outcome)
     last = {name: torch.zeros(len(outcome.server.labels), 16) for name in joint.names}
     done, losses = dict.fromkeys(joint.names, 0), []
-    for name in (to for _, to, m in outcome.messages if isinstance(m, Gradient)):
+    for name in (to for _, to, m in outcome.messages if isinstance(m, Gradient | AverageGradient)):
         done[name] += 1
         rows = outcome.server.schedule.batch(done[name])
         h = embeddings(joint, outcome, rows)[name]
@@ -118,7 +118,7 @@ def test_imputation_of_a_missing_party(combine: str, missing: str) -> None:
         whole = COMBINE[combine](list(h.values())[:count])
         assert abs(learn(joint, outcome, rows, whole, joint.names[:3]) - event["loss"]) < 1e-5
     assert {to for sender, to, _ in outcome.messages if sender == SERVER} == {"party1", "party2", "party3"}
-    sent = {m.shared for _, _, m in outcome.messages if isinstance(m, Gradient)}
+    sent = {m.shared for _, _, m in outcome.messages if isinstance(m, Gradient | AverageGradient)}
     assert sent == {count if combine == "average" else 1}
     for part in ("validation", "test"):
         rows = getattr(outcome.server.schedule.partition, part)
@@ -142,14 +142,16 @@ def test_an_evaluation_without_responses_is_of_zeros() -> None:
 
 def test_an_average_sends_everyone_the_same() -> None:
     outcome = run("federation.rounds=1")
-    first, *others = [m.dh for _, _, m in outcome.messages if isinstance(m, Gradient)]
+    first, *others = [m.dh for _, _, m in outcome.messages if isinstance(m, AverageGradient)]
     assert len(others) == 3 and all(torch.equal(first, other) for other in others)
 
 
-def test_a_party_refuses_a_share_of_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.server.protocols.split_avg.Gradient", lambda t, shared, dh: Gradient(t, 0, dh))
+@pytest.mark.parametrize("kind", [AverageGradient, Gradient])
+def test_a_party_refuses_a_share_of_none(monkeypatch: pytest.MonkeyPatch, kind: type[Gradient]) -> None:
+    name = f"colonnade.server.protocols.split_avg.{kind.__name__}"
+    monkeypatch.setattr(name, lambda t, shared, dh: kind(t, 0, dh))
     with pytest.raises(ContractError, match="shared"):
-        run("federation.rounds=1")
+        run("federation.rounds=1", combine="average" if kind is AverageGradient else "max")
 
 
 @pytest.mark.parametrize("come", [False, True])
@@ -196,11 +198,13 @@ def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
     for name in outcome.clients:
         up = [m for sender, _, m in outcome.messages if sender == name]
         down = [m for _, to, m in outcome.messages if to == name]
-        assert {type(m) for m in up + down} == set(CONTRACT.messages) - {*BLINDED, AverageGradient}
+        assert {type(m) for m in up + down} == set(CONTRACT.messages) - {*BLINDED, Gradient}
         assert [(m.turn, m.h.nbytes) for m in up if isinstance(m, Embedding)] == [
             (t, 4 * n * 16) for t, n in enumerate(rows, 1)
         ]
-        assert [(m.shared, m.dh.nbytes) for m in down if isinstance(m, Gradient)] == [(4, 4 * n * 16) for n in rows]
+        assert [(m.shared, m.dh.nbytes) for m in down if isinstance(m, AverageGradient)] == [
+            (4, 4 * n * 16) for n in rows
+        ]
         assert sum(m.h.shape[0] for m in up if isinstance(m, Evaluation)) == 144 + 359
 
 

@@ -17,7 +17,14 @@ from colonnade.common.alignment.keys import RowKeys, Values
 from colonnade.common.errors import PeerError
 
 _REST = 19  # keys to each planted one: 5 % of a list are planted
-_HINT = "align again with align_checks: proofs, which name the member; nothing of this alignment is kept"
+_HINT = (
+    "align again with align_checks: proofs, which name a member that has raised a list otherwise; nothing of this "
+    "alignment is kept (docs/alignment_checks.md, After a refusal)"
+)
+_HINT_OF_PLACES = (
+    "no check names who has changed them, proofs neither; nothing of this alignment is kept (docs/alignment_checks.md, "
+    "After a refusal)"
+)
 
 
 def planted_among(sizes: Sequence[int]) -> int:
@@ -85,7 +92,7 @@ def refuse_other_places(members: Sequence[str], digests: Sequence[bytes]) -> Non
     """
     if others := [name for name, digest in zip(members, digests, strict=True) if digest != digests[0]]:
         said = f"a member has changed positions of common rows: planted keys have other places at {', '.join(others)}"
-        raise PeerError(said, hint=_HINT, shared=said)
+        raise PeerError(said, hint=_HINT_OF_PLACES, shared=said)
 
 
 def _key(number: int) -> bytes:

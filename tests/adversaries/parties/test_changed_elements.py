@@ -71,6 +71,7 @@ class TestElements:
         assert set(errors(found)) == set(MEMBERS) and not found.kept
         assert all("a member has changed a list of the alignment" in said for said in errors(found).values())
         assert isinstance(found.rows["party1"], PeerError) and "proofs" in found.rows["party1"].hint
+        assert not any(name in said for said in errors(found).values() for name in MEMBERS)  # any could have been it
 
     def test_go_unnoticed_without_checks(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Half of the common rows are lost."""

@@ -21,6 +21,7 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ColonnadeError, ContractError, EnvironmentFault
 from colonnade.common.protocols.fedvs import Bundle, Gradient
+from colonnade.common.protocols.split_avg import AverageGradient
 from colonnade.common.protocols.vimadmm import Update
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.secure_aggregation.masked_sums import Members
@@ -37,6 +38,7 @@ PROTOCOLS: Mapping[str, Mapping[str, Any]] = {
     "blinded": {"name": "split_avg", "embedding": 4, "aggregate": "blinded"},
     "sealed": {"name": "fedvs", "embedding": 4, "stragglers": 0},
 }
+AVERAGED: Mapping[str, Any] = {"name": "split_avg", "embedding": 4}
 VICTIM = "party2"
 
 Alter = Callable[[Item], Iterator[Item]]
@@ -66,13 +68,19 @@ def altering(kind: type[Any], round: int, **changes: Callable[[Any], Any]) -> Al
     ("protocol", "alter", "text"),
     [
         ("clear", altering(Update, 5, dual=lambda item: item.dual * 2), "round 5: .* was told another Update than we"),
+        ("average", altering(AverageGradient, 5, dh=lambda item: item.dh * 2), "round 5: .* another AverageGradient"),
+        (
+            "average",
+            altering(AverageGradient, 5, shared=lambda _item: 3),
+            "round 5: .* another AverageGradient than we",
+        ),
         ("clear", altering(Save, 12, best=lambda _item: 7), "round 12: .* was told another Save than we were"),
         ("clear", altering(Save, 12, keep=lambda _item: 7), "round 12: .* was told another Save than we were"),
     ],
-    ids=["an update", "a best round", "a kept checkpoint"],
+    ids=["an update", "an average's gradient", "an average of fewer", "a best round", "a kept checkpoint"],
 )
 def test_two_views_of_a_round_are_found(tmp_path: Path, protocol: str, alter: Alter, text: str) -> None:
-    cfg = config(PROTOCOLS[protocol], *ROUNDS)
+    cfg = config(PROTOCOLS.get(protocol, AVERAGED), *ROUNDS)
     with pytest.raises(TranscriptError, match=text) as found:
         federate(cfg, on_cohort=lambda cohort: at(cohort, VICTIM, alter), files=RunFiles(tmp_path, cfg, Path()))
     error = found.value

@@ -16,9 +16,10 @@ from colonnade.common.data.rows import Partition
 from colonnade.common.messaging.message import Message, payload_bytes
 from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.fedvs import Answer, Bundle, Gradient, Opened, Preparation, Prepared, Senders, Shares
+from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs
 from tests.support.federation import Outcome, config, federate
 
-ROUND = (Shares, Opened, Answer, Bundle, Senders, Gradient)
+ROUND = (Shares, Opened, SetProof, Answer, Bundle, Senders, SetProofs, Gradient)
 PREPARATION = (Prepared, Preparation, Shares, Bundle)
 SETS = (
     "federation.parties=7",
@@ -52,6 +53,7 @@ def sent(outcome: Outcome, round: int, kinds: tuple[type[Message], ...]) -> Call
         (1, ()),
         (2, ("federation.protocol.masked_answers=false",)),
         (3, ("federation.compress.down=4",)),  # 255 of 256 rows a batch
+        (2, ("federation.quorum={need: 5, grace: 1}",)),  # proofs of the set
         # two rows in a batch of one
         (2, ("federation.compress.down=16", "federation.batch=1", "federation.rows.test=5")),
     ],

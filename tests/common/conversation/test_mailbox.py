@@ -8,7 +8,7 @@ import torch
 
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.conversation.mailbox import Mailbox
-from colonnade.common.errors import PartyLost
+from colonnade.common.errors import ContractError, PartyAway, PartyLost
 from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.split import Embedding, Gradient
 
@@ -110,3 +110,14 @@ def test_a_cancelled_waiter_is_forgotten() -> None:
         box.ring()
 
     run_virtual(main())
+
+
+def test_of_several_faults_a_broken_contract_counts_before_a_loss() -> None:
+    """Else the run would wait for a member to come back, or name one that is silent, and not the one at fault."""
+    mailbox = Mailbox()
+    away, broken = PartyAway("ada", "its line broke"), ContractError("bob", "Embedding", "h", "64 rows", "3")
+    mailbox.fail("ada", away)
+    assert mailbox.fault(["ada", "bob"]) is away and mailbox.fault(["bob"]) is None
+    mailbox.fail("bob", broken)
+    mailbox.fail("cyd", PartyAway("cyd", "its line broke"))
+    assert mailbox.fault(["ada", "bob", "cyd"]) is broken and mailbox.fault(["ada", "cyd"]) is away
