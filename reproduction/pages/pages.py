@@ -119,9 +119,10 @@ class PaperPages:
         kept = [
             record
             for name in names
+            if (find := self.find.get(name)) is not None
             for run in self.papers[name].runs
             for seed in range(self.seeds)
-            if (record := self.find.get(name, lambda _run, _seed: None)(run, seed)) is not None
+            if (record := find(run, seed)) is not None
         ]
         hours = sum(record.wall for record in kept) / 3600
         return f"The {len(kept)} stored runs took {hours:.1f} hours of one core." if kept else ""
