@@ -72,6 +72,7 @@ class Saving:
         self._store, self._record, self._owner = store, folder / "committed.json", owner
         self._config, self._telemetry, self._clock = config, telemetry, clock
         self._pending: _Pending | None = None
+        self._unrecorded: EnvironmentFault | None = None
         self._last_time = clock()
         self.committed, self.best, self.sound, self.backed_off = read_committed(self._record)
 
@@ -90,15 +91,18 @@ class Saving:
 
         Args:
             limit: seconds that the parties have. The server's own file is waited for without a limit.
+
+        Raises:
+            EnvironmentFault: an end of a checkpoint could not be recorded.
         """
-        if (pending := self._pending) is None:
-            return
-        if pending.writing is not None:
-            await asyncio.wait({pending.writing})
-        await asyncio.wait({pending.done}, timeout=limit)
-        if self._pending is pending:
-            silent = ", ".join(sorted(pending.waiting))
-            self.give_up(silent, f"it has not confirmed its checkpoint within {limit:g} s")
+        if (pending := self._pending) is not None:
+            if pending.writing is not None:
+                await asyncio.wait({pending.writing})
+            await asyncio.wait({pending.done}, timeout=limit)
+            if self._pending is pending:
+                silent = ", ".join(sorted(pending.waiting))
+                self.give_up(silent, f"it has not confirmed its checkpoint within {limit:g} s")
+        self._refuse_unrecorded()
 
     async def begin(
         self,
@@ -179,19 +183,20 @@ class Saving:
         """Drops the pending checkpoint, if any: a member cannot or will not save it."""
         if self._pending is not None:
             pending, self._pending = self._pending, None
-            self._telemetry.event("checkpoint_failed", round=pending.round, party=member, reason=reason)
             pending.done.set_result(None)
+            self._telemetry.event("checkpoint_failed", round=pending.round, party=member, reason=reason)
 
     async def finish(self, limit: float) -> None:
         """Waits until the pending checkpoint is committed or given up.
 
         Raises:
+            EnvironmentFault: an end of a checkpoint could not be recorded.
             PartyLost: a party has not saved within `limit` seconds.
         """
-        if (pending := self._pending) is None:
-            return
-        await asyncio.wait({pending.done}, timeout=limit)
-        if not pending.done.done():
+        if (pending := self._pending) is not None:
+            await asyncio.wait({pending.done}, timeout=limit)
+        self._refuse_unrecorded()
+        if pending is not None and not pending.done.done():
             silent = ", ".join(sorted(pending.waiting))
             raise PartyLost(
                 silent,
@@ -200,15 +205,23 @@ class Saving:
             )
 
     async def _save_own(self, pending: _Pending, snapshot: Snapshot) -> None:
+        error = ""
         try:
             await self._aside(self._store.save, pending.round, snapshot, self._owner)
         except (EnvironmentFault, CheckpointError) as failed:
-            self.saved(SERVER, pending.round, str(failed))
-        else:
-            self.saved(SERVER, pending.round)
+            error = str(failed)
+        try:
+            self.saved(SERVER, pending.round, error)
+        except EnvironmentFault as unrecorded:
+            self._unrecorded = unrecorded  # nobody awaits this task: the run ends where it waits for checkpoints
+
+    def _refuse_unrecorded(self) -> None:
+        if self._unrecorded is not None:
+            raise self._unrecorded
 
     def _commit(self, pending: _Pending) -> None:
         before, self._pending = (self.committed, self.best, self.sound), None
+        pending.done.set_result(None)  # nobody who waits for it runs before this is over
         self.committed = pending.round
         self.best = pending.round if pending.best == pending.round else self.best
         self.sound = pending.round if pending.sound else self.sound
@@ -221,7 +234,6 @@ class Saving:
         else:
             seconds = round(self._clock() - pending.begun, 6)
             self._telemetry.event("checkpoint", round=pending.round, seconds=seconds)
-        pending.done.set_result(None)
 
     def _write(self) -> None:
         self._record.parent.mkdir(parents=True, exist_ok=True)

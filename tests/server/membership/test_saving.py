@@ -16,7 +16,7 @@ from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.config.run_options import CheckpointConfig
 from colonnade.common.conversation.control import Save
-from colonnade.common.errors import PartyLost
+from colonnade.common.errors import EnvironmentFault, PartyLost
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.server.membership.saving import Saving
 
@@ -175,6 +175,27 @@ def test_a_server_with_a_failing_disk_goes_on(tmp_path: Path) -> None:
         saving = place.saving()
         await place.begin(saving, 10)
         assert place.logged("checkpoint_failed") == [10] and saving.committed == 0
+
+    play(tmp_path, scene)
+
+
+def test_a_disk_without_room_for_the_record_either_ends_the_run(tmp_path: Path) -> None:
+    """The task that writes the checkpoint is awaited by nobody: its error reaches the run at the next checkpoint."""
+
+    async def scene(place: Place) -> None:
+        place.folder = tmp_path / "file"
+        place.folder.write_text("")
+        saving = place.saving()
+
+        def full(event: Event) -> None:
+            if event["kind"] == "checkpoint_failed":
+                raise EnvironmentFault("events.jsonl cannot be written: No space left on device")
+
+        saving._telemetry.add(full)
+        await place.begin(saving, 10)
+        for waits in (saving.make_way, saving.finish):
+            with pytest.raises(EnvironmentFault, match="No space left on device"):
+                await waits(1)
 
     play(tmp_path, scene)
 
