@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -216,14 +215,15 @@ class CodedSums:
         round: int,
         bound: Collection[str] | None,
         owners: Collection[str],
-        unopened: Mapping[str, list[str]] = MappingProxyType({}),
+        unopened: Mapping[str, list[str]] | None = None,
     ) -> bool:
         """Returns True if the parties with shares form a set; records the others, and who opened none of theirs."""
         wanted = self._names if bound is None else bound
         if len(owners) >= self._least if bound is None else set(owners) >= set(bound):
             return True
         for party in sorted(set(wanted).difference(owners)):
-            self._ctx.telemetry.event("abandoned", round=round, party=party, unopened_by=unopened.get(party, []))
+            by = (unopened or {}).get(party, [])
+            self._ctx.telemetry.event("abandoned", round=round, party=party, unopened_by=by)
         return False
 
     def _check(self, party: str, response: Answer, *, stage: int, number: int, coded: int, senders: str) -> int:
