@@ -30,15 +30,18 @@ class KeptCodes:
         rows: number of rows that have a code.
         begun: True if codes may have left in an earlier start: their file must then be there.
         bits: source of randomness.
+        later: how many of the rows have come since the run was trained, the last ones.
 
     Raises:
         CheckpointError: the file is missing although codes have left, is damaged, or is of other settings.
     """
 
-    def __init__(self, path: Path | None, mechanism: SubsetSelection, rows: int, *, begun: bool, bits: Bits) -> None:
-        self._path, self._mechanism, self._bits = path, mechanism, bits
+    def __init__(
+        self, path: Path | None, mechanism: SubsetSelection, rows: int, *, begun: bool, bits: Bits, later: int = 0
+    ) -> None:
+        self._path, self._mechanism, self._bits, self._later = path, mechanism, bits, later
         a, b = mechanism.odds
-        self._about = {"settings": json.dumps([rows, mechanism.classes, mechanism.size, a, b])}
+        self._about = {"settings": json.dumps([rows - later, mechanism.classes, mechanism.size, a, b])}
         self._sets = np.zeros((rows, -(-mechanism.classes // 8)), np.uint8)  # no bit is set until a row is drawn
         if path is not None and path.exists():
             self._sets = self._read(path)
@@ -92,9 +95,12 @@ class KeptCodes:
 
     def _read(self, path: Path) -> np.ndarray:
         sets = read_tensor(path, self._about).numpy()
-        if sets.shape != self._sets.shape or sets.dtype != np.uint8:
-            raise CheckpointError(f"{path} was altered: it is of shape {sets.shape}", hint=ANEW)
-        return np.array(sets)
+        rows, width = self._sets.shape
+        if sets.ndim != 2 or not rows - self._later <= len(sets) <= rows or sets.shape[1:] != (width,):
+            raise CheckpointError(f"{path} was altered, or is newer than the rows beside it: {sets.shape}", hint=ANEW)
+        if sets.dtype != np.uint8:
+            raise CheckpointError(f"{path} was altered: it is of {sets.dtype}", hint=ANEW)
+        return np.concatenate([sets, self._sets[len(sets) :]])
 
     def _write(self, sets: np.ndarray) -> None:
         if self._path is not None:

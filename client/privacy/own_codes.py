@@ -64,8 +64,9 @@ class OwnCodes:
     Args:
         plan: of the run.
         budget: of one release, which is the whole plan.
-        rows: of the data.
+        rows: that may have a code.
         folder: of codes and encoder; None keeps both in memory.
+        later: how many of the rows have come since the run was trained, the last ones.
 
     Attributes:
         encoder: trains once.
@@ -75,13 +76,13 @@ class OwnCodes:
         CheckpointError: draws are missing although the budget was spent, are damaged, or of other settings.
     """
 
-    def __init__(self, plan: DiscretePlan, budget: Budget, rows: int, folder: Path | None) -> None:
+    def __init__(self, plan: DiscretePlan, budget: Budget, rows: int, folder: Path | None, later: int = 0) -> None:
         self._budget, begun, bits = budget, budget.releases > 0, secure_bytes()
         training, held_out, weights = (
             None if folder is None else folder / f"{name}.safetensors" for name in ("training", "held-out", "encoder")
         )
-        first = KeptCodes(training, plan.training, rows, begun=begun, bits=bits)
-        second = KeptCodes(held_out, plan.held_out, rows, begun=begun, bits=bits)
+        first = KeptCodes(training, plan.training, rows, begun=begun, bits=bits, later=later)
+        second = KeptCodes(held_out, plan.held_out, rows, begun=begun, bits=bits, later=later)
         self._kept = first, second
         self._counts = KeptCounts(plan, None if folder is None else folder / "counts.safetensors", bits)
         self.encoder = OwnEncoder(

@@ -8,6 +8,7 @@ import torch
 
 from colonnade.client.privacy.own_codes import OwnCodes, SeededCodes
 from colonnade.client.privacy.own_encoder import OwnEncoder
+from colonnade.client.privacy.row_places import PlacedRelease, RowPlaces
 from colonnade.common.checkpointing.state import State
 from colonnade.common.compression.quantise import AS_IS
 from colonnade.common.config.federation import FederationConfig
@@ -40,6 +41,7 @@ class Privacy:
         plan: consequences of the agreed privacy; None without any.
         ledger: the party's record, from which earlier spending is read; None keeps none.
         rows: released rows, where they differ from the plan's.
+        places: of the rows among their draws, where rows are aligned and their codes are drawn once.
 
     Attributes:
         plan: as above.
@@ -61,11 +63,13 @@ class Privacy:
         plan: PrivacyPlan | None,
         ledger: Path | None,
         rows: int | None = None,
+        places: RowPlaces | None = None,
     ) -> None:
         policy.refuse(party, federation)
         self._party, self._seed, self.plan = party, federation.seed, plan
         self._local_steps, self.steps, self.encoder = local_steps(federation.protocol), None, None
         self._codes: OwnCodes | None = None
+        self._places = places
         self._counts = torch.zeros(0 if plan is None else rows or plan.rows, dtype=torch.float64)
         self._form, self._evaluations = form_of(federation.compress.up), federation.compress.evaluations
         self._budget: Budget | None = None
@@ -78,13 +82,19 @@ class Privacy:
             self._budget = Budget(ledger, self._limit, plan.releases, noise_multiplier=plan.noise_multiplier)
             if isinstance(plan, DiscretePlan):
                 folder = None if ledger is None else PartyFolder(ledger.parent).codes
-                self._codes = OwnCodes(plan, self._budget, len(self._counts), folder)
+                later = 0 if places is None else places.total - places.trained
+                self._codes = OwnCodes(plan, self._budget, self._drawn, folder, later)
             self._step_budget = None if plan.steps is None else StepBudget(ledger, plan.steps)
 
     @property
     def releases(self) -> float:
         """Matrices released and paid for so far."""
         return 0 if self._budget is None else self._budget.releases
+
+    @property
+    def _drawn(self) -> int:
+        """Number of rows that may have a code."""
+        return len(self._counts) if self._places is None else self._places.total
 
     def stage(self, state: State) -> Release:
         """A session's privacy stage. Seeded noise and its count are in the state, and are restored with it."""
@@ -105,9 +115,9 @@ class Privacy:
             counts = state.keep("row counts", lambda: torch.zeros_like(self._counts))
         assert self._budget is not None  # made with the plan, or just now
         if isinstance(self.plan, DiscretePlan):
-            own = self._codes or SeededCodes(self.plan, self._budget, len(self._counts), self._seed, self._party)
+            own = self._codes or SeededCodes(self.plan, self._budget, self._drawn, self._seed, self._party)
             self.encoder = own.encoder
-            return own.release
+            return own.release if self._places is None else PlacedRelease(self._places, own.release)
         share = None if self._ring is None else NoiseShare(self.plan, self._ring, source)
         if isinstance(self.plan.config, AdaptivePrivacyConfig):
             paid = None

@@ -72,7 +72,7 @@ def contract(federation: FederationConfig) -> Contract[Any]:
     """Contract for predictions with a model of this federation.
 
     Raises:
-        InputError: models of its protocol cannot predict, or not where rows are aligned.
+        InputError: models of its protocol cannot predict.
     """
     able = [name for name, known in imported_contracts().items() if known.predicts]
     name = federation.protocol.name
@@ -80,12 +80,6 @@ def contract(federation: FederationConfig) -> Contract[Any]:
         raise InputError(
             f"a model of {name} cannot be asked: it does not say what its joint model is",
             hint=f"there are {', '.join(able)}",
-        )
-    if CONTRACTS[name].predicts == "codes" and federation.align != "none":
-        raise InputError(
-            f"a model of {name} cannot be asked with federation.align = {federation.align}: rows get other numbers, "
-            "under which a row's code could be drawn a second time",
-            hint="train it on tables of one order (federation.align: none)",
         )
     return Contract(
         title="Prediction: outputs of asked rows",

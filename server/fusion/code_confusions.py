@@ -48,7 +48,8 @@ class Confusions:
         plan = self._ctx.schedule.privacy
         if not isinstance(plan, DiscretePlan):
             return torch.full((len(rows), 1), _CERTAIN, dtype=torch.float64)
-        trains = self._trains[rows.cpu()].unsqueeze(1)
+        rows = self._ctx.trained_as(rows.cpu())
+        trains = (self._trains[rows] & (rows >= 0)).unsqueeze(1)
         return torch.where(trains, plan.training.epsilon, plan.held_out.epsilon).double()
 
     def add(self, sets: Sequence[Tensor], rows: Tensor) -> None:

@@ -87,7 +87,6 @@ async def predict(
     questions: Questions,
     positions: Callable[[Sequence[str]], Tensor],
     absent: Absent = "refuse",
-    history: Tensor | None = None,
     *,
     own: bool = False,
 ) -> None:
@@ -96,7 +95,6 @@ async def predict(
     Args:
         positions: of the rows of ids, int64 (ids,); -1 where not all members know them.
         absent: imputes absent parties.
-        history: the training row of every position, int64, -1 for none; None where they are the same.
         own: True if parties predict too, where they can.
 
     Raises:
@@ -106,7 +104,7 @@ async def predict(
     """
     of_rows, numbers = _joint(ctx), width(ctx.federation)
     missing = tuple(party for party in ctx.federation.names if party not in clients)
-    standing = Standing(ctx, absent, missing, history) if missing else None
+    standing = Standing(ctx, absent, missing) if missing else None
     sums = await blinded(ctx, clients, numbers) if summed(ctx.federation) else None
     rounds = clients.rounds(sys.maxsize, after=ctx.round)
     questions.hearing.set()

@@ -73,9 +73,9 @@ class PredictionSessions:
                 if self._rows is not None:
                     hub.aligned = await self._rows.align(cohort, ctx.session)
                 ctx.telemetry.event("begin", parties=list(cohort), round=round, absent=absent)
-                positions, history = self.row_index.positions, self.row_index.history()
+                ctx.history, positions = self.row_index.history(), self.row_index.positions
                 await self._while_here(
-                    predict(ctx, cohort, questions, positions, self.terms.absent, history, own=self.terms.own)
+                    predict(ctx, cohort, questions, positions, self.terms.absent, own=self.terms.own)
                 )
                 return
             except (PartyAway, PartyFailed) as gone:

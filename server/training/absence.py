@@ -72,14 +72,13 @@ class Standing:
         ctx: of the server.
         how: the rule.
         absent: the absent parties, at least one.
-        history: the training row of every position, int64, -1 for none; None where they are the same.
 
     Raises:
         InputError: the run has kept nothing to replace a party with.
     """
 
-    def __init__(self, ctx: ServerContext, how: Absent, absent: tuple[str, ...], history: Tensor | None = None) -> None:
-        self._history, self._names = history, ctx.federation.names
+    def __init__(self, ctx: ServerContext, how: Absent, absent: tuple[str, ...]) -> None:
+        self._ctx, self._names = ctx, ctx.federation.names
         means: Mapping[str, Tensor] = ctx.state.keep(_MEANS, dict)
         if lacking := [party for party in absent if party not in means]:
             raise InputError(
@@ -110,6 +109,6 @@ class Standing:
         values = self._means[party].expand(len(rows), -1)
         if self._last is None:
             return values
-        then = rows if self._history is None else self._history[rows]
+        then = self._ctx.trained_as(rows)
         last = self._last[self._names.index(party), then] * (then >= 0).unsqueeze(1)
         return torch.where(last.any(dim=1, keepdim=True), last, values)  # the mean where no row of it was received

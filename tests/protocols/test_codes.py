@@ -22,6 +22,7 @@ from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.protocols.codes import Beliefs, Codes, Counts, Evaluation, Groups, Labels, Lessons
+from colonnade.server.protocols import ACTIVE
 from tests.protocols.test_prediction import ask
 from tests.support.federation import Outcome, config, federate
 
@@ -176,6 +177,22 @@ def test_a_prediction_of_a_row_is_its_set_whatever_it_was_drawn_for() -> None:
     ones = torch.eye(20)[torch.randint(20, (100,))]  # other codes than before
     again = release(ones, evaluation=True, rows=rows)
     assert torch.equal(again.to(torch.uint8), torch.stack([sent[row] for row in rows.tolist()]))
+
+
+def test_an_aligned_row_is_weighed_by_the_epsilon_that_its_set_was_drawn_with() -> None:
+    """Positions of a prediction are others than the run's: training rows have less epsilon for their codes."""
+    outcome = run(SEEDED, "federation.privacy.codes=10")
+    ctx, cfg = outcome.server, outcome.server.federation.protocol
+    train, test = ctx.schedule.partition.train[:20], ctx.schedule.partition.test[:20]
+    sets = [torch.eye(10)[torch.randint(10, (40,))] for _ in outcome.clients]
+    known = ACTIVE["codes"](ctx, cfg)(torch.cat([train, test])).logits(sets)
+    all_trained = ACTIVE["codes"](ctx, cfg)(torch.cat([train, train])).logits(sets)
+    assert torch.equal(all_trained[:20], known[:20]) and not torch.allclose(all_trained[20:], known[20:])
+    ctx.history = torch.cat(
+        [torch.full((20,), -1), train]
+    )  # rows that the run did not have, then those it learned from
+    positions = torch.cat([torch.arange(20, 40), torch.arange(20)])
+    assert torch.equal(ACTIVE["codes"](ctx, cfg)(positions).logits(sets), known)
 
 
 def own(folder: Path | None, *sets: str) -> tuple[OwnCodes, DiscretePlan]:

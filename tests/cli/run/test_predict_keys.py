@@ -116,3 +116,38 @@ def test_of_an_unseen_word_others_read_its_party_and_not_its_text(
     reason = "its table has values that were not seen in training, and its `unseen` is refuse"
     assert f"error: party1 failed: {reason}" in said and reason in others
     assert "Hiddenhausen" in own_words and "Hiddenhausen" not in said + others
+
+
+def said_of(folder: Path, asked: Path, out: Path) -> dict[str, str]:
+    """Probabilities by id, of those that all members know."""
+    code, output = colonnade("predict", folder / "run", "--ids", asked, "--out", out)
+    assert code == 0, output
+    with out.open(newline="") as lines:
+        return {row["id"]: row["p_1"] for row in csv.DictReader(lines) if row["class"]}
+
+
+def test_codes_of_aligned_rows_are_drawn_once_in_training_and_all_predictions(tmp_path: Path) -> None:
+    """Tables change between two predictions, in rows, order and values: whoever was asked for keeps the prediction."""
+    ids = write_tables(tmp_path)
+    codes = {"name": "codes", "steps": 10, "drawn": 60, "lr": 10}
+    private = {"mechanism": "discrete", "epsilon": 2, "delta": 1e-4, "encoder": 1}
+    tree = table_tree(protocol=codes, epochs=1, privacy=private)
+    (tmp_path / "federation.yaml").write_text(yaml.safe_dump(tree))
+    code, output = colonnade("up", tmp_path / "federation.yaml", "--out", tmp_path / "run")
+    assert code == 0, output
+    everybody = sorted(set(ids["party1"]) & set(ids["party2"]))
+    some, all_ = write_ids(tmp_path / "some.csv", everybody[::3]), write_ids(tmp_path / "all.csv", everybody)
+    first = said_of(tmp_path, some, tmp_path / "first.csv")
+    assert set(first) - set(ids["server"])  # some rows have no label
+    for party in ("party1", "party2"):
+        table = tmp_path / f"{party}.csv"
+        header, *rows = table.read_text().splitlines()
+        keyed = [row.split(",", 1) for row in rows]
+        others = [f"{key},{values}" for (key, _), (_, values) in zip(keyed, reversed(keyed), strict=True)]
+        table.write_text("\n".join([header, *reversed(others)]) + "\n")
+    second = said_of(tmp_path, all_, tmp_path / "second.csv")
+    assert {key: second[key] for key in first} == first and len(second) > len(first)
+    assert said_of(tmp_path, all_, tmp_path / "third.csv") == second
+    for party in ("party1", "party2"):
+        ledger = (tmp_path / "run" / "parties" / party / "ledger.jsonl").read_text()
+        assert ledger.count('"reserved": 1') == 1

@@ -1,0 +1,103 @@
+"""Places of a party's rows among its draws, by their keys: an alignment gives rows other numbers.
+
+The rows of the run's own alignment come first, in its order, and those that are first seen in a prediction after them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.client.privacy.kept_tensor import ANEW, read_tensor, write_tensor
+from colonnade.common.errors import CheckpointError, InputError
+from colonnade.common.messaging.outgoing import Released
+from colonnade.common.privacy.release import Release
+
+PLACES = "rows.safetensors"
+_BYTES = 32  # of a key's hash
+_ABOUT = {"settings": "keys of the rows that have a place"}
+
+
+class RowPlaces:
+    """Places of the rows that a party holds now.
+
+    Args:
+        path: of the file, which holds a hash of every key; None keeps places in memory.
+        keys: of the rows as they are numbered now, each once, as members compare them.
+        trained: number of rows of the run's alignment.
+        predicts: True if the rows are those of a prediction.
+
+    Attributes:
+        trained: as given.
+        total: number of places that there are, from 0 on.
+
+    Raises:
+        CheckpointError: the file is missing in a prediction, is damaged, or is of other rows.
+    """
+
+    def __init__(self, path: Path | None, keys: Sequence[str], trained: int, *, predicts: bool) -> None:
+        self._path, self.trained = path, trained
+        hashes = [hashlib.blake2b(key.encode(errors="surrogatepass"), digest_size=_BYTES).digest() for key in keys]
+        known = self._read()
+        if known is None and predicts and path is not None:
+            raise CheckpointError(f"{path} is missing: it says which rows have released a code", hint=ANEW)
+        if known is not None and (len(known) < trained or (not predicts and known[:trained] != hashes)):
+            raise CheckpointError(f"{path} is of other rows than this run's", hint=ANEW)
+        there = {value: place for place, value in enumerate(known or ())}
+        places = [there.setdefault(value, len(there)) for value in hashes]
+        self._places, self._hashes, self.total = torch.tensor(places, dtype=torch.int64), list(there), len(there)
+        self._on_disk = len(known or ())
+
+    def of(self, rows: Tensor) -> Tensor:
+        """Places of rows, int64 (n,); they are on the disk when this returns.
+
+        Args:
+            rows: numbers of rows as they are now, int64 (n,).
+
+        Raises:
+            InputError: a row is outside its range.
+            EnvironmentFault: the disk refuses places of new rows.
+        """
+        if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(self._places)):
+            raise InputError(f"rows to release: expected numbers from 0 to {len(self._places) - 1}")
+        if self._on_disk < self.total:
+            self._write()
+            self._on_disk = self.total
+        return self._places[rows.cpu()]
+
+    def _read(self) -> list[bytes] | None:
+        if self._path is None or not self._path.exists():
+            return None
+        found = read_tensor(self._path, _ABOUT).numpy()
+        if found.dtype != np.uint8 or found.ndim != 2 or found.shape[1] != _BYTES:
+            raise CheckpointError(f"{self._path} was altered: it is of shape {found.shape}", hint=ANEW)
+        return [line.tobytes() for line in found]
+
+    def _write(self) -> None:
+        if self._path is not None:
+            values = np.frombuffer(b"".join(self._hashes), np.uint8).reshape(-1, _BYTES).copy()
+            write_tensor(self._path, torch.from_numpy(values), _ABOUT)
+
+
+@dataclass(frozen=True)
+class PlacedRelease:
+    """A privacy stage that knows rows by their places.
+
+    Args:
+        places: of the rows as they are numbered now.
+        release: the stage.
+    """
+
+    places: RowPlaces
+    release: Release
+
+    def __call__(self, private: Tensor, *, evaluation: bool = False, rows: Tensor | None = None) -> Released:
+        """As the stage, for rows as they are numbered now."""
+        there = None if rows is None else self.places.of(rows)
+        return self.release(private, evaluation=evaluation, rows=there)
