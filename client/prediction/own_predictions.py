@@ -20,12 +20,12 @@ class OwnPredictions:
     Args:
         path: of the file.
         ids: ids of the rows; None where rows have numbers only.
-        classes: their names.
+        classes: their names, or their number: they are then called 0, 1 and so on.
     """
 
     path: Path
     ids: Sequence[str] | None
-    classes: Sequence[str]
+    classes: int | Sequence[str]
 
     def add(self, rows: Tensor, values: Tensor) -> None:
         """Appends some rows.
@@ -37,16 +37,17 @@ class OwnPredictions:
         Raises:
             EnvironmentFault: the disk refuses them.
         """
+        names = tuple(map(str, range(self.classes))) if isinstance(self.classes, int) else self.classes
         best = values.argmax(1).tolist()
         lines = [
-            [str(row) if self.ids is None else self.ids[row], self.classes[label], *(f"{value:.6g}" for value in each)]
+            [str(row) if self.ids is None else self.ids[row], names[label], *(f"{value:.6g}" for value in each)]
             for row, label, each in zip(rows.tolist(), best, values.tolist(), strict=True)
         ]
         try:
             with os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", newline="") as file:
                 writer = csv.writer(file)
                 if not file.tell():
-                    writer.writerow(["id", "class", *(f"p_{name}" for name in self.classes)])
+                    writer.writerow(["id", "class", *(f"p_{name}" for name in names)])
                 writer.writerows(lines)
         except OSError as failed:
             raise EnvironmentFault(f"{self.path} cannot be written: {failed.strerror}", hint="make room") from failed

@@ -15,9 +15,13 @@ import torch
 from torch import Tensor
 
 from colonnade.client.privacy.kept_tensor import ANEW, read_tensor, write_tensor
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.errors import CheckpointError, InputError
 from colonnade.common.messaging.outgoing import Released
+from colonnade.common.privacy.accounting.plan import PrivacyPlan
+from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.privacy.release import Release
+from colonnade.common.runtime.run_folder import PartyFolder
 
 PLACES = "rows.safetensors"
 _BYTES = 32  # of a key's hash
@@ -34,15 +38,15 @@ class RowPlaces:
         predicts: True if the rows are those of a prediction.
 
     Attributes:
-        trained: as given.
         total: number of places that there are, from 0 on.
+        later: how many of them are of rows that the run did not have.
 
     Raises:
         CheckpointError: the file is missing in a prediction, is damaged, or is of other rows.
     """
 
     def __init__(self, path: Path | None, keys: Sequence[str], trained: int, *, predicts: bool) -> None:
-        self._path, self.trained = path, trained
+        self._path = path
         hashes = [hashlib.blake2b(key.encode(errors="surrogatepass"), digest_size=_BYTES).digest() for key in keys]
         known = self._read()
         if known is None and predicts and path is not None:
@@ -52,7 +56,7 @@ class RowPlaces:
         there = {value: place for place, value in enumerate(known or ())}
         places = [there.setdefault(value, len(there)) for value in hashes]
         self._places, self._hashes, self.total = torch.tensor(places, dtype=torch.int64), list(there), len(there)
-        self._on_disk = len(known or ())
+        self.later, self._on_disk = self.total - trained, len(known or ())
 
     def of(self, rows: Tensor) -> Tensor:
         """Places of rows, int64 (n,); they are on the disk when this returns.
@@ -83,6 +87,29 @@ class RowPlaces:
         if self._path is not None:
             values = np.frombuffer(b"".join(self._hashes), np.uint8).reshape(-1, _BYTES).copy()
             write_tensor(self._path, torch.from_numpy(values), _ABOUT)
+
+
+def aligned_places(
+    federation: FederationConfig,
+    plan: PrivacyPlan | None,
+    folder: PartyFolder,
+    ids: Sequence[str] | None,
+    trained: int,
+    *,
+    predicts: bool,
+) -> RowPlaces | None:
+    """Places of aligned rows; None where rows are not drawn once, or keep their numbers.
+
+    Args:
+        folder: the party's.
+        ids: keys of the rows as they are numbered now, as the table has them.
+
+    Raises:
+        CheckpointError: as `RowPlaces`.
+    """
+    if federation.align == "none" or not isinstance(plan, DiscretePlan):
+        return None
+    return RowPlaces(folder.codes / PLACES, federation.keys.normals(ids or ()), trained, predicts=predicts)
 
 
 @dataclass(frozen=True)

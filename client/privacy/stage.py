@@ -40,8 +40,7 @@ class Privacy:
         policy: the party's own requirements.
         plan: consequences of the agreed privacy; None without any.
         ledger: the party's record, from which earlier spending is read; None keeps none.
-        rows: released rows, where they differ from the plan's.
-        places: of the rows among their draws, where rows are aligned and their codes are drawn once.
+        rows: number of released rows, where it differs from the plan's; or the places of aligned rows with codes.
 
     Attributes:
         plan: as above.
@@ -62,15 +61,15 @@ class Privacy:
         policy: PolicyConfig,
         plan: PrivacyPlan | None,
         ledger: Path | None,
-        rows: int | None = None,
-        places: RowPlaces | None = None,
+        rows: int | RowPlaces | None = None,
     ) -> None:
         policy.refuse(party, federation)
         self._party, self._seed, self.plan = party, federation.seed, plan
         self._local_steps, self.steps, self.encoder = local_steps(federation.protocol), None, None
         self._codes: OwnCodes | None = None
-        self._places = places
-        self._counts = torch.zeros(0 if plan is None else rows or plan.rows, dtype=torch.float64)
+        self._places = rows if isinstance(rows, RowPlaces) else None
+        count = rows.total if isinstance(rows, RowPlaces) else rows
+        self._counts = torch.zeros(0 if plan is None else count or plan.rows, dtype=torch.float64)
         self._form, self._evaluations = form_of(federation.compress.up), federation.compress.evaluations
         self._budget: Budget | None = None
         self._step_budget: StepBudget | None = None
@@ -82,19 +81,14 @@ class Privacy:
             self._budget = Budget(ledger, self._limit, plan.releases, noise_multiplier=plan.noise_multiplier)
             if isinstance(plan, DiscretePlan):
                 folder = None if ledger is None else PartyFolder(ledger.parent).codes
-                later = 0 if places is None else places.total - places.trained
-                self._codes = OwnCodes(plan, self._budget, self._drawn, folder, later)
+                later = 0 if self._places is None else self._places.later
+                self._codes = OwnCodes(plan, self._budget, len(self._counts), folder, later)
             self._step_budget = None if plan.steps is None else StepBudget(ledger, plan.steps)
 
     @property
     def releases(self) -> float:
         """Matrices released and paid for so far."""
         return 0 if self._budget is None else self._budget.releases
-
-    @property
-    def _drawn(self) -> int:
-        """Number of rows that may have a code."""
-        return len(self._counts) if self._places is None else self._places.total
 
     def stage(self, state: State) -> Release:
         """A session's privacy stage. Seeded noise and its count are in the state, and are restored with it."""
@@ -115,7 +109,7 @@ class Privacy:
             counts = state.keep("row counts", lambda: torch.zeros_like(self._counts))
         assert self._budget is not None  # made with the plan, or just now
         if isinstance(self.plan, DiscretePlan):
-            own = self._codes or SeededCodes(self.plan, self._budget, self._drawn, self._seed, self._party)
+            own = self._codes or SeededCodes(self.plan, self._budget, len(self._counts), self._seed, self._party)
             self.encoder = own.encoder
             return own.release if self._places is None else PlacedRelease(self._places, own.release)
         share = None if self._ring is None else NoiseShare(self.plan, self._ring, source)

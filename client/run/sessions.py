@@ -17,7 +17,7 @@ from colonnade.client.membership.instructions import Instructions
 from colonnade.client.membership.pin import Pin
 from colonnade.client.prediction.own_predictions import OwnPredictions
 from colonnade.client.privacy.egress import Egress
-from colonnade.client.privacy.row_places import PLACES, RowPlaces
+from colonnade.client.privacy.row_places import aligned_places
 from colonnade.client.privacy.stage import Privacy
 from colonnade.client.run.incidents import RealIncidents
 from colonnade.client.run.task import PartyTask
@@ -50,7 +50,6 @@ from colonnade.common.observability.capture import Capture
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.accounting.words import describe_plan
-from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.runtime.device import release_free_memory
 from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING
 from colonnade.common.runtime.run_folder import PartyFolder
@@ -146,11 +145,8 @@ class PartySessions:
         trained = len(kept_rows(RunCache(self._folder.run_cache), self.name)) if others else len(features.values)
         self._schedule = Schedule(self.federation, trained, features.official_test)
         ledger, plan, rows = self._folder.ledger, self._schedule.privacy, len(features.values)
-        places = None
-        if isinstance(plan, DiscretePlan) and self.federation.align != "none":
-            keys = self.federation.keys.normals(features.ids or ())
-            places = RowPlaces(self._folder.codes / PLACES, keys, trained, predicts=self.task.predicts)
-        self._privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger, rows, places)
+        places = aligned_places(self.federation, plan, self._folder, features.ids, trained, predicts=others)
+        self._privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger, places or rows)
         self.progress.privacy = self._privacy
         train, seed = self._schedule.partition.train, self.federation.seed
         kept = EncoderFile(self.out, begun=bool(self.store.run()))
@@ -159,9 +155,7 @@ class PartySessions:
         else:
             columns = prepare(self.config.data, features, train, seed, self.name, kept)
         self._columns = columns.to(self.device)
-        classes = self.federation.classes
-        names = tuple(map(str, range(classes))) if isinstance(classes, int) else classes
-        self._own = OwnPredictions(self._folder.own_predictions, features.ids, names)
+        self._own = OwnPredictions(self._folder.own_predictions, features.ids, self.federation.classes)
 
     def greeting(self, hello: Hello) -> Hello:
         """The Hello with our checkpoints and pinned run.

@@ -60,8 +60,7 @@ class ServerContext:
         backed_off: number of times that the run went back after a divergence; `config` has the rates after it.
         watch: of the numbers of all members, for growth.
         columns: the server's own, where it is the active party: `columns[rows]` is float32 (rows, ...).
-        history: of aligned rows to predict, the run's own row at every position, int64, -1 for none; None where they
-            are the run's own rows.
+        trained_as: the run's own numbers of rows, int64 (rows,); -1 for rows that it did not have.
         noisy: the protected training labels, if they are protected.
         releases: number of releases of each label, if responses are protected; no session sets it back.
         base: the folder that paths in the config are relative to.
@@ -88,7 +87,7 @@ class ServerContext:
     round: int = 0
     clock: Callable[[], float] = time.monotonic
     columns: Columns | None = None
-    history: Tensor | None = None
+    trained_as: Callable[[Tensor], Tensor] = lambda rows: rows
     noisy: NoisyLabels | None = None
     releases: RowReleases | None = None
     session: Session = field(default_factory=Session)
@@ -276,10 +275,6 @@ class ServerContext:
         self.state, self.round = State(snapshot), round
         self.watch.begin(self.state, round)
         self._begun = self.clock()
-
-    def trained_as(self, rows: Tensor) -> Tensor:
-        """The run's own numbers of rows, int64 (rows,); -1 for rows that it did not have."""
-        return rows if self.history is None else self.history[rows.cpu()]
 
     def confirm(self) -> None:
         """Checks the settled rows.

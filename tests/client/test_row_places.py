@@ -27,7 +27,7 @@ def places(folder: Path, keys: Sequence[str] = KEYS, *, predicts: bool = False) 
 def released(folder: Path, keys: Sequence[str], *, predicts: bool, seed: int) -> dict[str, tuple[float, ...]]:
     """Sets of all rows by key, as a start of the party releases them that knows nothing but its folder."""
     there = places(folder, keys, predicts=predicts)
-    later, bits = there.total - len(KEYS), random.Random(seed).randbytes
+    later, bits = there.later, random.Random(seed).randbytes
     kept = KeptCodes(folder / "codes", NOISE, there.total, begun=predicts, bits=bits, later=later)
 
     def stage(private: Tensor, *, evaluation: bool = False, rows: Tensor | None = None) -> Released:

@@ -188,9 +188,7 @@ def test_an_aligned_row_is_weighed_by_the_epsilon_that_its_set_was_drawn_with() 
     known = ACTIVE["codes"](ctx, cfg)(torch.cat([train, test])).logits(sets)
     all_trained = ACTIVE["codes"](ctx, cfg)(torch.cat([train, train])).logits(sets)
     assert torch.equal(all_trained[:20], known[:20]) and not torch.allclose(all_trained[20:], known[20:])
-    ctx.history = torch.cat(
-        [torch.full((20,), -1), train]
-    )  # rows that the run did not have, then those it learned from
+    ctx.trained_as = torch.cat([torch.full((20,), -1), train]).__getitem__  # new rows, then those it learned from
     positions = torch.cat([torch.arange(20, 40), torch.arange(20)])
     assert torch.equal(ACTIVE["codes"](ctx, cfg)(positions).logits(sets), known)
 
