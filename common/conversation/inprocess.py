@@ -107,6 +107,7 @@ class _Wire(Bounded, Carrier):
         self._links, self._senders, self._party, self._delay = links, senders, party, delay
         self._busy_until = 0.0
         self._under_way = 0  # bytes that are due at once
+        self._in_transit = self._most_in_transit = 0  # delayed bytes
         self._held: Outbox[Item] | None = None  # set from the first item that has to wait
         self._handing: asyncio.Task[None] | None = None
 
@@ -122,14 +123,18 @@ class _Wire(Bounded, Carrier):
             loop.call_soon(self._links[self._party].deliver, item)
             return
         delay, now = self._delay(item), loop.time()
-        due = _size(item) if delay <= 0 and self._busy_until <= now + _AT_ONCE else 0
+        size = _size(item)
+        due = size if delay <= 0 and self._busy_until <= now + _AT_ONCE else 0
         self._under_way += due
+        self._in_transit += size - due
+        self._most_in_transit = max(self._most_in_transit, self._in_transit)
         # The next float after the last one: timers with equal times would fire in any order.
         self._busy_until = max(math.nextafter(self._busy_until, math.inf), now + delay)
-        loop.call_at(self._busy_until, self._arrive, _copied(item), due)
+        loop.call_at(self._busy_until, self._arrive, _copied(item), due, size - due)
 
-    def _arrive(self, item: Item, due: int) -> None:
+    def _arrive(self, item: Item, due: int, delayed: int) -> None:
         self._under_way -= due
+        self._in_transit -= delayed
         self._left.set()
         link = self._links[self._party]
         if not self._held and not link.full:
@@ -137,6 +142,7 @@ class _Wire(Bounded, Carrier):
             return
         if self._held is None:
             self._held = Outbox(link.largest)
+        self._held.excused = self._most_in_transit  # its sender saw room for all that was in transit
         self._held.put(item, item, _size(item))
         if self._held.hopeless:
             sender, size = self._senders[self._party], self._held.bytes

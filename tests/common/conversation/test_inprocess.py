@@ -106,6 +106,25 @@ def test_items_of_one_sender_do_not_overtake_each_other() -> None:
     run_virtual(main())
 
 
+def test_delayed_items_for_which_there_is_no_room_when_they_arrive_are_not_lost() -> None:
+    """A sender sees room as long as items are in transit: a reader that is busy meanwhile has not vanished."""
+    large = {"rows": 1 << 14, "width": 8}
+    count, rows = 40, torch.ones(1 << 14, 8)
+
+    async def main() -> None:
+        clients, links = connect(["ada"], CONTRACT.kinds, large, lambda *_: 1.0)
+        clients["ada"].open(1)
+        for _ in range(count):
+            await links["ada"].send(Embedding(1, rows))
+        assert asyncio.get_running_loop().time() < 1  # none had to wait
+        await asyncio.sleep(10)
+        for _ in range(count):
+            assert await clients["ada"].recv(Embedding, 1) is not None
+
+    assert count * rows.nbytes > 4 * 4 * rows.nbytes  # more than an unread queue may have
+    run_virtual(main())
+
+
 def test_a_delay_receives_sender_receiver_and_message() -> None:
     asked: list[tuple[str, str, Item]] = []
 
