@@ -228,7 +228,7 @@ class PartySessions:
         capture, chaos = self._capture(begin.session), self._chaos()
         try:
             post = membership.post if capture is None else capture.outward(membership.post)
-            carry = post if chaos is None else chaos.outward(post)
+            carry = post if chaos is None else chaos.outward(post, membership.outlet)
             egress = Egress(
                 carry,
                 SERVER,

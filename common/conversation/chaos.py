@@ -29,8 +29,10 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from colonnade.common.conversation.capacity import Capacity
 from colonnade.common.conversation.control import Item, Open
 from colonnade.common.conversation.conversation import Carrier
+from colonnade.common.conversation.lines import NarrowLine, Waiting
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.message import Message, payload_bytes, snapshot
 
@@ -284,9 +286,14 @@ class Chaos:
         self._up, self._down = NarrowLine(), NarrowLine()
         self._making: dict[type[Message], NarrowLine] = {}
 
-    def outward(self, carry: Carrier) -> Carrier:
-        """Wraps `carry` for items that the party sends."""
-        carry = self._until_end(carry)
+    def outward(self, carry: Carrier, outlet: Capacity | None = None) -> Carrier:
+        """Wraps `carry` for items that the party sends.
+
+        Args:
+            carry: sends an item.
+            outlet: of the connection, whose room a sender sees before its message is delayed; None for unlimited room.
+        """
+        carry = self._until_end(carry if outlet is None else Waiting(carry, outlet))
 
         def send(item: Item) -> None:
             if not isinstance(item, Message):
@@ -358,25 +365,6 @@ class Chaos:
     def _draws(self, message: Message, what: str) -> random.Random:
         key = f"{self._seed}/{self._index.number}/{type(message).__name__}/{message.round}/{what}"
         return random.Random(hashlib.sha256(key.encode()).digest())  # noqa: S311  # faults, not privacy
-
-
-class NarrowLine:
-    """One direction of a connection: items arrive in the order in which they were sent."""
-
-    def __init__(self) -> None:
-        self.free, self.waiting = 0.0, 0
-
-    def enter(self, loop: asyncio.AbstractEventLoop, ready: float, to: Callable[[Any], None], item: Item) -> None:
-        """Passes on an item at a time of the loop's clock, or right after the one before it."""
-        # The next float after the last one: timers with equal times would fire in any order.
-        self.free = max(ready, math.nextafter(self.free, math.inf))
-        self.waiting += 1
-        loop.call_at(self.free, self.deliver, to, item)
-
-    def deliver(self, to: Callable[[Any], None], item: Item) -> None:
-        """Passes on an item now."""
-        self.waiting -= 1
-        to(item)
 
 
 def _of_kind(named: Any, message: Message, otherwise: Any) -> Any:

@@ -87,7 +87,7 @@ def connect(
     at_server: dict[str, Link] = {}
     at_party: dict[str, Link] = {}
     for party in parties:
-        up = _Wire(at_server, at_party, party, partial(delay, party, SERVER))
+        up = _Wire(at_server, at_party, party, partial(delay, party, SERVER), patient=True)
         down = _Wire(at_party, at_server, party, partial(delay, SERVER, party))
         at_server[party] = Link(party, kinds, limits, down, mailbox, compress=compress(party))
         at_party[party] = Link(SERVER, kinds, limits, up, outlet=up)
@@ -97,17 +97,24 @@ def connect(
 class _Wire(Bounded, Carrier):
     """One direction between two links: items arrive in the order in which they were sent.
 
-    Items for which the receiving link has no room are queued here; over gRPC they are queued at the sender.
+    Items for which the receiving link has no room are queued here; over gRPC they are queued at the sender. A patient
+    sender waits while this is full: if too many are queued nevertheless, they were delayed when it saw room.
     """
 
     def __init__(
-        self, links: dict[str, Link], senders: dict[str, Link], party: str, delay: Callable[[Item], float]
+        self,
+        links: dict[str, Link],
+        senders: dict[str, Link],
+        party: str,
+        delay: Callable[[Item], float],
+        *,
+        patient: bool = False,
     ) -> None:
         super().__init__()
+        self._patient = patient
         self._links, self._senders, self._party, self._delay = links, senders, party, delay
         self._busy_until = 0.0
         self._under_way = 0  # bytes that are due at once
-        self._in_transit = self._most_in_transit = 0  # delayed bytes
         self._held: Outbox[Item] | None = None  # set from the first item that has to wait
         self._handing: asyncio.Task[None] | None = None
 
@@ -123,18 +130,14 @@ class _Wire(Bounded, Carrier):
             loop.call_soon(self._links[self._party].deliver, item)
             return
         delay, now = self._delay(item), loop.time()
-        size = _size(item)
-        due = size if delay <= 0 and self._busy_until <= now + _AT_ONCE else 0
+        due = _size(item) if delay <= 0 and self._busy_until <= now + _AT_ONCE else 0
         self._under_way += due
-        self._in_transit += size - due
-        self._most_in_transit = max(self._most_in_transit, self._in_transit)
         # The next float after the last one: timers with equal times would fire in any order.
         self._busy_until = max(math.nextafter(self._busy_until, math.inf), now + delay)
-        loop.call_at(self._busy_until, self._arrive, _copied(item), due, size - due)
+        loop.call_at(self._busy_until, self._arrive, _copied(item), due)
 
-    def _arrive(self, item: Item, due: int, delayed: int) -> None:
+    def _arrive(self, item: Item, due: int) -> None:
         self._under_way -= due
-        self._in_transit -= delayed
         self._left.set()
         link = self._links[self._party]
         if not self._held and not link.full:
@@ -142,9 +145,8 @@ class _Wire(Bounded, Carrier):
             return
         if self._held is None:
             self._held = Outbox(link.largest)
-        self._held.excused = self._most_in_transit  # its sender saw room for all that was in transit
         self._held.put(item, item, _size(item))
-        if self._held.hopeless:
+        if self._held.hopeless and not self._patient:
             sender, size = self._senders[self._party], self._held.bytes
             self._held.clear()
             sender.lose(PartyAway(sender.peer, f"it does not read: {size} bytes wait for it"))

@@ -22,14 +22,11 @@ class Outbox(Bounded, Generic[_T]):
 
     Args:
         largest: bytes of the largest message.
-
-    Attributes:
-        excused: bytes that may be unread in addition before the peer counts as lost.
     """
 
     def __init__(self, largest: int) -> None:
         super().__init__()
-        self.bytes = self.excused = 0
+        self.bytes = 0
         self._most = bound(largest)
         self._waiting: deque[tuple[_T, int, int | None]] = deque()
         self._newest = 0
@@ -45,7 +42,7 @@ class Outbox(Bounded, Generic[_T]):
     @property
     def hopeless(self) -> bool:
         """True if so much is unread that the peer counts as lost."""
-        return self.bytes > _BEYOND * self._most + self.excused
+        return self.bytes > _BEYOND * self._most
 
     def put(self, item: object, form: _T, size: int) -> None:
         """Adds an item in the form in which it is sent."""

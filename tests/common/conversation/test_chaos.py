@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from colonnade.common.conversation.capacity import Bounded
 from colonnade.common.conversation.chaos import (
     Chaos,
     ChaosConfig,
@@ -232,6 +233,49 @@ def test_a_sent_tensor_may_be_changed_in_transit() -> None:
 
     ((_, item),) = play(scene)
     assert isinstance(item, Embedding) and item.h.unique() == 1
+
+
+class Room(Bounded):
+    """Has room for two items, and is emptied by the test."""
+
+    def __init__(self, came: Came, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self.inside, self._came, self._loop = 0, came, loop
+
+    @property
+    def full(self) -> bool:
+        return self.inside >= 2
+
+    def put(self, item: Any) -> None:
+        assert not self.full
+        self.inside += 1
+        self._came.append((self._loop.time(), item))
+
+    def empty(self) -> None:
+        self.inside = 0
+        self._left.set()
+
+
+def test_delayed_items_wait_for_room_in_the_connection_in_their_order() -> None:
+    """A party that saw room for a message has sent it: no burst of delayed ones is too much for its connection."""
+
+    async def scene(make: Callable[..., Chaos], came: Came) -> None:
+        room = Room(came, asyncio.get_running_loop())
+        send = make(delay={"Embedding": "1s"}).outward(room.put, room)
+        for number in range(1, 6):
+            send(embedding(number))
+        await asyncio.sleep(2)
+        later = Evaluation(6, "test", 0, torch.zeros(1, 1))
+        send(later)  # not delayed, and behind what waits
+        later.h.fill_(9)
+        for _ in range(4):
+            room.empty()
+            await asyncio.sleep(1)
+
+    came = play(scene)
+    assert [item.round for _, item in came] == [1, 2, 3, 4, 5, 6]
+    assert [when for when, _ in came] == pytest.approx([1, 1, 2, 2, 3, 3])
+    assert came[-1][1].h.unique() == 0
 
 
 def test_bandwidth_takes_its_time_one_after_the_other_and_both_ways() -> None:

@@ -121,7 +121,7 @@ def test_delayed_items_for_which_there_is_no_room_when_they_arrive_are_not_lost(
         for _ in range(count):
             assert await clients["ada"].recv(Embedding, 1) is not None
 
-    assert count * rows.nbytes > 4 * 4 * rows.nbytes  # more than an unread queue may have
+    assert count > 4 * 4  # more than may be unread of one that does not wait
     run_virtual(main())
 
 
