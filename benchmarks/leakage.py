@@ -161,8 +161,8 @@ def _claimed(summary: dict[str, Any]) -> str:
 
 
 def _kept(place: Path, attack: str) -> Path:
-    kind, _, once = attack.partition("-")
-    return place / f"attacks{once}" / f"{kind}.json"
+    kind = attack.removesuffix("-once")
+    return place / ("attacks" if kind == attack else "attacks-once") / f"{kind}.json"
 
 
 def _share(values: list[float | None]) -> str:
