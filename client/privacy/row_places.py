@@ -32,7 +32,7 @@ class RowPlaces:
     """Places of the rows that a party holds now.
 
     Args:
-        path: of the file, which holds a hash of every key; None keeps places in memory.
+        path: of the file, which holds a hash of every key.
         keys: of the rows as they are numbered now, each once, as members compare them.
         trained: number of rows of the run's alignment.
         predicts: True if the rows are those of a prediction.
@@ -45,11 +45,11 @@ class RowPlaces:
         CheckpointError: the file is missing in a prediction, is damaged, or is of other rows.
     """
 
-    def __init__(self, path: Path | None, keys: Sequence[str], trained: int, *, predicts: bool) -> None:
+    def __init__(self, path: Path, keys: Sequence[str], trained: int, *, predicts: bool) -> None:
         self._path = path
         hashes = [hashlib.blake2b(key.encode(errors="surrogatepass"), digest_size=_BYTES).digest() for key in keys]
         known = self._read()
-        if known is None and predicts and path is not None:
+        if known is None and predicts:
             raise CheckpointError(f"{path} is missing: it says which rows have released a code", hint=ANEW)
         if known is not None and (len(known) < trained or (not predicts and known[:trained] != hashes)):
             raise CheckpointError(f"{path} is of other rows than this run's", hint=ANEW)
@@ -76,7 +76,7 @@ class RowPlaces:
         return self._places[rows.cpu()]
 
     def _read(self) -> list[bytes] | None:
-        if self._path is None or not self._path.exists():
+        if not self._path.exists():
             return None
         found = read_tensor(self._path, _ABOUT).numpy()
         if found.dtype != np.uint8 or found.ndim != 2 or found.shape[1] != _BYTES:
@@ -84,9 +84,8 @@ class RowPlaces:
         return [line.tobytes() for line in found]
 
     def _write(self) -> None:
-        if self._path is not None:
-            values = np.frombuffer(b"".join(self._hashes), np.uint8).reshape(-1, _BYTES).copy()
-            write_tensor(self._path, torch.from_numpy(values), _ABOUT)
+        values = np.frombuffer(b"".join(self._hashes), np.uint8).reshape(-1, _BYTES).copy()
+        write_tensor(self._path, torch.from_numpy(values), _ABOUT)
 
 
 def aligned_places(

@@ -6,11 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
-
-from torch import Tensor
 
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.config.federation import FederationConfig
@@ -76,8 +73,7 @@ class PredictionSessions:
                 if self._rows is not None:
                     hub.aligned = await self._rows.align(cohort, ctx.session)
                 ctx.telemetry.event("begin", parties=list(cohort), round=round, absent=absent)
-                history, positions = self.row_index.history(), self.row_index.positions
-                ctx.trained_as = partial(_at, history)
+                ctx.trained_as, positions = self.row_index.history().__getitem__, self.row_index.positions
                 asking = predict(ctx, cohort, questions, positions, self.terms.absent, own=self.terms.own)
                 await self._while_here(asking)
                 return
@@ -144,7 +140,3 @@ class PredictionSessions:
         """Loads the server's own columns, where it has any, of the rows that are common now."""
         columns = columns_of(self.federation, self.ctx.config, self.ctx.base, self.row_index.places, self.folder)
         self.ctx.columns = columns and columns.to(self.ctx.device)
-
-
-def _at(history: Tensor, rows: Tensor) -> Tensor:
-    return history[rows.cpu()]
