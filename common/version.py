@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-VERSION = "0.2.0"
+VERSION = "0.3.0.dev0"
 
 _LONGEST = 40  # characters of a version
 _PARTS = r"(?:0|[1-9][0-9]{0,5})"  # digits of ASCII: other digits of Unicode are no version of ours

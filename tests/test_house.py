@@ -14,7 +14,7 @@ import pytest
 from tests.support.rooms import CODE
 
 ROOT = Path(__file__).parents[1]
-MOST_FILES, MOST_LINES, MOST_ARGUMENTS = 16, 400, 6
+MOST_FILES, MOST_LINES, MOST_ARGUMENTS = 20, 600, 6
 EXEMPT = {"protocols", "contracts", "_generated"}  # a protocol is a file there, and its messages have names of its own
 
 
