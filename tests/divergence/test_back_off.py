@@ -21,6 +21,7 @@ from colonnade.reports.run_page.page import write_page
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.folder import simulate_in
 from tests.divergence.test_checkpoints import held, rounds, write
+from tests.support.bursting import bursting
 from tests.support.federation import config, parameters
 from tests.support.household import colonnade
 from tests.support.lying_server import Liar, lying
@@ -149,17 +150,18 @@ def test_the_factor_outlives_a_resume_and_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    ("protocol", "lr", "more"),
+    ("protocol", "steps", "more"),
     [
-        (SPLIT, 30, {"rounds": 20, "checkpoint": {"rounds": 2}}),
-        ({"name": "vimadmm", "embedding": 60}, 0.2, {"rounds": 40, "batch": 32, "checkpoint": {"rounds": 20}}),
+        (SPLIT, 17.5, {"rounds": 20, "checkpoint": {"rounds": 4}}),
+        ({"name": "vimadmm", "embedding": 60}, 28 * 20 + 5.5, {"rounds": 40, "batch": 32, "checkpoint": {"rounds": 20}}),
     ],
     ids=["the server finds it", "a party finds it"],
 )
 def test_over_grpc_it_is_as_on_the_virtual_clock(
-    protocol: dict[str, object], lr: float, more: dict[str, object], tmp_path: Path
+    protocol: dict[str, object], steps: float, more: dict[str, object], tmp_path: Path
 ) -> None:
-    file = write(tmp_path, protocol, lr=lr, epochs=0, back_off=4, **more)
+    party = bursting(tmp_path, steps, lr=0.02)
+    file = write(tmp_path, protocol, parties={"party2": party}, lr=0.02, epochs=0, back_off=4, **more)
     code, output = colonnade("up", file, "--out", tmp_path / "up")
     assert code == 0 and "everyone goes back to" in " ".join(output.split()), output
     assert colonnade("simulate", file, "--out", tmp_path / "virtual")[0] == 0

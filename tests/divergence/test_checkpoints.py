@@ -22,6 +22,7 @@ from colonnade.common.parsing.file import load
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.server.membership.saving import Saving
 from colonnade.simulation.files import RunFiles
+from tests.support.bursting import bursting
 from tests.support.federation import tree
 from tests.support.household import colonnade
 
@@ -152,8 +153,10 @@ def test_a_restored_optimiser_has_its_momentum_and_the_rate_that_is_configured_n
 @pytest.mark.parametrize("how", ["simulate", pytest.param("up", marks=pytest.mark.processes)])
 def test_the_command_of_the_hint_goes_on_from_the_sound_checkpoint(how: str, tmp_path: Path) -> None:
     """Party 2 of VIMADMM explodes within its local steps after round 35; round 20 is the newest that is saved."""
-    protocol = {"name": "vimadmm", "embedding": 60}
-    file = write(tmp_path, protocol, lr=0.2, batch=32, rounds=45, epochs=0, checkpoint={"rounds": 20})
+    protocol, parties = {"name": "vimadmm", "embedding": 60}, {"party2": bursting(tmp_path, 35 * 20 + 5.5, lr=0.02)}
+    file = write(
+        tmp_path, protocol, parties=parties, lr=0.02, batch=32, rounds=45, epochs=0, checkpoint={"rounds": 20}
+    )
     code, output = colonnade(how, file, "--out", tmp_path / "a run")
     run = tmp_path / "a run"
     assert code == 6, output
@@ -162,13 +165,13 @@ def test_the_command_of_the_hint_goes_on_from_the_sound_checkpoint(how: str, tmp
     newest = max(held(run))
     assert newest == 20 and all(newest in held(run, f"party{k}") for k in range(1, 5))
     command = pasted(output)
-    assert command == [how, "--resume", str(run), "--set", "parties.party2.optimiser.lr=0.0667"], output
+    assert command == [how, "--resume", str(run), "--set", "parties.party2.optimiser.lr=0.00667"], output
     code, output = colonnade(*command)
     assert code == 0, output
     done = rounds(run)
     assert done[done.index(max(done[:36])) + 1] == newest + 1 and done[-1] == 45
     kept = yaml.safe_load((run / "config.yaml").read_text())
-    assert kept["parties"]["party2"]["optimiser"]["lr"] == 0.0667
+    assert kept["parties"]["party2"]["optimiser"]["lr"] == 0.00667
 
 
 def test_every_partys_rate_and_the_local_steps_may_change_and_have_an_effect(tmp_path: Path) -> None:
