@@ -26,7 +26,7 @@ from tests.support.federation import config, parameters
 from tests.support.household import colonnade
 from tests.support.lying_server import Liar, lying
 
-SPLIT = {"name": "split", "embedding": 60}
+SPLIT, VIMADMM = {"name": "split", "embedding": 60}, {"name": "vimadmm", "embedding": 60}
 WILD = ("every_party.optimiser.lr=30", "federation.back_off=4", "federation.checkpoint.rounds=2", "federation.epochs=5")
 
 
@@ -153,7 +153,7 @@ def test_the_factor_outlives_a_resume_and_is_reported(tmp_path: Path) -> None:
     ("protocol", "steps", "more"),
     [
         (SPLIT, 17.5, {"rounds": 20, "checkpoint": {"rounds": 4}}),
-        ({"name": "vimadmm", "embedding": 60}, 28 * 20 + 5.5, {"rounds": 40, "batch": 32, "checkpoint": {"rounds": 20}}),
+        (VIMADMM, 28 * 20 + 5.5, {"rounds": 40, "batch": 32, "checkpoint": {"rounds": 20}}),
     ],
     ids=["the server finds it", "a party finds it"],
 )

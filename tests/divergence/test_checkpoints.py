@@ -154,9 +154,7 @@ def test_a_restored_optimiser_has_its_momentum_and_the_rate_that_is_configured_n
 def test_the_command_of_the_hint_goes_on_from_the_sound_checkpoint(how: str, tmp_path: Path) -> None:
     """Party 2 of VIMADMM explodes within its local steps after round 35; round 20 is the newest that is saved."""
     protocol, parties = {"name": "vimadmm", "embedding": 60}, {"party2": bursting(tmp_path, 35 * 20 + 5.5, lr=0.02)}
-    file = write(
-        tmp_path, protocol, parties=parties, lr=0.02, batch=32, rounds=45, epochs=0, checkpoint={"rounds": 20}
-    )
+    file = write(tmp_path, protocol, parties=parties, lr=0.02, batch=32, rounds=45, epochs=0, checkpoint={"rounds": 20})
     code, output = colonnade(how, file, "--out", tmp_path / "a run")
     run = tmp_path / "a run"
     assert code == 6, output
