@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError, InputError
+from colonnade.common.parsing.dump import set_tree
 from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import override, read_tree
@@ -230,7 +231,7 @@ def naming_tables(given: GivenConfig | None, folder: Path) -> Iterator[None]:
 def _plain(value: Any) -> Any:
     """Typed sections as keys and values: those that were set."""
     if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", exclude_unset=True)
+        return set_tree(value)
     if isinstance(value, Mapping):
         return {key: _plain(below) for key, below in value.items()}
     if isinstance(value, list | tuple):

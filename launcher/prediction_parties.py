@@ -10,6 +10,7 @@ from typing import Any
 
 from colonnade.common.config.members import Config
 from colonnade.common.errors import PartyFailed
+from colonnade.common.parsing.dump import config_tree
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
@@ -41,7 +42,7 @@ class Answerers:
         self._address, self._needed = keys / "address", needed
         self._all = config.federation.names
         self.names = [name for name in self._all if needed or self._home(name).path.exists()]
-        tree = config.model_dump(mode="json", exclude_none=True)
+        tree = config_tree(config)
         if not insecure:
             self._identify(tree)
         tree["server"]["listen"] = "127.0.0.1:0"

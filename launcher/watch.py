@@ -166,9 +166,10 @@ class Launch:
 
         Members read theirs from the scratch folder: a resumed run keeps its files until there is another round.
         """
+        from colonnade.common.parsing.dump import config_tree  # noqa: PLC0415
         from colonnade.common.parsing.member_files import config_files, member_text  # noqa: PLC0415
 
-        tree = self._config.model_dump(mode="json", exclude_none=True)
+        tree = config_tree(self._config)
         kept = {self._folder.launch: json.dumps({"base": str(self._base)}), **config_files(tree, self._folder)}
         if self._secure:
             self._make_identities(tree, self._scratch / "members")

@@ -24,6 +24,7 @@ from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import CheckpointError
+from colonnade.common.parsing.dump import config_tree
 from colonnade.common.parsing.member_files import config_files
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.runtime.durable import write_durably
@@ -147,7 +148,7 @@ class RunFiles:
 
     def keep_config(self) -> None:
         """Writes the configuration: everybody's, and each member's. Raises OSError."""
-        tree = self._config.model_dump(mode="json", exclude_none=True)
+        tree = config_tree(self._config)
         place = self.folder.launch if self._whole else self.folder.simulated
         for path, text in {
             **config_files(tree, self.folder),

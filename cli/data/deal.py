@@ -31,6 +31,7 @@ from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import partition
 from colonnade.common.data.sources import DataConfig, load_features, load_labels
 from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.parsing.dump import config_tree
 from colonnade.common.parsing.file import load
 from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.runtime.durable import write_durably
@@ -104,7 +105,7 @@ def deal(file: Path, sets: tuple[str, ...], out: Path, terms: DealTerms) -> None
     check_members(config, str(file))
     refuse_other_keys(config, file.parent.resolve())
     refuse_aligned(config.federation.align, "dealing one configuration out")
-    tree = config.model_dump(mode="json", exclude_none=True)
+    tree = config_tree(config)
     stamp = hashlib.sha256(json.dumps([tree, terms.connect]).encode()).hexdigest()
     if _dealt(out, stamp, config.federation.id):
         console.print(f"{out}: {config.federation.id} was dealt already, it is left as it is", markup=False)

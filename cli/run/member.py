@@ -16,6 +16,7 @@ from colonnade.client.run.process import ClientRun
 from colonnade.common.config.members import Config, Endpoint, PartyConfig, ServerConfig
 from colonnade.common.errors import ConfigError, InputError, nearest
 from colonnade.common.observability.telemetry import Event, advances
+from colonnade.common.parsing.dump import config_tree
 from colonnade.common.parsing.earlier_defaults import as_begun
 from colonnade.common.parsing.file import load
 from colonnade.common.parsing.yaml_text import yaml_text
@@ -155,7 +156,7 @@ class _Keeping:
         if self._done or not (advances(event) if self._resumed else event["kind"] == "listening"):
             return
         self._done = True
-        tree = self._config.model_dump(mode="json", exclude_none=True, include={"federation", "server"})
+        tree = {key: below for key, below in config_tree(self._config).items() if key in ("federation", "server")}
         write_text(self._path, yaml_text(tree))
 
 

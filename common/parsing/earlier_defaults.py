@@ -67,6 +67,9 @@ def with_defaults_before(tree: Mapping[str, Any]) -> dict[str, Any]:
             agreed.setdefault("adjacency", BEFORE["adjacency"])
     if answers is not None:
         answers.setdefault("accounting", BEFORE["accounting"])
+    steps = _below(made, "federation", "privacy", "steps")
+    if steps is not None and steps.get("rate") is not None:
+        steps.pop("cost", None)  # its default, which version 0.2.0 wrote although no file may have it beside `rate`
     protocol = _below(made, "federation", "protocol")
     if protocol is not None and protocol.get("name") in _DAMPED:
         protocol.setdefault("damping", "none")

@@ -17,6 +17,7 @@ from colonnade.common.config.roster import LARGEST
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.outside import MODELS, OutsideModel
+from colonnade.common.parsing.dump import KIND_KEYS
 from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.version import VERSION
 
@@ -27,9 +28,6 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _REF = "#/$defs/"
 _PARTY, _PART = "PartyConfig", "-part"
 _CSV = ("CsvData", "CsvLabels")
-KIND_KEYS = ("source", "kind", "mechanism", "name")
-"""Keys that decide the other keys of their section."""
-
 _USUAL = ("gaussian",)
 """Kinds that a section has if it names none."""
 

@@ -67,6 +67,11 @@ class StepsConfig(BaseModel):
             )
         return self
 
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Keys that are not written beside the others: `cost`, where `rate` sets what a step costs."""
+        return frozenset() if self.rate is None else frozenset({"cost"})
+
 
 class AdaptivePrivacyConfig(NoiseConfig):
     """Every embedding is brought into a region of diameter 2t and gets noise from N(0, 4 sigma^2 t^2): Eq. 2.

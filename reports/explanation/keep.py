@@ -11,6 +11,7 @@ from typing import Any, Literal
 from colonnade.common.config.members import Config
 from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.parsing.dump import config_tree
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.runtime.durable import write_durably
@@ -84,7 +85,7 @@ def write(config: Config, base: Path, names: Sequence[str], folder: Path, end: s
 def reduced(config: Config, base: Path, names: Sequence[str]) -> dict[str, Any]:
     """The configuration with these parties alone, as YAML knows it, its paths absolute."""
     everyone = config.federation.names
-    tree = config.model_dump(mode="json", exclude_none=True)
+    tree = config_tree(config)
     federation, server = tree["federation"], tree["server"]
     federation |= {"id": f"{federation['id']}-{len(names)}", "server": ""}
     federation["parties"] = [name for name in everyone if name in names]
@@ -96,7 +97,7 @@ def reduced(config: Config, base: Path, names: Sequence[str]) -> dict[str, Any]:
         split = config.parties[name].data.split.pinned(PartyIndex(everyone.index(name), len(everyone)))
         own = tree["parties"][name]
         own.pop("identity", None)
-        own["data"]["split"] = split.model_dump(mode="json", exclude_none=True)
+        own["data"]["split"] = config_tree(split)
         parties[name] = own
     smaller = {**tree, "federation": federation, "server": server, "parties": parties}
     anchored: dict[str, Any] = _anchored(smaller, base)

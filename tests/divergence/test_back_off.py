@@ -152,7 +152,7 @@ def test_the_factor_outlives_a_resume_and_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("protocol", "steps", "more"),
     [
-        (SPLIT, 17.5, {"rounds": 20, "checkpoint": {"rounds": 4}}),
+        (SPLIT, 17.5, {"rounds": 20, "checkpoint": {"rounds": 16}}),  # one: a busy machine skips the next
         (VIMADMM, 28 * 20 + 5.5, {"rounds": 40, "batch": 32, "checkpoint": {"rounds": 20}}),
     ],
     ids=["the server finds it", "a party finds it"],

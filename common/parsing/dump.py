@@ -1,0 +1,69 @@
+"""Configurations as the content of a file, which reads back as the same configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, get_origin, runtime_checkable
+
+from pydantic import BaseModel
+
+KIND_KEYS = ("source", "kind", "mechanism", "name")
+"""Keys that decide the other keys of their section."""
+
+
+@runtime_checkable
+class WithExclusions(Protocol):
+    """A section that refuses some of its keys beside others, even with their defaults."""
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """The keys that a file must not have beside the section's other values."""
+        ...
+
+
+def config_tree(config: BaseModel) -> dict[str, Any]:
+    """Keys and values of a checked configuration or a section, as JSON and YAML know them.
+
+    Defaults are written too, so that a run goes on with them under a version that has others. Null is left out where
+    that means the same: not where it replaces another default, nor among the keys of a user's own code.
+    """
+    tree: dict[str, Any] = _pruned(config, config.model_dump(mode="json"))
+    return tree
+
+
+def set_tree(section: BaseModel) -> dict[str, Any]:
+    """The keys of a section that were set, and the kind of each section among them, which decides its other keys."""
+    tree: dict[str, Any] = _set(section, section.model_dump(mode="json"))
+    return tree
+
+
+def _set(value: Any, dumped: Any) -> Any:
+    if isinstance(value, BaseModel) and isinstance(dumped, dict):
+        said = value.model_fields_set | {key for key in KIND_KEYS if _is_kind(type(value), key)}
+        return {key: _set(getattr(value, key), below) for key, below in dumped.items() if key in said}
+    if isinstance(value, Mapping) and isinstance(dumped, dict):
+        return {key: _set(value.get(key), below) for key, below in dumped.items()}
+    if isinstance(value, list | tuple) and isinstance(dumped, list):
+        return [_set(one, below) for one, below in zip(value, dumped, strict=True)]
+    return dumped
+
+
+def _is_kind(section: type[BaseModel], key: str) -> bool:
+    return key in section.model_fields and get_origin(section.model_fields[key].annotation) is Literal
+
+
+def _pruned(value: Any, dumped: Any) -> Any:
+    """What of a dump a file says."""
+    if isinstance(value, BaseModel) and isinstance(dumped, dict):
+        skipped = value.left_out if isinstance(value, WithExclusions) else frozenset()
+        fields = type(value).model_fields
+        return {
+            key: _pruned(getattr(value, key, None), below)
+            for key, below in dumped.items()
+            if key not in skipped and (below is not None or key not in fields or fields[key].default is not None)
+        }
+    if isinstance(value, Mapping) and isinstance(dumped, dict):
+        return {key: _pruned(value.get(key), below) for key, below in dumped.items()}
+    if isinstance(value, list | tuple) and isinstance(dumped, list):
+        return [_pruned(one, below) for one, below in zip(value, dumped, strict=True)]
+    return dumped

@@ -1,0 +1,193 @@
+"""A configuration that is written and read again is the same: for members' files, resumed runs and attacks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS, NAMES
+from colonnade.common.errors import ConfigError
+from colonnade.common.models.optimiser import AdamConfig, SgdConfig
+from colonnade.common.parsing.dump import config_tree
+from colonnade.common.parsing.earlier_defaults import with_defaults_before
+from colonnade.common.parsing.file import load, parse
+from colonnade.common.parsing.member_files import config_files, member_text
+from colonnade.common.parsing.yaml_text import yaml_text
+from colonnade.common.parsing.yaml_tree import parse_yaml
+from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.launcher.configuration import GivenConfig
+from tests.support.federation import tree
+
+ROOT = Path(__file__).parents[3]
+FILES = sorted(path for path in (ROOT / "experiments").rglob("*.yaml") if "protocol:" in path.read_text())
+PRIVACY: dict[str, Any] = {
+    "none": None,
+    "gaussian": {"clip": 1, "noise_multiplier": 2, "delta": 1e-5},
+    "budget": {"clip": 1, "epsilon": 8, "delta": 1e-5},
+    "discrete": {"mechanism": "discrete", "clip": 1, "noise_multiplier": 2, "delta": 1e-5},
+    "adaptive": {"mechanism": "adaptive", "clip": 1, "release_epsilon": 1, "delta": 1e-5, "steps": {"clip": 1}},
+    "cost": {"mechanism": "adaptive", "clip": 1, "noise_multiplier": 2, "delta": 1e-5, "steps": {"clip": 1, "cost": 2}},
+    "rate": {
+        "mechanism": "adaptive", "clip": 1, "noise_multiplier": 2, "delta": 1e-5,
+        "steps": {"clip": 1, "rate": 0.05, "noise_multiplier": 4},
+    },
+}  # fmt: skip
+
+
+def check(config: Config) -> None:
+    """Reads everything that is written of a configuration, as members and later commands do."""
+    made = config_tree(config)
+    for text in config_files(made, RunFolder(Path("run"))).values():
+        again = parse(parse_yaml(text))
+        assert again.federation == config.federation
+        assert again.federation.hashes() == config.federation.hashes()
+        assert again.server in (None, config.server)
+        assert all(config.parties[name] == party for name, party in again.parties.items())
+    whole = parse(parse_yaml(yaml_text(made)))
+    assert whole == config and config_tree(whole) == made
+    assert parse(with_defaults_before(made)) == config  # a resumed run's
+    name = config.federation.names[0]
+    if name in config.parties:
+        assert parse(parse_yaml(member_text(made, name))).parties == {name: config.parties[name]}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_every_experiment(file: Path) -> None:
+    check(load(file))
+
+
+@pytest.mark.parametrize("privacy", PRIVACY)
+@pytest.mark.parametrize("protocol", NAMES)
+def test_every_protocol_with_every_mechanism(protocol: str, privacy: str) -> None:
+    made = tree({"name": protocol})
+    if PRIVACY[privacy] is not None:
+        made["federation"]["privacy"] = PRIVACY[privacy]
+    try:
+        config = parse(made)
+    except ConfigError:
+        pytest.skip("the protocol has no such privacy")
+    check(config)
+
+
+def test_null_that_replaces_a_default() -> None:
+    made = tree({"name": "split"})
+    made["server"]["alignments"] = {"per_day": None, "rows_per_day": None}
+    made["every_party"]["model"] = {"file": "./tower.py:Tower", "depth": None, "how": {"a": None}}
+    config = parse(made)
+    check(config)
+    server = config_tree(config)["server"]
+    assert server["alignments"]["per_day"] is None and "identity" not in server
+
+
+def test_a_run_of_before_with_a_cost_beside_the_rate_is_read() -> None:
+    made = tree({"name": "vimadmm"}, privacy=copy.deepcopy(PRIVACY["rate"]))
+    made["federation"]["privacy"]["accounting"] = "exact"
+    made["federation"]["privacy"]["steps"]["cost"] = 0.1
+    with pytest.raises(ConfigError, match="cost with rate"):
+        parse(made)
+    assert parse(with_defaults_before(made)).federation.privacy.steps.rate == 0.05  # type: ignore[union-attr]
+
+
+def test_typed_sections_keep_their_kind() -> None:
+    made = tree({"name": "split"})
+    made["server"]["optimiser"], made["every_party"]["optimiser"] = AdamConfig(lr=0.3), SgdConfig(lr=0.5)
+    config = GivenConfig.of(made).check()
+    assert config.server is not None
+    assert config.server.optimiser == AdamConfig(lr=0.3) and config.parties["party1"].optimiser == SgdConfig(lr=0.5)
+
+
+# Any value that the schema allows, at any key.
+
+SCHEMA = Config.model_json_schema()
+
+
+def resolved(node: Any) -> Any:
+    while isinstance(node, dict) and "$ref" in node:
+        node = SCHEMA["$defs"][node["$ref"].rpartition("/")[2]]
+    return node
+
+
+TEXTS = st.sampled_from(["1e5", "yes", "null", "2024-01-01", "0x1F", "[bold]", "a\nb", "é", "a: b", " x", "1:20"])
+
+
+def values(node: Any, depth: int = 0) -> st.SearchStrategy[Any]:
+    """Values that a part of the schema allows, more or less: those that it does not are refused by the parser."""
+    node = resolved(node)
+    if not isinstance(node, dict) or depth > 6:
+        return st.none()
+    if "const" in node:
+        return st.just(node["const"])
+    if "enum" in node:
+        return st.sampled_from(node["enum"])
+    if ways := node.get("anyOf") or node.get("oneOf"):
+        return st.one_of([values(way, depth + 1) for way in ways])
+    match node.get("type"):
+        case "integer":
+            low = node.get("minimum", node.get("exclusiveMinimum", 0))
+            return st.integers(int(low), int(min(node.get("maximum", low + 50), low + 50)))
+        case "number":
+            low, high = (float(node.get(key, edge)) for key, edge in (("minimum", 0), ("maximum", 3)))
+            return st.one_of(st.floats(low, max(low, high)), st.sampled_from([1e-5, 1e-20, 0.1, 1.0, 1]))
+        case "boolean":
+            return st.booleans()
+        case "null":
+            return st.none()
+        case "string":
+            return st.one_of(st.sampled_from(node.get("examples", ["x"])), TEXTS)
+        case "array":
+            return st.lists(values(node.get("items"), depth + 1), max_size=3)
+        case "object":
+            keys = {key: values(below, depth + 1) for key, below in node.get("properties", {}).items()}
+            needed = {key: keys.pop(key) for key in node.get("required", ()) if key in keys}
+            return st.fixed_dictionaries(needed, optional=keys)
+    return st.none()
+
+
+def places(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every key of the federation's, the server's and all parties' sections, one level of kinds deep."""
+    for key, below in resolved(node).get("properties", {}).items():
+        yield (*path, key), below
+        if len(path) < 3:
+            for way in [below, *resolved(below).get("anyOf", ()), *resolved(below).get("oneOf", ())]:
+                yield from places(way, (*path, key)) if isinstance(resolved(way), dict) else ()
+
+
+PLACES = [
+    (("every_party" if top == "party" else top, *path), below)
+    for top, section in (("federation", "FederationConfig"), ("server", "ServerConfig"), ("party", "PartyConfig"))
+    for path, below in places(SCHEMA["$defs"][section])
+]
+OF_PROTOCOLS = {
+    name: [(("federation", "protocol", key), below) for key, below in section["properties"].items() if key != "name"]
+    for name in NAMES
+    for section in (CONTRACTS[name].config.model_json_schema(),)
+}
+
+
+@given(st.data(), st.sampled_from(NAMES))
+def test_whatever_is_set(data: st.DataObject, protocol: str) -> None:
+    """Of the changes that are drawn, those that the configuration allows are kept."""
+    made, config = tree({"name": protocol}), None
+    for (*folders, leaf), below in data.draw(
+        st.lists(st.sampled_from(PLACES + OF_PROTOCOLS[protocol]), min_size=1, max_size=12)
+    ):
+        changed = copy.deepcopy(made)
+        node = changed
+        for folder in folders:
+            if not isinstance(node.get(folder), dict):
+                node[folder] = {}
+            node = node[folder]
+        node[leaf] = data.draw(values(below))
+        try:
+            config, made = parse(changed), changed
+        except ConfigError:
+            continue
+    if config is not None:
+        check(config)
