@@ -16,7 +16,8 @@ from pydantic.fields import FieldInfo
 from colonnade.common.config.members import Config
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.parsing.json_schema import KIND_KEYS, Schema, kinds_of, section_schema
+from colonnade.common.parsing.dump import KIND_KEYS
+from colonnade.common.parsing.json_schema import Schema, kinds_of, section_schema
 
 REQUIRED, LEFT_OUT = "required", "left out"
 """Defaults of keys that have no value of their own: the meaning of LEFT_OUT is in the key's description."""
