@@ -277,6 +277,7 @@ class Simulation:
         server.restore(round, states.get(SERVER), 0 if self.files is None else self.files.backed_off)
         keep_generators(server.state, server.device, self.config.federation.seed, SERVER)  # one process, one generator
         server.confirm()
+        server.look_at_classes()
         outcome = Outcome(server, events=events, messages=self._messages)
         if (files := self.files) is not None:
             store, folder = files.checkpoints(SERVER), files.folder.checkpoints

@@ -24,10 +24,14 @@ class Overlap:
 
     Args:
         federation: the agreed section.
+
+    Attributes:
+        common: keys that all members have, as they are compared; none before `show`, or without an alignment.
     """
 
     def __init__(self, federation: FederationConfig) -> None:
         self._federation = federation
+        self.common: frozenset[str] = frozenset()
         self._keys: dict[str, list[str]] = {}  # as they are compared
 
     def add(self, member: str, ids: Sequence[str] | None) -> None:
@@ -54,7 +58,8 @@ class Overlap:
             everyones = self._keys.values()
             if align == "sorted":
                 refuse_other_sizes(align, tuple(self._keys), [len(keys) for keys in everyones])
-            common = len(set.intersection(*map(set, everyones)))
+            self.common = frozenset.intersection(*map(frozenset, everyones))
+            common = len(self.common)
             refuse_nothing(align, common if align == "psi" or common == len(self._keys[SERVER]) else 0)
             parts = in_parts(Schedule(self._federation, common, 0).partition)
             out.print(f"{common} rows are common to all: {parts}", markup=False)

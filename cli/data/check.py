@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -13,13 +13,15 @@ from colonnade.cli.checks.identities import check_identities
 from colonnade.cli.checks.noise import drowned
 from colonnade.cli.checks.overlap import Overlap, in_parts
 from colonnade.client.training.context import party_seed
-from colonnade.common.config.members import Config
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import Config, ServerConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.sources import load_features, load_labels, prepare
+from colonnade.common.data.targets import TargetScale
 from colonnade.common.models.bottom import bottom_model
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.parsing.file import load
@@ -30,6 +32,7 @@ from colonnade.reports.console.screen import out
 from colonnade.server.fusion.active import active_features
 from colonnade.server.reporting.planned import planned
 from colonnade.server.training.context import check_labels
+from colonnade.server.training.lost_classes import LabelParts, of_common
 from colonnade.simulation.contexts import refuse_other_rows
 
 
@@ -71,6 +74,8 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
         coding.show()
     if common is not None:
         schedules = {"": Schedule(federation, common, 0)}
+    if labels is not None and config.server is not None:
+        _check_classes(config.federation, config.server, labels, overlap.common, schedules)
     _show_privacy(config, schedules)
     for hint in untuned.of_federation(federation, min(schedules.values(), key=_train_rows)) if schedules else ():
         out.print(hint, style="yellow", markup=False, soft_wrap=True)
@@ -103,6 +108,42 @@ def _kinds(labels: LabelColumn) -> str:
         return f"with {labels.values.shape[1]} targets a row"
     positive = f" (positive: {labels.classes[1]})" if len(labels.classes) == 2 else ""
     return f"of {len(labels.classes)} classes{positive}"
+
+
+def _check_classes(
+    federation: FederationConfig,
+    server: ServerConfig,
+    labels: LabelColumn,
+    common: frozenset[str],
+    schedules: Mapping[str, Schedule],
+) -> None:
+    """Refuses labels of one class, and warns of a part without a class.
+
+    Args:
+        common: keys that all members have; none where that is not known.
+        schedules: of the rows of the run, or of every table.
+    """
+    private = server.privacy.labels is not None or server.privacy.answers is not None
+    found: Iterable[str] = ()
+    with whose(f"{SERVER}.labels"):
+        if federation.align == "none":
+            parts = LabelParts(labels.values, schedules[SERVER].partition, labels.classes)
+            if federation.task == "regression":
+                TargetScale.fit(labels.values, schedules[SERVER].partition.train)
+            elif not private:
+                parts.refuse_one()
+            found = parts.warnings()
+        elif common:
+            keys = federation.keys.normals(labels.ids or ())
+            rows = torch.tensor([row for row, key in enumerate(keys) if key in common])
+            of = next(iter(schedules.values())).partition
+            found = [
+                *of_common(
+                    labels.values[rows], labels.classes, [len(part) for part in (of.train, of.validation, of.test)]
+                )
+            ]
+    for doubt in found:
+        out.print(f"server: {doubt}", style="yellow", markup=False, soft_wrap=True)
 
 
 def _train_rows(schedule: Schedule) -> int:

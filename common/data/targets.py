@@ -38,8 +38,9 @@ class TargetScale:
         """
         known = values[train_rows].to(torch.float64)
         deviation = known.std(dim=0, correction=0)
-        if bool((deviation == 0).any()):
-            number = int((deviation == 0).nonzero()[0])
+        # The deviation of a constant such as 0.1 may be a rounding error above 0.
+        if bool((constant := (known == known[0]).all(dim=0) | (deviation == 0)).any()):
+            number = int(constant.nonzero()[0])
             raise DataError(
                 f"target {number + 1} is {known[0, number].item():g} in all {len(known)} training rows",
                 hint="there is nothing to learn of it: name another column in server.labels",

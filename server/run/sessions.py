@@ -83,6 +83,7 @@ class ServerSessions:
                 if self.rows is not None:
                     hub.aligned = await self.rows.align(cohort, ctx.session)
                 ctx.confirm()
+                ctx.look_at_classes()
                 parties, device = list(cohort), str(ctx.device)
                 if not resumed:
                     tell_planned(ctx)

@@ -43,6 +43,7 @@ from colonnade.server.evaluation.residuals import Residuals
 from colonnade.server.evaluation.score import Score
 from colonnade.server.privacy.label_budget import RowReleases
 from colonnade.server.privacy.response_noise import ResponseNoise
+from colonnade.server.training.lost_classes import LabelParts
 from colonnade.server.training.outside_loss import OutsideLoss
 
 
@@ -101,6 +102,7 @@ class ServerContext:
     watch: GrowthWatch = field(init=False)
     backed_off: int = field(default=0, init=False)
     _configured: ServerConfig = field(init=False)
+    _parts: LabelParts | None = None
     _evidence: Tensor | None = None
     _right: float | None = None
     _begun: float = 0.0
@@ -112,6 +114,7 @@ class ServerContext:
     def take(self, labels: Tensor, schedule: Schedule) -> None:
         """Replaces the rows: their unscaled labels and schedule."""
         self.labels, self.schedule = labels, schedule
+        self._parts = LabelParts(labels, schedule.partition, self.classes or self.federation.outputs)
         if self.federation.task == "regression":
             self.scale = TargetScale.fit(labels.cpu(), schedule.partition.train)
             self.labels = self.scale.apply(labels)
@@ -289,6 +292,21 @@ class ServerContext:
                 "the numbers to be predicted are not those that the run began with",
                 hint="restore server.labels, or begin a new run",
             )
+
+    def look_at_classes(self) -> None:
+        """Warns once of a part of the settled rows that lacks a class.
+
+        Raises:
+            DataError: all training rows are of one class, and nothing was trained yet. With private labels it is a
+                warning too: others would see that the run ends for it.
+        """
+        if (parts := self._parts) is None:
+            return
+        self._parts = None
+        if not self.round and self.config.privacy.labels is None and self.config.privacy.answers is None:
+            parts.refuse_one()
+        for reason in parts.warnings():
+            self.warn(reason)
 
     def _refuse_undefined(self) -> None:
         """Refuses to stop by a metric that needs two classes where the validation rows have one."""

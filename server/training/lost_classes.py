@@ -1,0 +1,134 @@
+"""Classes that no row of a part has: a model of one class is right in every row, and has learned nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from colonnade.common.data.rows import Partition
+from colonnade.common.errors import DataError
+
+_LIKELY = 0.1  # of a draw of the part that leaves a class out
+_NAMED = 5  # classes in a message
+_HINT = (
+    "look whether the keys of the other rows are written as the other members write theirs, or give more rows; "
+    "`colonnade check` counts them where all tables are on one machine"
+)
+
+
+class LabelParts:
+    """Rows of every class in the parts of a run, or targets that are the same in all rows of a part.
+
+    Args:
+        labels: classes of all rows, int64 (rows,), or numbers to be predicted, floating (rows, targets).
+        partition: of the rows.
+        classes: their names, or their number; of numbers, 0.
+    """
+
+    def __init__(self, labels: Tensor, partition: Partition, classes: Sequence[str] | int) -> None:
+        self._names = [str(number) for number in range(classes)] if isinstance(classes, int) else [*classes]
+        parts = {"training": partition.train, "validation": partition.validation, "test": partition.test}
+        self._parts = {name: labels[rows].cpu() for name, rows in parts.items() if len(rows)}
+
+    def warnings(self) -> Iterator[str]:
+        """What is wrong with each part, one line each."""
+        for part, labels in self._parts.items():
+            if labels.is_floating_point():
+                if same := [
+                    place for place in range(labels.shape[1]) if bool((labels[:, place] == labels[0, place]).all())
+                ]:
+                    yield f"{_rows(part, len(labels))} have one and the same number of target {same[0] + 1}: {_UNSAID}"
+                continue
+            counts = torch.bincount(labels, minlength=len(self._names)).tolist()
+            lost = [name for name, count in zip(self._names, counts, strict=True) if not count]
+            if lost:
+                what = "which the model never learns" if part == "training" else _UNSAID
+                yield f"{_rows(part, len(labels))} have none of the class{_listed(lost)}, {what}"
+
+    def refuse_one(self) -> None:
+        """Raises DataError if all training rows are of one class."""
+        labels = self._parts.get("training")
+        if labels is None or labels.is_floating_point() or len(self._names) < 2:
+            return
+        if bool((labels == labels[0]).all()):
+            refuse_one_class(f"{_rows('training', len(labels))}", self._names, int(labels[0]))
+
+
+_UNSAID = "so that what is measured there says nothing of it"
+
+
+def refuse_one_class(rows: str, names: Sequence[str], only: int) -> None:
+    """Raises DataError: all these rows are of one class.
+
+    Args:
+        rows: which, as `all 58 training rows`.
+        names: of the classes.
+        only: number of their class.
+    """
+    others = [name for place, name in enumerate(names) if place != only]
+    raise DataError(
+        f"{rows} are of the class {names[only]!r}, and none is of the class{_listed(others)}: there is nothing to learn",
+        hint=_HINT,
+        shared="all rows to train on are of one class",
+    )
+
+
+def of_common(labels: Tensor, names: Sequence[str], sizes: Sequence[int]) -> Iterator[str]:
+    """Warnings about rows whose partition is not known yet, since their order is that of an alignment.
+
+    Args:
+        labels: classes of the common rows, int64 (rows,), or numbers to be predicted, floating (rows, targets).
+        names: of the classes; none of numbers.
+        sizes: of the training, validation and test parts.
+
+    Raises:
+        DataError: all common rows are of one class, or a target is the same in all of them.
+    """
+    if not names:
+        for place in range(labels.shape[1]):
+            if bool((labels[:, place] == labels[0, place]).all()):
+                raise DataError(
+                    f"all {len(labels)} common rows have the number {labels[0, place].item():g} of target {place + 1}: "
+                    "there is nothing to learn",
+                    hint=_HINT,
+                )
+        return
+    counts = torch.bincount(labels, minlength=len(names)).tolist()
+    if counts.count(0) == len(names) - 1:
+        refuse_one_class(f"all {len(labels)} common rows", names, counts.index(max(counts)))
+    if lost := [name for name, count in zip(names, counts, strict=True) if not count]:
+        yield f"no common row is of the class{_listed(lost)}, which the model never learns"
+    for part, size in zip(("training", "validation", "test"), sizes, strict=True):
+        rare = {
+            name: count
+            for name, count in zip(names, counts, strict=True)
+            if count and size and _left_out(len(labels), count, size) > _LIKELY
+        }
+        if rare:
+            few = ", ".join(f"{count} of {name!r}" for name, count in [*rare.items()][:_NAMED])
+            yield (
+                f"{len(labels)} common rows have {few}: the {size} {part} rows may have none; give more rows, or other "
+                "sizes in federation.rows"
+            )
+
+
+def _left_out(rows: int, count: int, size: int) -> float:
+    """Probability that a draw of `size` of the rows has none of `count` of them."""
+    if size > rows - count:
+        return 0.0
+    return math.exp(
+        math.lgamma(rows - count + 1) + math.lgamma(rows - size + 1)
+        - math.lgamma(rows - count - size + 1) - math.lgamma(rows + 1)
+    )  # fmt: skip
+
+
+def _rows(part: str, count: int) -> str:
+    return f"all {count} {part} rows" if count > 1 else f"the one {part} row"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} others"
+    return f"{'es' if len(names) > 1 else ''} {', '.join(map(repr, names[:_NAMED]))}{more}"
