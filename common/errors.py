@@ -233,7 +233,9 @@ def _type_name(error: BaseException) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Suggests the nearest known word: " (did you mean 'rho'?)", or "" if none is near."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    names = list(known)
+    alike = [name for name in names if name.strip().casefold() == word.strip().casefold()]
+    close = alike or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +9,6 @@ from colonnade.common.errors import DataError, EnvironmentFault
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_INDEX = re.compile(r"__index_level_\d+__")
-"""A row index without a name, which pandas adds as a column: it is no data."""
 
 _BATCH = 65_536  # rows
 
@@ -57,25 +53,30 @@ class InMemoryTable:
             ) from failed
 
     def read(self) -> pa.Table:
-        """The table, without a row index that has no name. Raises DataError."""
+        """The table, without a row index that has no name; one with a name is marked as such. Raises DataError."""
         import pyarrow as pa  # noqa: PLC0415
 
+        from colonnade.common.data.formats.pandas_index import index_columns, with_index  # noqa: PLC0415
+
+        named = _index_names(self._table)
         try:
-            found = pa.table(_with_index(self._table))
+            found = pa.table(self._table.reset_index() if named else self._table)
         except Exception as failed:  # the library's own, of any type
             raise DataError(
                 f"tables[{self._member!r}] cannot be read: {_one_line(failed)}",
                 hint="give every column values of one type and a name of its own, also beside the index",
             ) from failed
-        return found.select(
-            [name for name in found.column_names if not _INDEX.fullmatch(name)]
-        ).replace_schema_metadata()
+        of_file = () if named else index_columns(found.schema)  # of a table of Arrow that pandas has written
+        kept = found.drop_columns([name for name in of_file if name.startswith("__index_level_")])
+        return with_index(kept, [name for name in (*named, *of_file) if name in kept.column_names])
 
 
-def _with_index(table: Any) -> Any:
-    """A table of pandas whose index has a name, such as the key, gets it as a column."""
-    names = getattr(getattr(table, "index", None), "names", ())
-    return table.reset_index() if any(name is not None for name in names) else table
+def _index_names(table: Any) -> list[str]:
+    """Columns that an index of pandas becomes, such as the key; none if it has no name."""
+    names = [*getattr(getattr(table, "index", None), "names", ())]
+    if all(name is None for name in names):
+        return []
+    return [f"level_{level}" if name is None else str(name) for level, name in enumerate(names)]
 
 
 def _one_line(error: Exception) -> str:

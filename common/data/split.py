@@ -288,14 +288,16 @@ SplitConfig = Annotated[
 
 def _by_name(wanted: Sequence[str], names: Sequence[str]) -> Tensor:
     position = {name: place for place, name in enumerate(names)}
-    for place, name in enumerate(wanted):
+    seen = set[str]()
+    for name in wanted:
         if name not in position:
             raise ConfigError(
                 f"the source has no column {name!r}{nearest(name, names)}",
                 hint="list columns of the source under `split.take`",
             )
-        if name in wanted[:place]:
+        if name in seen:
             raise ConfigError(f"column {name!r} is listed twice", hint="list it once under `split.take`")
+        seen.add(name)
     return torch.tensor([position[name] for name in wanted])
 
 

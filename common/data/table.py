@@ -25,6 +25,8 @@ _NO_LABEL = "fill it in, leave the row out, or where rows are aligned say `missi
 BATCH = 65_536
 """Approximate rows per batch; column types are inferred from the first batch."""
 
+_FIRST = 1000  # rows
+
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
@@ -60,10 +62,29 @@ class ParsesNumbers(Protocol):
         """
 
 
+@runtime_checkable
+class HasIndex(Protocol):
+    """A table that says which of its columns are a row index of pandas.
+
+    Attributes:
+        index: their names: they are no features unless they are named.
+        unwritten: names of an index that is not there as a column.
+    """
+
+    index: tuple[str, ...]
+    unwritten: tuple[str, ...]
+
+
 def require(table: Table, columns: Sequence[str]) -> None:
     """Raises DataError unless the table has all these columns."""
+    known = set(table.header)
     for column in columns:
-        if column not in table.header:
+        if column not in known:
+            if isinstance(table, HasIndex) and column in table.unwritten:
+                raise DataError(
+                    f"{table} has no column {column!r}: it is the name of a row index, which pandas did not write",
+                    hint="write `frame.reset_index()`",
+                )
             lone = len(table.header) == 1 and "; is the file's `delimiter` another?"
             data = any(_NUMBER.fullmatch(name) for name in table.header) and "; is the first line no header?"
             raise DataError(
@@ -120,10 +141,15 @@ class TableColumns:
             first = next((batch for batch in batches if batch.num_rows), None)
             if first is None:
                 raise _no_rows(self.table)
-            types = _Types.of(self, first)
-            if not (numbers := self._plain(types)):
+            examined, used = self._examined(first, batches)
+            types = _Types.of(self, examined)
+            numbers = self._plain(types)
+            if not numbers and not used:
                 return self._whole(types, chain([first], batches))
-        del first  # the reader has read ahead: two at a time would take twice the memory
+        del first, examined  # the reader has read ahead: two at a time would take twice the memory
+        if not numbers:
+            with self._batches() as batches:
+                return self._whole(types, batches)
         if (found := self._quickly(types, numbers)) is not None:
             return found
         with self._batches() as batches:
@@ -132,9 +158,28 @@ class TableColumns:
     @contextmanager
     def _batches(self) -> Iterator[Iterator[pa.RecordBatch]]:
         """The table's batches; its reader, perhaps a database's connection, is closed at once."""
-        batches = self.table.batches(self._columns)
-        with closing(batches) if isinstance(batches, Generator) else nullcontext():
+        with _decoded(self.table, self._columns) as batches:
             yield batches
+
+    def _examined(
+        self, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]
+    ) -> tuple[dict[str, tuple[pa.Array, int]], bool]:
+        """Cells to infer each column's type from, with the number of rows before them.
+
+        They are those of the first batch, or where a column of text has none there, of the first that has some. True if
+        others were used up for that.
+        """
+        found = {name: (first.column(place), 0) for place, name in enumerate(self.names)}
+        empty = {name for name in found if name not in self.types and _without_cells(found[name][0])}
+        rows = first.num_rows
+        used = bool(empty)
+        while empty and (batch := next(others, None)) is not None:
+            for place, name in enumerate(self.names):
+                if name in empty and not _without_cells(batch.column(place)):
+                    found[name] = batch.column(place), rows
+                    empty.remove(name)
+            rows += batch.num_rows
+        return found, used
 
     def _plain(self, types: _Types) -> list[str]:
         """The columns that the table can convert itself."""
@@ -168,6 +213,17 @@ class TableColumns:
         return reading.done() if reading.rows else None
 
 
+@contextmanager
+def _decoded(table: Table, columns: Sequence[str]) -> Iterator[Iterator[pa.RecordBatch]]:
+    """The batches of a table with plain columns: no dictionaries, views or extensions of types."""
+    batches = table.batches(columns)
+    with closing(batches) if isinstance(batches, Generator) else nullcontext():
+        yield (
+            pa.RecordBatch.from_arrays([cells.decoded(column) for column in batch.columns], list(columns))
+            for batch in batches
+        )
+
+
 @dataclass(frozen=True)
 class Words:
     """Cells of a column as words.
@@ -193,15 +249,15 @@ def read_words(table: Table, column: str, key: str | None, *, gaps: bool = False
     found: list[pa.Array] = []
     keys: list[pa.Array] = []
     rows = 0
-    for batch in table.batches((column, *([] if key is None else [key]))):
-        with _telling(table, column, rows):
-            said = batch.column(0)
-            words = cells.words(cells.without_nan(said)) if gaps else cells.words(said)
-            found.append((words if gaps else cells.whole(words, _NO_LABEL)).dictionary_encode())
-        if key is not None:
-            with _telling(table, key, rows):
-                keys.append(cells.keys(batch.column(1)))
-        rows += batch.num_rows
+    with _decoded(table, (column, *([] if key is None else [key]))) as batches:
+        for batch in batches:
+            with _telling(table, column, rows):
+                words = cells.words(batch.column(0))
+                found.append((words if gaps else cells.whole(words, _NO_LABEL)).dictionary_encode())
+            if key is not None:
+                with _telling(table, key, rows):
+                    keys.append(cells.keys(batch.column(1)))
+            rows += batch.num_rows
     if not rows:
         raise _no_rows(table)
     coded = pa.chunked_array(found).unify_dictionaries().combine_chunks()
@@ -217,14 +273,14 @@ class _Types:
     doubts: tuple[Doubt, ...]
 
     @classmethod
-    def of(cls, source: TableColumns, first: pa.RecordBatch) -> _Types:
+    def of(cls, source: TableColumns, examined: Mapping[str, tuple[pa.Array, int]]) -> _Types:
         """Infers them, or takes the declared ones. The error names every column that cannot be read."""
         found, doubts, wrong = [], list[Doubt](), {}
-        for place, name in enumerate(source.names):
+        for name in source.names:
             unit = source.units.get(name, "")
             try:
                 type = source.types.get(name) or (
-                    "number" if unit else _guessed(source, first.column(place), name, doubts)
+                    "number" if unit else _guessed(source, examined[name][0], name, doubts)
                 )
             except cells.Misfit as misfit:
                 wrong[name] = misfit
@@ -232,7 +288,7 @@ class _Types:
                 found.append(cells.Reading(type, source.notation, unit))
         if wrong:
             name, one = next(iter(wrong.items()))
-            with _telling(source.table, name, 0):
+            with _telling(source.table, name, examined[name][1]):
                 raise one if len(wrong) == 1 else _together(wrong, one)
         return cls(tuple(found), tuple(doubts))
 
@@ -336,6 +392,14 @@ def _encoded(column: pa.Array) -> pa.DictionaryArray:
     except cells.Misfit:
         return cells.words(column).dictionary_encode()  # which says in which row
     return pa.DictionaryArray.from_arrays(words.indices.take(raw.indices), words.dictionary)
+
+
+def _without_cells(column: pa.Array) -> bool:
+    """True if a column of text has no cell that is not missing."""
+    if not cells.is_text(column):
+        return False
+    parts = (column.slice(0, _FIRST), column.slice(_FIRST))  # few rows decide for most columns
+    return all(cells.written(part).null_count == len(part) for part in parts)
 
 
 def _together(wrong: Mapping[str, cells.Misfit], first: cells.Misfit) -> cells.Misfit:

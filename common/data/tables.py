@@ -13,7 +13,8 @@ from __future__ import annotations
 import codecs
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -24,7 +25,7 @@ from torch import Tensor
 
 from colonnade.common.data.columns.encode import Missing, Unseen
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Decimal, Thousands, Type, Unit
+from colonnade.common.data.columns.fields import Decimal, Doubt, Thousands, Type, Unit
 from colonnade.common.data.columns.noise import DataNoiseConfig
 from colonnade.common.data.columns.scale import ScaleConfig
 from colonnade.common.data.keys import keys_of_rows
@@ -114,9 +115,11 @@ class TableColumnsConfig(_Table):
     def _one_way(self) -> Self:
         if self.columns and self.drop:
             raise ValueError("`columns` and `drop` exclude each other: list what to take, or what to leave")
-        for place, name in enumerate(self.columns):
-            if name == self.key or name in self.columns[:place]:
+        seen = {self.key}
+        for name in self.columns:
+            if name in seen:
                 raise ValueError(f"{name!r} is listed under `columns` and is the key, or is listed twice")
+            seen.add(name)
         for name in self.units:
             if self.types.get(name, "number") != "number":
                 raise ValueError(f"{name!r} has a unit, and is no number under `types`")
@@ -141,7 +144,8 @@ class TableColumnsConfig(_Table):
         gaps = self.missing != "refuse"
         source = TableColumns(table, chosen, self.key, self.types, gaps, self.notation, self.units)
         if cache is None or not self.cached or not isinstance(table, OnDisk):
-            return source.features()
+            found = source.features()
+            return replace(found, doubts=(*self._left_out(table), *found.doubts))
         return cache.features(table, self.settings("columns", *chosen), source.features)
 
     def names(self, member: PartyIndex, base: Path) -> tuple[str, ...]:
@@ -156,9 +160,17 @@ class TableColumnsConfig(_Table):
         table = self.opened(base)
         named = (self.key, *self.columns, *self.drop, *self.types, *self.units)
         require(table, [name for name in named if name is not None])
-        names = self.columns or tuple(name for name in table.header if name not in (self.key, *self.drop))
+        without = {self.key, *self.drop, *_index(table)}
+        names = self.columns or tuple(name for name in table.header if name not in without)
         require_names(table, names)
         return table, names
+
+    def _left_out(self, table: Table) -> Iterator[Doubt]:
+        """Row indices of pandas that are no feature since nobody names them."""
+        for name in _index(table):
+            if not self.columns and name not in (self.key, *self.drop):
+                what, hint = "is a row index of pandas, and is left out", "name it as the `key` or under `columns`"
+                yield Doubt(name, what, f"if it is more than that, {hint}; else say `drop: [{name}]`")
 
 
 class TableLabelsConfig(_Table):
@@ -228,6 +240,12 @@ class TableLabelsConfig(_Table):
         _refuse_none(table, int(known.sum()))
         values = found.values[known]
         return LabelColumn(values, (), 0, _those(found.ids, known), len(known) - len(values))
+
+
+def _index(table: Table) -> tuple[str, ...]:
+    from colonnade.common.data.table import HasIndex  # noqa: PLC0415
+
+    return table.index if isinstance(table, HasIndex) else ()
 
 
 def _refuse_none(table: Table, labelled: int) -> None:

@@ -1,6 +1,7 @@
 """Conversion of Arrow cells to numbers, words or keys.
 
-A format without types (CSV) gives text in every column; other formats carry column types.
+A format without types (CSV) gives text in every column; other formats carry column types. All functions but `decoded`
+take columns of a `plain_type`.
 """
 
 from __future__ import annotations
@@ -85,9 +86,9 @@ class Reading:
         return _floats(pc.cast(self.notation.plain(bare), pa.float64()))
 
     def _instants(self, cells: pa.Array) -> pa.Array:
-        kind = _plain(cells.type)
+        kind = cells.type
         if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-            return pc.cast(cells, kind)
+            return cells
         if not is_text(cells):
             raise Misfit(0, f"is of type {kind}, which is no date", MEND)
         text, form = written(cells), self.type.removeprefix("date").strip()
@@ -96,21 +97,39 @@ class Reading:
         return found
 
 
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Type of a column's values without what is around them: a dictionary, lengths of runs, an extension, a view."""
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.string() if isinstance(kind, pa.UuidType) else plain_type(kind.storage_type)
+    return pa.string() if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) else kind
+
+
+def decoded(cells: pa.Array) -> pa.Array:
+    """The same values as a column of `plain_type`: Polars, pandas and DuckDB write words in five ways."""
+    kind = cells.type
+    if pa.types.is_dictionary(kind):
+        return decoded(cells.dictionary).take(cells.indices)
+    if pa.types.is_run_end_encoded(kind):
+        return decoded(pc.run_end_decode(cells))
+    if isinstance(kind, pa.BaseExtensionType):
+        if isinstance(kind, pa.UuidType):
+            return pa.array([None if value is None else str(value) for value in cells.to_pylist()], pa.string())
+        return decoded(cells.storage)
+    return pc.cast(cells, plain_type(kind)) if kind != plain_type(kind) else cells
+
+
 def words(cells: pa.Array) -> pa.Array:
-    """(n,) strings without the spaces around them, null where a word is missing.
+    """(n,) strings without the spaces around them, null where a word is missing, or a number NaN.
 
     Raises:
         Misfit: the column's type cannot be written as words, or a cell is too long or no text.
     """
+    if pa.types.is_floating(cells.type):  # arrays and some tables write a missing number as NaN
+        cells = pc.if_else(pc.is_nan(cells), pa.scalar(None, cells.type), cells)
     text = pc.utf8_trim_whitespace(_as_text(cells))
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
-
-
-def without_nan(cells: pa.Array) -> pa.Array:
-    """Replaces NaN by null: arrays and some tables write a missing number as NaN."""
-    if not pa.types.is_floating(cells.type):
-        return cells
-    return pc.if_else(pc.is_nan(cells), pa.scalar(None, cells.type), cells)
 
 
 def keys(cells: pa.Array) -> pa.Array:
@@ -119,7 +138,7 @@ def keys(cells: pa.Array) -> pa.Array:
     Raises:
         Misfit: a key is missing, blank or too long, or of a type that is neither a whole number nor a word.
     """
-    kind = _plain(cells.type)
+    kind = cells.type
     if not (is_text(cells) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
         raise Misfit(0, f"is of type {kind}", "keys are words or whole numbers: write them so")
     text = _as_text(cells)
@@ -136,13 +155,12 @@ def whole(text: pa.Array, hint: str = "fill it in, or leave the row out") -> pa.
 
 def is_text(cells: pa.Array) -> bool:
     """True if the column has a text type."""
-    kind = _plain(cells.type)
-    return any(of(kind) for of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
+    return bool(pa.types.is_string(cells.type))
 
 
 def is_number(cells: pa.Array) -> bool:
     """True if the column has a numeric type."""
-    kind = _plain(cells.type)
+    kind = cells.type
     of = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
     return any(one(kind) for one in of)
 
@@ -173,17 +191,13 @@ def _as_text(cells: pa.Array) -> pa.Array:
     return text
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
 def _typed(cells: pa.Array, type: Type) -> np.ndarray:
-    kind = _plain(cells.type)
+    kind = cells.type
     if not is_number(cells):
         raise Misfit(0, f"is of type {kind}, which is no number", MEND)
     if type == "percent":
         raise Misfit(0, f"is of type {kind}, and a percentage is text with a % behind it", "declare it a `number`")
-    values = _floats(pc.cast(pc.cast(cells, kind), pa.float64(), safe=False))
+    values = _floats(pc.cast(cells, pa.float64(), safe=False))
     if type == "boolean" and (wrong := ~np.isin(values, (0, 1)) & ~np.isnan(values)).any():
         row = int(wrong.argmax())
         raise Misfit(row, f"{shown(cells, row)} is neither true nor false", MEND)

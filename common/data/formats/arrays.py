@@ -41,6 +41,7 @@ class ArrayFile:
             raise DataError(f"{path}: expected a table, got {array.shape} of {array.dtype}", hint=_HINT)
         self._array = array[:, None] if plain and array.ndim == 1 else array
         self.header = tuple(array.dtype.names or (f"column_{place}" for place in range(self._array.shape[1])))
+        self._places = {name: place for place, name in enumerate(self.header)}
 
     def __str__(self) -> str:
         """Its path."""
@@ -62,7 +63,7 @@ class ArrayFile:
         return f"{self._path}, row {row + 1}"
 
     def _of(self, rows: np.ndarray, name: str) -> np.ndarray:
-        return rows[name] if rows.dtype.names else rows[:, self.header.index(name)]
+        return rows[name] if rows.dtype.names else rows[:, self._places[name]]
 
 
 def _refuse_long_head(path: Path) -> None:

@@ -1,24 +1,66 @@
-"""Tables in Parquet or Arrow IPC (Feather): a file, or a folder of files whose order is that of their names."""
+"""Tables in Parquet or Arrow IPC (Feather): a file, or a folder of files whose order is that of their names.
+
+All files of a folder must agree on the columns that are read. Names of its folders such as `branch=A` (Hive, Spark) are
+columns of text, unless the files have the column themselves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as pa_dataset
 
+from colonnade.common.data.columns import cells
+from colonnade.common.data.formats.names import refuse_twice
+from colonnade.common.data.formats.pandas_index import index_columns, unwritten_index
 from colonnade.common.data.known_sets.places import refuse_unusable
 from colonnade.common.data.table import BATCH
-from colonnade.common.errors import DataError
+from colonnade.common.errors import DataError, nearest
 
 Format = Literal["parquet", "arrow"]
+_NOTHING = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One of the files.
+
+    Args:
+        name: relative to the folder; that of the file itself if there is no folder.
+        fragment: reads it.
+        schema: of its own columns.
+        folders: columns that the names of its folders say, with their value; None where it is missing.
+    """
+
+    name: str
+    fragment: Any
+    schema: pa.Schema
+    folders: Mapping[str, str | None]
+
+    def kind(self, column: str) -> pa.DataType | None:
+        """Type of a column, as it is read; None if the file has none."""
+        if column in self.schema.names:
+            return cells.plain_type(self.schema.field(column).type)
+        return pa.string() if column in self.folders else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its columns."""
+        return (*self.schema.names, *(name for name in self.folders if name not in self.schema.names))
 
 
 class ArrowFiles:
     """Files as a table: batches are read on demand, and only the requested columns.
+
+    Attributes:
+        header: the columns' names, of all files.
+        index: those that are a row index of pandas.
+        unwritten: names of such an index that is not there as a column.
 
     Raises:
         DataError: a path holds nothing of the format, or two columns have the same name.
@@ -29,41 +71,110 @@ class ArrowFiles:
         if path.is_file():
             refuse_unusable(path)
         try:
-            self._dataset = pa_dataset.dataset(path, format=kind)
+            dataset = pa_dataset.dataset(path, format=kind)
+            self._files = [self._file(fragment) for fragment in dataset.get_fragments()]
         except (pa.ArrowInvalid, OSError) as error:
             raise self._broken(error) from error
-        if not self._dataset.files:
+        if not self._files:
             raise DataError(
                 f"{path} is a folder without files", hint="name the folder or the file that holds the table"
             )
-        for place, name in enumerate(self.header):
-            if name in self.header[:place]:
-                raise DataError(f"{path}: two columns are called {name!r}", hint="rename one of them")
-
-    @cached_property
-    def header(self) -> tuple[str, ...]:
-        """The columns' names."""
-        return tuple(self._dataset.schema.names)
+        for file in self._files:
+            refuse_twice(self._where(file), file.schema.names)
+        self.header = tuple(dict.fromkeys(name for file in self._files for name in file.names))
+        self.index = tuple(dict.fromkeys(name for file in self._files for name in index_columns(file.schema)))
+        self.unwritten = tuple(dict.fromkeys(name for file in self._files for name in unwritten_index(file.schema)))
 
     def __str__(self) -> str:
         """Its path."""
         return str(self._path)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The columns of all rows. Raises DataError if a file is broken."""
-        try:
-            # One thread without read-ahead: memory holds one row group's columns, not the table.
-            yield from self._dataset.to_batches(
-                columns=list(columns), batch_size=BATCH, batch_readahead=1, fragment_readahead=1, use_threads=False
-            )
-        except (pa.ArrowInvalid, OSError) as error:
-            raise self._broken(error) from error
+        """The columns of all rows. Raises DataError if a file is broken, or files differ in these columns."""
+        schema = pa.schema([(name, self._type(name)) for name in columns])
+        for file in self._files:
+            own = [name for name in dict.fromkeys(columns) if name in file.schema.names]
+            try:
+                # One thread without read-ahead: memory holds one row group's columns, not the table.
+                found = file.fragment.to_batches(
+                    columns=own, batch_size=BATCH, batch_readahead=1, fragment_readahead=1, use_threads=False
+                )
+                for batch in found:
+                    made = [self._column(file, field, batch) for field in schema]
+                    yield pa.RecordBatch.from_arrays(made, schema=schema)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise self._broken(error) from error
 
     def place(self, row: int) -> str:
-        """`FILE, row 7`, counted from 1."""
-        return f"{self._path}, row {row + 1}"
+        """`FILE, row 7`, counted from 1 in its file."""
+        for file in self._files[:-1]:
+            if row < (rows := file.fragment.count_rows()):
+                return f"{self._where(file)}, row {row + 1}"
+            row -= rows
+        return f"{self._where(self._files[-1])}, row {row + 1}"
+
+    def _file(self, fragment: Any) -> _Part:
+        below = Path(fragment.path).relative_to(self._path) if self._path.is_dir() else Path()
+        said = (part.partition("=") for part in below.parts[:-1])
+        folders = {unquote(name): None if value == _NOTHING else unquote(value) for name, mark, value in said if mark}
+        return _Part(below.as_posix(), fragment, fragment.physical_schema, folders)
+
+    def _where(self, file: _Part) -> str:
+        return str(self._path / file.name)
+
+    def _type(self, column: str) -> pa.DataType:
+        """The type in which all files give the column. Raises DataError if they do not agree."""
+        found: tuple[_Part, pa.DataType] | None = None
+        for file in self._files:
+            if (kind := file.kind(column)) is None:
+                other = next(other for other in self._files if other.kind(column) is not None)
+                raise DataError(
+                    f"{self._where(file)} has no column {column!r}, which {other.name} has"
+                    f"{nearest(column, [name for name in file.names if name not in other.names])}",
+                    hint="write all files with the same columns, or leave out with `drop` those that differ",
+                )
+            if found is None:
+                found = file, kind
+            elif (common := _common(found[1], kind)) is None:
+                raise DataError(
+                    f"{self._where(file)}: the column {column!r} is of type {kind}, and in {found[0].name} of "
+                    f"{found[1]}",
+                    hint="write the column with one type in all files, or leave it out with `drop`",
+                )
+            elif not common.equals(found[1]):
+                found = file, common
+        assert found is not None  # there is a file
+        return found[1]
+
+    def _column(self, file: _Part, field: pa.Field, batch: pa.RecordBatch) -> pa.Array:
+        if field.name not in file.schema.names:
+            return pa.repeat(pa.scalar(file.folders[field.name], pa.string()), batch.num_rows)
+        column = cells.decoded(batch.column(field.name))
+        return column if column.type.equals(field.type) else column.cast(field.type, safe=False)
 
     def _broken(self, error: Exception) -> DataError:
         kind = "Parquet" if self._kind == "parquet" else "an Arrow (Feather) file"
         hint = f"write the table again as {kind}, or name the `source` that it is"
         return DataError(f"{self._path} cannot be read: {str(error).splitlines()[0]}", hint=hint)
+
+
+def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The type for columns of both, None if there is none; a column of null has no value of another type."""
+    if one.equals(other) or pa.types.is_null(other):
+        return one
+    kinds = one, other
+    if pa.types.is_null(one):
+        return other
+    if all(map(pa.types.is_unsigned_integer, kinds)):
+        return pa.uint64()
+    if all(map(pa.types.is_integer, kinds)):
+        return None if pa.uint64() in kinds else pa.int64()
+    return next((common for is_one, common in _ALIKE if all(map(is_one, kinds))), None)
+
+
+_ALIKE = (
+    (lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind), pa.float64()),
+    (lambda kind: pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None), pa.timestamp("us")),
+    (lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None, pa.timestamp("us", "UTC")),
+)
+"""Kinds of types, and the one that columns of the kind are read as."""

@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from colonnade.common.data.formats.names import refuse_twice
+from colonnade.common.data.formats.pandas_index import index_columns, unwritten_index
 from colonnade.common.data.table import BATCH
 from colonnade.common.errors import DataError
 
@@ -18,6 +20,11 @@ class ArrowTable:
         content: has `__arrow_c_stream__`.
         name: of the table, in messages.
 
+    Attributes:
+        header: the columns' names.
+        index: those that are a row index of pandas.
+        unwritten: names of such an index that is not there as a column.
+
     Raises:
         DataError: it is no table, or two columns have the same name.
     """
@@ -28,9 +35,8 @@ class ArrowTable:
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise DataError(f"{name} is no table: {error}", hint="give a table, as Arrow can read it") from error
         self._name, self.header = name, tuple(self._table.column_names)
-        for place, column in enumerate(self.header):
-            if column in self.header[:place]:
-                raise DataError(f"{name}: two columns are called {column!r}", hint="rename one of them")
+        refuse_twice(name, self.header)
+        self.index, self.unwritten = index_columns(self._table.schema), unwritten_index(self._table.schema)
 
     def __str__(self) -> str:
         """Its name."""

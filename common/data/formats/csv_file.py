@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from colonnade.common.data.columns.cells import MISSING
+from colonnade.common.data.formats.names import refuse_twice
 from colonnade.common.errors import DataError
 
 _BLOCK = 4 * 2**20  # bytes parsed together; larger than any row
@@ -238,9 +239,7 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
             f"{path}, line 1: {', '.join(header[:4])} are numbers, not names",
             hint="put a line with the columns' names above the rows",
         )
-    for place, name in enumerate(header):
-        if name in header[:place]:
-            raise DataError(f"{path}, line 1: two columns are called {name!r}", hint="rename one of them")
+    refuse_twice(f"{path}, line 1", header)
 
 
 def _is_utf8(start: bytes) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from colonnade.common.data.formats.names import refuse_twice
 from colonnade.common.data.known_sets.places import find_file
 from colonnade.common.data.table import BATCH
 from colonnade.common.errors import ConfigError, DataError, EnvironmentFault
@@ -97,9 +98,7 @@ class DatabaseQuery:
                 self.header = tuple(link.execute(self._query).keys())
         except SQLAlchemyError as error:
             raise database.failed(error) from None
-        for place, name in enumerate(self.header):
-            if name in self.header[:place]:
-                raise DataError(f"{self}: two columns are called {name!r}", hint="give one of them another name (AS)")
+        refuse_twice(str(self), self.header, "give one of them another name (AS)")
 
     def __str__(self) -> str:
         """The database."""
@@ -118,7 +117,8 @@ def _rows(database: Database, asked: sqlalchemy.Executable, columns: Sequence[st
     try:
         with database.engine.connect().execution_options(stream_results=True, yield_per=BATCH) as link:
             result = link.execute(asked)
-            places = [list(result.keys()).index(name) for name in columns]
+            place = {name: at for at, name in enumerate(result.keys())}
+            places = [place[name] for name in columns]
             for rows in result.partitions():
                 yield pa.RecordBatch.from_arrays([_column([row[at] for row in rows]) for at in places], list(columns))
     except sqlalchemy.exc.SQLAlchemyError as error:

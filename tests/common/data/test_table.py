@@ -96,9 +96,9 @@ def test_labels_in_every_format(tmp_path: Path, write: Format) -> None:
         ({"key": "whom"}, r"has no column 'whom' \(did you mean 'who'\?\)"),
         ({"columns": ["agee"]}, r"has no column 'agee' \(did you mean 'age'\?\)"),
         ({"types": {"twon": "number"}}, r"has no column 'twon' \(did you mean 'town'\?\)"),
-        ({"columns": ["age"]}, r"(line 3|row 2), column 'age': the value is missing"),
+        ({"columns": ["age"]}, r"(line 3|row 2|1.parquet, row 1), column 'age': the value is missing"),
         ({"columns": ["outcome"], "types": {"outcome": "number"}}, r"(line 2|row 1).*'outcome': 'yes' is no number"),
-        ({"key": "town", "columns": ["who"]}, r"(line 4|row 3), column 'town': the value is missing"),
+        ({"key": "town", "columns": ["who"]}, r"(line 4|row 3|2.parquet, row 1), column 'town': the value is missing"),
         ({"key": "outcome", "columns": ["who"]}, "'outcome': 1 key stands in several rows, 2 rows in all; 'yes' in"),
     ],
 )
@@ -114,7 +114,7 @@ def test_keys_are_kept_as_they_are_written_and_a_blank_one_is_missing(tmp_path: 
     assert read(tmp_path, write(tmp_path, rows), key="town", columns=["who"]).ids == (" Ulm ", "Ulm", "Ulm\u00a0")
     (tmp_path / "blank").mkdir()
     how = write(tmp_path / "blank", [*rows, (4, 1.0, " \t", "x")])
-    with pytest.raises(DataError, match=r"(line 5|row 4), column 'town': the value is missing"):
+    with pytest.raises(DataError, match=r"(line 5|row 4|3.parquet, row 1), column 'town': the value is missing"):
         read(tmp_path / "blank", how, key="town", columns=["who"])
 
 
