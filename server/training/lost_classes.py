@@ -70,7 +70,8 @@ def refuse_one_class(rows: str, names: Sequence[str], only: int) -> None:
     """
     others = [name for place, name in enumerate(names) if place != only]
     raise DataError(
-        f"{rows} are of the class {names[only]!r}, and none is of the class{_listed(others)}: there is nothing to learn",
+        f"{rows} are of the class {names[only]!r}, and none is of the class{_listed(others)}: "
+        "there is nothing to learn",
         hint=_HINT,
         shared="all rows to train on are of one class",
     )
