@@ -18,7 +18,8 @@ from typing import TextIO
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.runtime.permissions import narrow
 from colonnade.common.runtime.run_folder import MemberFolder
-from colonnade.reports.console.screen import counted, err
+from colonnade.reports.console.screen import err
+from colonnade.reports.words import counted
 
 _LOCK = ".lock"
 _ATTEMPTS = 10  # to acquire the lock: `is_held` takes it for a moment

@@ -183,6 +183,9 @@ def opened(
     Raises:
         InputError: there is no run, or its parties are unknown.
     """
+    if not RunFolder(folder).begun:
+        what = "is a file" if folder.is_file() else "holds no run"
+        raise InputError(f"{folder} {what}", hint="give the folder of a run that has trained, as `up` printed it")
     with locked_folder(None, "", folder) as home:
         if file is not None:
             config = as_begun(load(file), home)

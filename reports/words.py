@@ -28,10 +28,13 @@ def seconds(value: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def count(number: int, thing: str) -> str:
-    """1, 'round' -> '1 round'; 2, 'party' -> '2 parties'."""
-    many = thing[:-1] + "ies" if thing.endswith("y") else thing + "s"
-    return f"{number} {thing if number == 1 else many}"
+def counted(number: int, noun: str) -> str:
+    """A count with its noun: `1 round`, `2 parties`, `2 classes`, `3 days`."""
+    if number == 1:
+        return f"{number} {noun}"
+    if noun.endswith("y") and noun[-2] not in "aeiou":
+        return f"{number} {noun[:-1]}ies"
+    return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

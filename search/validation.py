@@ -19,8 +19,8 @@ from colonnade.common.parsing.file import parse
 from colonnade.common.runtime.permissions import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
 from colonnade.reports.console.outputs import write_text
-from colonnade.reports.console.screen import counted
 from colonnade.reports.console.screen import out as console
+from colonnade.reports.words import counted
 from colonnade.search.folder import SearchFolder, Tables, digest, place_of, refuse_incomplete
 from colonnade.search.metrics import SearchMetric, fold_metric
 from colonnade.search.pages.cv_page import CvPage, FoldRecord, say_folds

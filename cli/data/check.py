@@ -29,6 +29,7 @@ from colonnade.common.privacy.adaptive import PROPOSED
 from colonnade.common.protocols.fedvs import Config as CodedConfig
 from colonnade.launcher.readiness import check_trackers
 from colonnade.reports.console.screen import out
+from colonnade.reports.words import counted, listed
 from colonnade.server.fusion.active import active_features
 from colonnade.server.reporting.planned import planned
 from colonnade.server.training.context import check_labels
@@ -80,7 +81,14 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
     for hint in untuned.of_federation(federation, min(schedules.values(), key=_train_rows)) if schedules else ():
         out.print(hint, style="yellow", markup=False, soft_wrap=True)
     check_identities(config, base)  # last: data can be checked before certificates have come back
-    out.print(f"{file}: {federation.protocol.name} among {len(federation.names)} parties, nothing wrong found")
+    among = f"{file}: {federation.protocol.name} among {counted(len(federation.names), 'party')}"
+    missing = [name for name in federation.names if name not in config.parties]
+    if missing and config.server is not None and config.parties:
+        said = f"no section for {', '.join(missing)}, without which `up` and `simulate` refuse this file"
+        out.print(f"{said}: add parties.NAME for each, or `every_party` for all", style="yellow", markup=False)
+    seen = [*([SERVER] if config.server is not None else []), *config.parties]
+    of = f" in what {listed(seen)} say of their own; {', '.join(missing)} not looked at" if missing else ""
+    out.print(f"{among}, nothing wrong found{of}", markup=False, soft_wrap=True)
 
 
 def _show_privacy(config: Config, schedules: Mapping[str, Schedule]) -> None:

@@ -14,7 +14,7 @@ from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.run_folder import PartyFolder
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.records.ledgers import Book, read_books_of
-from colonnade.reports.words import amount, count
+from colonnade.reports.words import amount, counted
 
 _DELTA = re.compile(r"\bdelta=(\S+)")
 _NAMED = 10  # line numbers that are printed
@@ -40,6 +40,8 @@ def ledger(folder: Path, *, check: bool, head: bool) -> None:
         raise InputError(
             f"{path}: there is no ledger", hint="give a party's own folder, as RUN/parties/NAME, or its ledger.jsonl"
         )
+    if path.stat().st_size and next(iter(read_lines(path)), None) is None:
+        raise InputError(f"{path} is no ledger", hint="give a party's own folder, as RUN/parties/NAME")
     if check:
         _say(path, verify(path))
     if head:
@@ -51,14 +53,14 @@ def ledger(folder: Path, *, check: bool, head: bool) -> None:
 def _say(path: Path, found: Verdict) -> None:
     if found.broken is not None:
         raise InputError(
-            f"{path}, line {found.broken}: its hash does not fit what stands before it; {count(found.lines, 'line')} "
+            f"{path}, line {found.broken}: its hash does not fit what stands before it; {counted(found.lines, 'line')} "
             "before it fit",
             hint="the file was altered there, or a line before it was taken out; compare with a copy",
         )
-    console.print(f"{count(found.lines, 'line')}, and every hash fits", markup=False)
+    console.print(f"{counted(found.lines, 'line')}, and every hash fits", markup=False)
     if found.torn:
         where = ", ".join(map(str, found.torn[:_NAMED])) + (" .." if len(found.torn) > _NAMED else "")
-        cut = f"{count(len(found.torn), 'line')} cut short, as by a crash, and passed over: number {where}"
+        cut = f"{counted(len(found.torn), 'line')} cut short, as by a crash, and passed over: number {where}"
         console.print(cut, style="yellow", markup=False, soft_wrap=True)
     console.print(f"newest hash: {found.head}", markup=False, soft_wrap=True)
 
@@ -91,5 +93,5 @@ def _spent(path: Path) -> str:
     if not isinstance(epsilon, int | float):
         return "no privacy guarantee was counted"
     reserved = sum(releases for releases, _ in reservations(path))
-    spent = f"epsilon {epsilon:.4g} at {delta} after the last message; {count(reserved, 'release')} paid for"
+    spent = f"epsilon {epsilon:.4g} at {delta} after the last message; {counted(reserved, 'release')} paid for"
     return f"{spent}. It is this party's own: a person whose row lies at others too is in their releases as well"

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from colonnade.common.errors import InputError
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable
-from colonnade.reports.console.screen import counted
 from colonnade.reports.console.screen import out as console
+from colonnade.reports.words import counted
 from colonnade.reproduction.comparison.attacked import perform
 from colonnade.reproduction.comparison.epsilons import deltas, in_words
 from colonnade.reproduction.comparison.pages import ComparisonPages

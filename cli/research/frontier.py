@@ -9,8 +9,8 @@ from rich.table import Table
 
 from colonnade.common.errors import InputError
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable
-from colonnade.reports.console.screen import counted
 from colonnade.reports.console.screen import out as console
+from colonnade.reports.words import counted
 from colonnade.reproduction.frontier.pages import FrontierPages, console_rows
 from colonnade.reproduction.frontier.plan import FILE, PAPER, FrontierPlan, chosen_sets, read_frontier
 from colonnade.reproduction.frontier.standing import SetFrontier, set_frontier

@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.table import Table
 
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable
-from colonnade.reports.console.screen import counted
 from colonnade.reports.console.screen import out as console
+from colonnade.reports.words import counted
 from colonnade.reproduction.pages.pages import PaperPages
 from colonnade.reproduction.pages.tables import claim_words
 from colonnade.reproduction.pages.words import total_words

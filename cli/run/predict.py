@@ -29,6 +29,7 @@ from colonnade.launcher.predictions import opened
 from colonnade.launcher.processes import Processes
 from colonnade.reports.console.outputs import refuse_unwritable_file
 from colonnade.reports.console.screen import out as console
+from colonnade.reports.words import counted
 from colonnade.server.prediction.model import Model, Predicted
 from colonnade.server.prediction.terms import PredictionTerms
 from colonnade.server.training.absence import Absent
@@ -57,10 +58,11 @@ def predict(
         count = asked.count()  # reads the whole file before any party is started
         if not count:
             raise DataError(f"{ids} has a header but no ids", hint="an id is one line below the header")
-        console.print(f"asking {len(run.parties)} parties for {count} rows", style="dim")
+        asked_of = counted(len(run.parties), "party")
+        console.print(f"asking {asked_of} for {counted(count, 'row')}", style="dim")
         run.listen(Digest(partial(say, run.without, terms.absent)))
         run.ask(partial(answer_file, asked, count, out, terms.absent), tuple(asked.ids()) if run.aligns else None)
-    console.print(f"{out}: {count} rows, {time.perf_counter() - begin:.1f} s", markup=False, soft_wrap=True)
+    console.print(f"{out}: {counted(count, 'row')}, {time.perf_counter() - begin:.1f} s", markup=False, soft_wrap=True)
 
 
 async def answer_file(asked: PredictionIds, count: int, out: Path, absent: Absent, model: Model) -> None:
@@ -71,7 +73,7 @@ async def answer_file(asked: PredictionIds, count: int, out: Path, absent: Absen
     with written.open() as there, _progress() as progress, _settled():
         line = progress.add_task("predicting", total=count, completed=there)
         if there:
-            progress.console.print(f"{there} rows are there already, from an earlier start", style="dim")
+            progress.console.print(f"{counted(there, 'row')} from an earlier start kept", style="dim")
         done, plain = there, time.monotonic() + _PLAIN_PERIOD
         async with aclosing(_predicted(model, islice(asked.ids(), there, None))) as blocks:
             async for ids, said in blocks:
@@ -83,7 +85,8 @@ async def answer_file(asked: PredictionIds, count: int, out: Path, absent: Absen
                     console.print(f"{done} of {count} rows", style="dim")
         written.finish()
     if written.unknown:
-        console.print(f"{written.unknown} ids are unknown to some member: their lines are empty", style="yellow")
+        unknown = counted(written.unknown, "id")
+        console.print(f"{unknown} not known to every member: empty lines", style="yellow")
 
 
 async def _predicted(model: Model, ids: Iterator[str]) -> AsyncGenerator[tuple[list[str], Predicted], None]:

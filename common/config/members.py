@@ -30,7 +30,7 @@ from colonnade.common.privacy.response_noise import ResponseNoiseConfig
 from colonnade.common.section import Section
 from colonnade.common.tracking.sections import Trackers
 
-Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda:\d+)$", examples=["auto", "cpu", "cuda:N"])]
+Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$", examples=["auto", "cpu", "cuda", "cuda:N"])]
 
 
 def _check_address(value: str) -> str:
@@ -60,7 +60,7 @@ class _Member(Section):
     identity: Path | None = Field(
         default=None, description="folder with key.pem, cert.pem and ca.pem; relative to the file"
     )
-    device: Device = Field(default="auto", description="processor of the models: auto, cpu or cuda:N")
+    device: Device = Field(default="auto", description="processor of the models: auto, cpu, cuda or cuda:N")
     threads: int = Field(
         default=0, ge=0, description="processor threads of the member; 0 leaves it to torch, or to `up`"
     )

@@ -32,10 +32,16 @@ from colonnade.common.runtime.plug_ins import first_line
 
 
 def _expand(value: object) -> object:
-    """The short form: `mlp`, or `./tower.py:Tower`."""
+    """The short form, `mlp` or `./tower.py:Tower`; a file is also taken where a name would stand."""
+    if isinstance(value, dict) and "file" not in value and _is_file(value.get("name")):
+        return {"file" if key == "name" else key: below for key, below in value.items()}
     if not isinstance(value, str):
         return value
-    return {"file": value} if value.startswith("./") or ":" in value else {"name": value}
+    return {"file" if _is_file(value) else "name": value}
+
+
+def _is_file(value: object) -> bool:
+    return isinstance(value, str) and (value.startswith("./") or ":" in value)
 
 
 def _kind(value: object) -> str | None:

@@ -23,6 +23,8 @@ from colonnade.common.runtime.plug_ins import Extended, PlugIns
 TEMPLATE = "every_party"
 """The template section merged under every party's own."""
 
+_PLACES = 4  # at most so many are named for a key that stands in the wrong one
+
 Path = tuple[str | int, ...]
 
 # Expected values by pydantic's error type; its context fills the braces.
@@ -101,8 +103,15 @@ class _Place:
 
     def unknown_key(self, key: str, above: Path) -> ConfigError:
         known = self._keys(above)
+        first, colon, rest = key.partition(":")
+        if colon and first in known and _at(self._tree, self._path) is None:  # YAML's `{patience:3}` is one key
+            hint = f"write `{first}: {rest or 'VALUE'}`, with a space behind the colon"
+            return ConfigError(f"{self.name}: unknown key (did you mean {first!r}?)", hint=hint)
+        optimiser = bool(above) and str(above[-1]).endswith("optimiser")
+        if not nearest(key, known) and not optimiser and (elsewhere := self._elsewhere(key)):
+            return ConfigError(f"{self.name}: unknown key", hint=f"did you mean {_either(elsewhere)}?")
         hint = f"allowed here: {', '.join(known)}"
-        if above and str(above[-1]).endswith("optimiser"):
+        if optimiser:
             kind = _at(self._tree, above).get("name")
             hint += f"; these are keys of {kind}, write `name: ...` beside them for another optimiser"
         return ConfigError(f"{self.name}: unknown key{nearest(key, known)}", hint=hint)
@@ -148,6 +157,23 @@ class _Place:
     def _keys(self, above: Path) -> list[str]:
         keys = {key for option in self._options(above) for key in _fields(option)}
         return sorted(keys | ({TEMPLATE} if not above else set()))
+
+    def _elsewhere(self, key: str) -> list[str]:
+        """Where a file has a key of this name: in a section or in a section of it; a party's as `every_party`."""
+        root = _fields(self._root)
+        named = self._tree.get("federation", {}).get("protocol", "") if isinstance(self._tree, dict) else ""
+        contract = imported_contracts().get(str(named.get("name") if isinstance(named, Mapping) else named))
+        sections = {
+            "federation": _options_of(root["federation"].annotation),
+            "federation.protocol": [] if contract is None else [contract.config],
+            "server": _options_of(root["server"].annotation),
+            TEMPLATE: _options_of(get_args(root["parties"].annotation)[1]),
+        }
+        for name, options in list(sections.items()):
+            for inner, field in [pair for option in options for pair in _fields(option).items()]:
+                sections.setdefault(f"{name}.{inner}", _options_of(field.annotation))
+        found = [f"{name}.{key}" for name, options in sections.items() if any(key in _fields(each) for each in options)]
+        return [place for place in found if place.count(".") == min(each.count(".") for each in found)][:_PLACES]
 
     def _kinds(self, key: str) -> list[str]:
         """Allowed values of the discriminator `key`."""

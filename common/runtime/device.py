@@ -13,19 +13,22 @@ def choose_device(wanted: str, index: int = 0) -> torch.device:
     """The device that a config names.
 
     Args:
-        wanted: `auto` (a GPU if this process sees one, assigned by `index`; else the CPU), `cpu` or `cuda:N`.
+        wanted: `auto` (a GPU if this process sees one, assigned by `index`; else the CPU), `cpu`, `cuda` (a GPU,
+            assigned by `index`) or `cuda:N`.
         index: position of this process among several on this machine.
 
     Raises:
-        EnvironmentFault: `cuda:N` where this process sees no such GPU.
+        EnvironmentFault: `cuda` where this process sees no GPU, or `cuda:N` where it sees no such one.
     """
     if wanted == "cpu":
         return torch.device("cpu")
     gpus = torch.cuda.device_count()
-    if wanted == "auto":
-        return _repeatable(torch.device("cuda", index % gpus)) if gpus else torch.device("cpu")
+    if wanted == "auto" and not gpus:
+        return torch.device("cpu")
+    if wanted == "auto" or (wanted == "cuda" and gpus):
+        return _repeatable(torch.device("cuda", index % gpus))
     device = torch.device(wanted)
-    if device.index >= gpus:
+    if (device.index or 0) >= gpus:
         raise EnvironmentFault(
             f"device {wanted}: this process sees {gpus} GPUs", hint="use `device: auto` or `device: cpu`"
         )

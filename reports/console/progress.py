@@ -12,6 +12,7 @@ from rich.text import Text
 
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.runtime.numbers import plain
+from colonnade.reports.words import counted
 
 JUDGED: Mapping[str, str] = {
     "auc": "AUC", "balanced_accuracy": "balanced accuracy", "average_precision": "average precision", "f1": "F1",
@@ -53,11 +54,11 @@ class Progress:
         """Takes an event in."""
         match self._kind(event):
             case "listening":
-                waiting = len(event["waiting_for"])
-                self._say(f"server listens on {event['address']}, waiting for {waiting} parties")
+                waiting = counted(len(event["waiting_for"]), "party")
+                self._say(f"server listens on {event['address']}, waiting for {waiting}")
             case "join" if "joined" in event:
                 if event["joined"] == event["of"]:
-                    self._say(f"all {event['of']} parties have joined")
+                    self._say(f"all {counted(event['of'], 'party')} joined")
             case "refused" | "failed" | "leave" | "warning" | "checkpoint_failed":
                 reason = str(event["reason"]).removeprefix(f"{event['party']} ")  # its name stands before it
                 self._say(f"{event['party']}: {reason}", style="yellow")

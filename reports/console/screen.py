@@ -37,11 +37,6 @@ def debugging() -> bool:
     return os.environ.get("COLONNADE_DEBUG") == "1"
 
 
-def counted(number: int, noun: str) -> str:
-    """So many of them: `1 seed`, `3 seeds`; a plural takes an s, or es behind another."""
-    return f"{number} {noun if number == 1 else noun + ('es' if noun.endswith('s') else 's')}"
-
-
 def show_error(message: str, hint: str = "", who: str = "") -> None:
     """Prints an error and what to do about it."""
     err.print(f"[bold red]error:[/] {who + ': ' if who else ''}", end="")

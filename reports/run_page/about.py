@@ -22,7 +22,7 @@ from colonnade.reports.html.frame import facts, folded, section
 from colonnade.reports.html.markup import Html, tag
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.privacy import headline as spent
-from colonnade.reports.words import count, seconds
+from colonnade.reports.words import counted, seconds
 
 _ENDS = {
     "completed": "",
@@ -36,9 +36,9 @@ def headline(run: RecordedRun) -> str:
     """The run in a sentence: what was run, what it reached, how long that took, and what it cost in privacy."""
     said = run.summary
     on = f" on {said['dataset']}" if said.get("dataset") else ""
-    what = f"{said['protocol'] or 'A run'}{on} among {count(len(run.parties), 'party')}"
+    what = f"{said['protocol'] or 'A run'}{on} among {counted(len(run.parties), 'party')}"
     took = seconds(said["seconds"]) + (" of simulated delays" if run.virtual else "")
-    rounds, best = count(said["rounds"], "round"), best_of_stopped(said)
+    rounds, best = counted(said["rounds"], "round"), best_of_stopped(said)
     if best is None:
         return f"{what}: {reached(said, said['metrics'])} after {rounds} and {took}; {spent(said)}."
     where = f"in round {best['round']}, the best of {rounds}"

@@ -14,7 +14,7 @@ from colonnade.reports.html.svg import colour
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.records.thin import MOST, thin
 from colonnade.reports.records.trace import EVALUATED, Measured
-from colonnade.reports.words import amount, count, listed, percent, seconds
+from colonnade.reports.words import amount, counted, listed, percent, seconds
 
 _SIZE = (420, 270)
 _SAID: dict[str, Callable[[float], str]] = {
@@ -137,7 +137,7 @@ def _notes(runs: Mapping[str, RecordedRun]) -> Html:
         said.append(f"Of long curves ({listed(thinned)}) every stretch is drawn by its lowest and its highest value.")
     for name, run in runs.items():
         if run.trace.lost:
-            said.append(f"{name}: {count(run.trace.lost, 'value')} were no number and are left out.")
+            said.append(f"{name}: {counted(run.trace.lost, 'value')} were no number and are left out.")
         if run.clock.starts > 1:
             away = seconds(run.clock.paused)
             said.append(f"{name} was started {run.clock.starts} times; the {away} between are not in its seconds.")

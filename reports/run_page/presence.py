@@ -10,7 +10,7 @@ from typing import Any
 from colonnade.reports.html.frame import section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.records.run import RecordedRun
-from colonnade.reports.words import count, listed, seconds
+from colonnade.reports.words import counted, listed, seconds
 
 _SLICES, _HEIGHT = 240, 10  # of a strip, in units of its own
 _LEVELS = 8  # shades of a slice of which only a part was missed
@@ -41,7 +41,7 @@ def presence(run: RecordedRun) -> Html:
         for name in run.parties
     ]  # fmt: skip
     heads = ("party", "when", "missed rounds", "late answers", "last to answer", "waited for it")
-    caption = f"From left to right {seconds(end)}, {count(len(run.trace.ends), 'round')}"
+    caption = f"From left to right {seconds(end)}, {counted(len(run.trace.ends), 'round')}"
     note = (
         "Last to answer: the rounds in which this party's answer was the last of those that came in time. Waited for "
         "it: the seconds in those rounds from the first answer to its own. A strip shows those that were most of a "
@@ -55,7 +55,7 @@ def presence(run: RecordedRun) -> Html:
 
 def stragglers(run: RecordedRun) -> str:
     """Missed rounds by party, in a sentence."""
-    rounds, missing = count(run.summary["rounds"], "round"), run.summary.get("missing") or {}
+    rounds, missing = counted(run.summary["rounds"], "round"), run.summary.get("missing") or {}
     behind = [f"{name} ({missing[name]})" for name in sorted(missing, key=lambda name: -missing[name]) if missing[name]]
     if not behind:
         return f"Nobody missed any of the {rounds}."
@@ -154,8 +154,8 @@ def _bar(interval: Interval, end: float, what: str) -> str:
 def _said(times: _Presence, missing: int) -> str:
     words = [f"here {seconds(begin)} to {seconds(stop)}" for begin, stop in times.here[:5]]
     words += [f"away {seconds(begin)} to {seconds(stop)}" for begin, stop in times.away[:5]]
-    words += [count(missing, "round") + " missed"] if missing else []
-    words += [count(len(times.awaited), "round") + " spent mostly in waiting for it"] if times.awaited else []
+    words += [counted(missing, "round") + " missed"] if missing else []
+    words += [counted(len(times.awaited), "round") + " spent mostly in waiting for it"] if times.awaited else []
     return ", ".join([*words, *([f"{len(times.late)} answers late"] if times.late else [])]) or "never here"
 
 

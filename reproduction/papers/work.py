@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import BaseContext
 
 from colonnade.common.errors import ColonnadeError, EnvironmentFault
-from colonnade.reports.console.screen import counted
+from colonnade.reports.words import counted
 from colonnade.reproduction.papers.measures import RunRecord
 from colonnade.reproduction.papers.papers import Paper
 from colonnade.reproduction.papers.results import Results

@@ -8,10 +8,10 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 from colonnade.common.config.members import Config
-from colonnade.reports.console.screen import counted
 from colonnade.reports.html.frame import facts, frame, section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.plots import GREY, picture
+from colonnade.reports.words import counted
 from colonnade.search.pages.privacy import FOLDS_PRIVACY, is_private
 
 if TYPE_CHECKING:

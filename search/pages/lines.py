@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from colonnade.reports.console.screen import counted, out
+from colonnade.reports.console.screen import out
+from colonnade.reports.words import counted
 from colonnade.search.found import Search, ranked, value_words
 from colonnade.search.pages.privacy import TRIALS_PRIVACY
 from colonnade.search.study import Asked, TrialRecord, TrialStore

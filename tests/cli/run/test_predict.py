@@ -76,7 +76,7 @@ def test_predictions_for_the_test_rows_are_as_good_as_the_run_said_and_are_in_ev
     process = start("predict", trained, "--ids", ids, "--out", tmp_path / "out.csv")
     output = finish(process)
     assert process.returncode == 0, output
-    assert "1 ids are unknown to some member" in output
+    assert "1 id not known to every member" in output
     with (tmp_path / "out.csv").open(newline="") as lines:
         said = list(csv.DictReader(lines))
     assert [row["id"] for row in said] == [*map(str, rows), "nobody"]

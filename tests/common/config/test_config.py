@@ -61,6 +61,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"every_prty": {}}, "every_prty: unknown key (did you mean 'every_party'?)"),
     ({"federation__bach": 3}, "federation.bach: unknown key (did you mean 'batch'?)"),
     ({"federation__protocol__roh": 1}, "federation.protocol.roh: unknown key (did you mean 'rho'?)"),
+    ({"federation__stop": {"patience:3": None}}, "federation.stop.patience:3: unknown key (did you mean 'patience'?)"),
     ({"federation__quorum__nede": 1}, "federation.quorum.nede: unknown key (did you mean 'need'?)"),
     ({"federation__rows__tset": 1}, "federation.rows.tset: unknown key (did you mean 'test'?)"),
     ({"server__treads": 1}, "server.treads: unknown key (did you mean 'threads'?)"),
@@ -157,7 +158,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"server__listen": ":9000"}, "server.listen = ':9000': expected HOST:PORT, a port of 0 to 65535"),
     ({"server__listen": "0.0.0.0:99999"}, "server.listen = '0.0.0.0:99999': expected HOST:PORT, a port of 0 to 65535"),
     ({"server__listen": ""}, "server.listen = '': expected at least 1 character"),
-    ({"server__device": "gpu"}, "server.device = 'gpu': expected auto, cpu or cuda:N"),
+    ({"server__device": "gpu"}, "server.device = 'gpu': expected auto, cpu, cuda or cuda:N"),
     ({"server__threads": -1}, "server.threads = -1: expected at least 0"),
     ({"server__identity": 5}, "server.identity = 5: expected a path"),
     ({"server__optimiser": {"name": "sgd", "lr": 0}}, "server.optimiser.lr = 0: expected more than 0"),
@@ -222,6 +223,20 @@ def test_an_unknown_key_lists_those_that_are_allowed_there() -> None:
     assert error(tree(federation__protocol__roh=1)).hint == allowed
     assert error(tree(server__head={"name": "mlp", "x": 1})).hint == "allowed here: dropout, hidden, layers, name"
     assert error(tree(nothing=1)).hint == "allowed here: every_party, federation, launch, parties, search, server"
+
+
+@pytest.mark.parametrize(
+    ("values", "hint"),
+    [
+        ({"epochs": 3}, "did you mean federation.epochs?"),
+        ({"rho": 3}, "did you mean federation.protocol.rho"),
+        ({"federation__threads": 3}, "did you mean server.threads or every_party.threads?"),
+        ({"hidden": 3}, "did you mean server.head.hidden, every_party.model.hidden"),
+        ({"federation__stop": {"patience:3": None}}, "write `patience: 3`, with a space behind the colon"),
+    ],
+)
+def test_a_key_in_the_wrong_place_is_told_where_it_belongs(values: dict[str, Any], hint: str) -> None:
+    assert hint in error(tree(**values)).hint
 
 
 def test_a_number_where_text_is_wanted_is_to_be_quoted() -> None:

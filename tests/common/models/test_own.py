@@ -10,6 +10,13 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.models.build import HeadConfig, ModelConfig, build_head, build_model
 from colonnade.common.models.own import OwnConfig
 
+
+def test_a_file_is_taken_where_a_name_would_stand() -> None:
+    for adapter in (TypeAdapter(ModelConfig), TypeAdapter(HeadConfig)):
+        named = adapter.validate_python({"name": "./tower.py:Tower", "width": 3})
+        assert named == adapter.validate_python({"file": "./tower.py:Tower", "width": 3})
+
+
 TOWER = """
 from dataclasses import dataclass
 
