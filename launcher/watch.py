@@ -114,7 +114,7 @@ class Launch:
         self._files: dict[Path, str] = {}
         self._there = set(folder.rglob("*"))
         self._restarts = Restarts(config.launch)
-        self._left: dict[str, tuple[float, dict[str, Any]]] = {}  # parties that have left, when, and the event
+        self._left: dict[str, tuple[float, list[dict[str, Any]]]] = {}  # parties that failed or left: when, and events
         self._sent_away: set[str] = set()  # members that this process ended
 
     def take(self, given: GivenConfig) -> None:
@@ -151,7 +151,8 @@ class Launch:
             raise
         self._take_events()
         ended = self._end(processes.codes, interrupted=interrupted)
-        self._show_left("" if ended.failure is None else ended.failure.member)
+        if ended.failure is None:
+            self._show_left()  # else the errors of members follow, that of the cause first
         self._progress.close()
         if not self._begun and not self._resumed and not debugging():
             self._clear()
@@ -276,23 +277,27 @@ class Launch:
                 listener(event)
         now = time.monotonic()
         for party in [name for name, (since, _) in self._left.items() if now - since > _HELD]:
-            self._progress(self._left.pop(party)[1])
+            self._show_losses(party)
 
     def _show(self, event: dict[str, Any]) -> None:
-        """Shows an event; that a party has left, only if the run does not end with its error."""
-        party = event.get("party")
-        if event["kind"] == "leave":
-            self._left[str(party)] = (time.monotonic(), event)
+        """Shows an event; that a party has failed or left, only if the run does not end with the errors of members."""
+        party = str(event.get("party"))
+        if event["kind"] in ("leave", "failed") and party != "server":
+            self._left.setdefault(party, (time.monotonic(), []))[1].append(event)
             return
-        if event["kind"] in ("join", "rejoin") and party in self._left:
-            self._progress(self._left.pop(str(party))[1])
+        if event["kind"] in ("join", "rejoin"):
+            self._show_losses(party)
         self._progress(event)
 
-    def _show_left(self, failed: str) -> None:
-        """Shows who has left and has not been shown yet, but for a party whose own error follows, or that we ended."""
-        for party, (_, event) in self._left.items():
-            if party != failed and party not in self._sent_away:
-                self._progress(event)
+    def _show_losses(self, party: str) -> None:
+        for event in self._left.pop(party, (0.0, []))[1]:
+            self._progress(event)
+
+    def _show_left(self) -> None:
+        """Shows who has left and has not been shown yet, but for those that we ended."""
+        for party in list(self._left):
+            if party not in self._sent_away:
+                self._show_losses(party)
         self._left.clear()
 
     def _end(self, codes: dict[str, int], *, interrupted: bool) -> Ended:

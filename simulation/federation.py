@@ -7,7 +7,7 @@ of stragglers passes in seconds, and always in the same way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,6 +39,7 @@ from colonnade.common.observability.capture import Capture
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.labels import NoisyLabels
+from colonnade.common.runtime.user_code import naming_user_code
 from colonnade.server.membership.saving import Saving
 from colonnade.server.privacy.label_budget import open_releases
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
@@ -199,7 +200,8 @@ class Simulation:
         transcript = begin_transcript(ctx, link, post, outcome.server.telemetry)
         try:
             side = self.instead.get(ctx.name, PARTICIPATE[protocol.name])
-            await self._benches.work(ctx.name, side(ctx, link, protocol))
+            with naming_user_code(f"parties.{ctx.name}", ctx.own_code):
+                await self._benches.work(ctx.name, side(ctx, link, protocol))
             await transcript.conclude()
         except TrainingDiverged:
             raise watch.blame_sender(ctx.name) from None
@@ -233,7 +235,7 @@ class Simulation:
         """Runs the server side concurrently with the parties: an error of a party ends it."""
         protocol = self.config.federation.protocol
         side = self.instead.get(SERVER, SERVE[protocol.name])(outcome.server, cohort, protocol)
-        serving: asyncio.Future[None] = asyncio.ensure_future(self._benches.work(SERVER, side))
+        serving = asyncio.ensure_future(self._work(outcome, side))
         tasks = [serving, *sides]
         try:
             while not serving.done():
@@ -252,6 +254,10 @@ class Simulation:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._close(outcome)
+
+    async def _work(self, outcome: Outcome, side: Awaitable[None]) -> None:
+        with naming_user_code(SERVER, outcome.server.own_code):
+            await self._benches.work(SERVER, side)
 
     def _close(self, outcome: Outcome) -> None:
         """Closes what is written while the run goes on."""

@@ -36,6 +36,7 @@ from colonnade.server.training.absence import Absent
 
 _PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
 _SAID = ("refused", "failed", "leave", "warning", "rollback")
+_LOSSES = ("failed", "leave")  # told by the error that follows, where nothing stands in for a party
 
 
 def predict(
@@ -133,7 +134,7 @@ def _progress() -> Progress:
 
 def say(without: Mapping[str, str], absent: Absent, event: Event) -> None:
     """Prints events that affect the predictions; `without` holds the quality without each party."""
-    if event["kind"] in _SAID:
+    if event["kind"] in _SAID and not (absent == "refuse" and event["kind"] in _LOSSES):
         console.print(f"{event['party']}: {event['reason']}", style="yellow", markup=False)
     if event["kind"] == "aligned":
         known = f"{event['common']} of {event['rows']} ids are known to all members"

@@ -53,6 +53,7 @@ from colonnade.common.privacy.accounting.words import describe_plan
 from colonnade.common.runtime.device import release_free_memory
 from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING
 from colonnade.common.runtime.run_folder import PartyFolder
+from colonnade.common.runtime.user_code import naming_user_code
 
 
 @dataclass
@@ -344,7 +345,8 @@ class PartySessions:
         self._tell_spent(membership)
         self.progress.phases.turn(COMPUTING)
         try:
-            await self.task.side(ctx, link)
+            with naming_user_code(f"parties.{self.name}", ctx.own_code):
+                await self.task.side(ctx, link)
             self.progress.phases.turn(CHECKPOINT)
             await self._saved()
             if transcript is not None:

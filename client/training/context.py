@@ -23,7 +23,7 @@ from colonnade.common.data.columns.scale import Columns
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.outgoing import MaskedTensor, Released
 from colonnade.common.models.bottom import bottom_model
-from colonnade.common.models.build import build_head
+from colonnade.common.models.build import build_head, user_parts
 from colonnade.common.models.mixing import mixing
 from colonnade.common.models.optimiser import build_optimiser
 from colonnade.common.models.own import UserModule
@@ -108,6 +108,11 @@ class ClientContext:
         """Optimiser of the bottom model, which must have been made."""
         make = lambda: build_optimiser(self.config.optimiser, self.state["model"].parameters())  # noqa: E731
         return self.state.keep("optimiser", make)
+
+    @property
+    def own_code(self) -> list[str]:
+        """Those of the party's models that are a user's code, for errors."""
+        return user_parts(model=self.config.model, head=self.config.head)
 
     def sits_out(self, round: int) -> bool:
         """Returns True if this party sends nothing in a training round, since others were drawn for it."""

@@ -10,6 +10,7 @@ head: {name: linear, bias: true}                 the server's head
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,7 @@ from pydantic import BeforeValidator, Discriminator, Tag
 from torch import Tensor, nn
 
 from colonnade.common.data.split import Shape
-from colonnade.common.errors import ConfigError
+from colonnade.common.errors import ColonnadeError, ConfigError
 from colonnade.common.models.heads import LinearHeadConfig, MlpHeadConfig, NormedHeadConfig
 from colonnade.common.models.outside import ModelOutside, OutsideModel, is_outside
 from colonnade.common.models.own import OwnConfig, UserModule
@@ -28,7 +29,9 @@ from colonnade.common.models.towers.linear import LinearConfig
 from colonnade.common.models.towers.mlp import MlpConfig
 from colonnade.common.models.towers.polynomial import PolynomialConfig
 from colonnade.common.models.towers.resnet import ResnetConfig
-from colonnade.common.runtime.plug_ins import first_line
+from colonnade.common.runtime.user_code import INTERRUPTIONS, UserCodeFault, in_place
+
+_FLOATS = (torch.float32, torch.bfloat16, torch.float16)  # the short ones under autocast, which the caller widens
 
 
 def _expand(value: object) -> object:
@@ -105,7 +108,8 @@ def build_model(config: ModelConfig, input_shape: Shape, seed: int, base: Path =
             return config.module(base, input_shape)
         return config.module(input_shape)
 
-    return _seeded(make, input_shape, seed)[0]
+    model, width = _seeded(make, input_shape, seed)
+    return _checked(model, config, width)
 
 
 def build_head(config: HeadConfig, inputs: int, classes: int, seed: int, base: Path = Path()) -> nn.Module:
@@ -130,7 +134,7 @@ def build_head(config: HeadConfig, inputs: int, classes: int, seed: int, base: P
     head, width = _seeded(make, (inputs,), seed)
     if width != classes:
         raise ConfigError(f"the head gives {width} scores for {classes} classes", hint="it must give (batch, classes)")
-    return head
+    return _checked(head, config, width)
 
 
 def build_agreed_head(
@@ -164,14 +168,18 @@ def output_width(model: nn.Module, input_shape: Shape) -> int:
         # Evaluation mode: batch norm keeps its statistics and dropout draws nothing.
         with torch.no_grad():
             output = model.eval()(rows)
-    except Exception as error:
+    except (ColonnadeError, *INTERRUPTIONS):
+        raise
+    except BaseException as error:  # sys.exit too: it would end the process without a word
         raise ConfigError(
-            f"the model fails on rows of shape {tuple(rows.shape)}: {first_line(error)}",
+            f"the model fails on rows of shape {tuple(rows.shape)}: {in_place(error)}",
             hint="its first layer must fit the party's part of a row",
         ) from error
     finally:
         for module, training in modes:
             module.training = training
+    if isinstance(output, Tensor) and output.dtype not in _FLOATS:
+        raise ConfigError(f"the model makes {_dtype(output)}, expected float32", hint="end it with `.float()`")
     if not isinstance(output, Tensor) or output.ndim != 2 or len(output) != 2:
         shown = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise ConfigError(
@@ -179,6 +187,34 @@ def output_width(model: nn.Module, input_shape: Shape) -> int:
             hint="a tower or head must give one vector a row",
         )
     return output.shape[1]
+
+
+def user_parts(**sections: object) -> list[str]:
+    """Those of a member's models that are a user's code, in words; by key, such as `model` and `head`."""
+    parts = {key: one for key, one in sections.items() if isinstance(one, UserModule)}
+    return [f"its {key} {getattr(one, 'file', None) or getattr(one, 'name', '')}" for key, one in parts.items()]
+
+
+def _checked(model: nn.Module, config: object, width: int) -> nn.Module:
+    """The same; a user's own checks the form of its outputs each time, which the rows may change."""
+    if isinstance(config, UserModule):
+        (what,) = user_parts(model=config)
+        model.register_forward_hook(partial(_check_output, what.removeprefix("its model "), width))
+    return model
+
+
+def _check_output(name: str, width: int, _model: nn.Module, _rows: object, output: object) -> None:
+    if isinstance(output, Tensor) and output.shape[-1:] == (width,) and output.dtype in _FLOATS:
+        return
+    got = f"{_dtype(output)} of shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+    raise UserCodeFault(
+        f"{name} made {got}, expected float32 of shape (rows, {width})",
+        hint="it must give one vector of this width a row, whatever the rows are",
+    )
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _seeded(make: Callable[[], nn.Module], input_shape: Shape, seed: int) -> tuple[nn.Module, int]:

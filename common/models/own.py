@@ -19,8 +19,8 @@ from typing import Annotated, cast
 from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 
-from colonnade.common.errors import ConfigError, nearest
-from colonnade.common.runtime.plug_ins import first_line
+from colonnade.common.errors import ColonnadeError, ConfigError, nearest
+from colonnade.common.runtime.user_code import INTERRUPTIONS, in_place, note_file
 
 
 class UserModule(BaseModel):
@@ -72,9 +72,13 @@ class OwnConfig(UserModule):
         make = _member(_imported(base / Path(path).expanduser()), name)
         try:
             module = make(*sizes, **(self.model_extra or {}))
-        except Exception as error:
+        except INTERRUPTIONS:
+            raise
+        except ColonnadeError:
+            raise
+        except BaseException as error:  # sys.exit too: it would end the process without a word
             raise ConfigError(
-                f"{self.file} failed: {first_line(error)}",
+                f"{self.file} failed: {in_place(error)}",
                 hint=f"{name} is called with {', '.join(map(str, sizes))} and the keys beside `file`",
             ) from error
         if not isinstance(module, nn.Module):
@@ -92,10 +96,13 @@ def _imported(path: Path) -> ModuleType:
     spec = cast(ModuleSpec, importlib.util.spec_from_file_location(f"own_{path.stem}", path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses and others look up their own module
+    note_file(path)
     try:
         cast(Loader, spec.loader).exec_module(module)
-    except Exception as error:
-        raise ConfigError(f"{path} does not import: {first_line(error)}", hint="mend the file") from error
+    except INTERRUPTIONS:
+        raise
+    except BaseException as error:
+        raise ConfigError(f"{path} does not import: {in_place(error)}", hint="mend the file") from error
     return module
 
 

@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from colonnade.common.errors import ColonnadeError, ConfigError, nearest
+from colonnade.common.runtime.user_code import INTERRUPTIONS, in_place, note_package
 
 PREFIX = "colonnade."
 
@@ -92,11 +93,14 @@ class PlugIns:
         if name not in self._loaded:
             entry = self.entries[name]
             self.refuse_clash(name)
+            note_package(entry.module)
             try:
                 self._loaded[name] = entry.load()
-            except (Exception, SystemExit) as broken:
+            except INTERRUPTIONS:
+                raise
+            except BaseException as broken:
                 raise ConfigError(
-                    f"the {self._what} {name} of {owner(entry)} cannot be imported: {first_line(broken)}",
+                    f"the {self._what} {name} of {owner(entry)} cannot be imported: {in_place(broken)}",
                     hint=f"install a version of {package(entry)} that works, or leave the name out",
                 ) from broken
         return self._loaded[name]
@@ -130,11 +134,11 @@ class PlugIns:
         """
         try:
             yield
-        except ColonnadeError:
+        except (ColonnadeError, *INTERRUPTIONS):
             raise
-        except Exception as failed:
+        except BaseException as failed:  # sys.exit too: it would end the process without a word
             raise kind(
-                f"{self.describe(name)} failed: {first_line(failed)}",
+                f"{self.describe(name)} failed: {in_place(failed)}",
                 hint=f"correct the keys given to it, or install a version of {package(self.entries[name])} that works",
             ) from failed
 
@@ -165,8 +169,3 @@ def package(entry: EntryPoint) -> str:
 def owner(entry: EntryPoint) -> str:
     """`PACKAGE VERSION` of an entry."""
     return package(entry) if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
-
-
-def first_line(error: BaseException) -> str:
-    """One line for an error in user code: its class and the beginning of its message."""
-    return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -48,7 +48,7 @@ class Progress:
         self._round: Event = {}
         self._validation = "-"
         self._next_plain = 0.0
-        self._diverged = False
+        self._diverged = self._failed = False
 
     def __call__(self, event: Event) -> None:
         """Takes an event in."""
@@ -81,11 +81,13 @@ class Progress:
                 self._update(event)
 
     def _kind(self, event: Event) -> str:
-        """The event's kind; "" for those who leave because the run has diverged, which is told already."""
+        """The event's kind; "" for those who leave because of a divergence or an error that is told already."""
         kind = str(event["kind"])
         if kind in ("diverged", "back_off"):
             self._diverged = kind == "diverged"
-        return "" if self._diverged and kind == "leave" else kind
+        if kind in ("failed", "begin", "rejoin", "round"):
+            self._failed = kind == "failed"
+        return "" if (self._diverged or self._failed) and kind == "leave" else kind
 
     def close(self) -> None:
         """Leaves the last line standing."""

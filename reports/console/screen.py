@@ -16,6 +16,7 @@ from rich.text import Text
 
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.escaped import escaped_lines
+from colonnade.common.runtime.user_code import user_fault
 
 INTERRUPTED = 130
 
@@ -52,6 +53,9 @@ def fail(error: BaseException) -> NoReturn:
     if isinstance(error, ColonnadeError):
         show_error(str(error), error.hint)
         raise SystemExit(error.exit_code) from None
+    if (fault := user_fault(error)) is not None:
+        show_error(str(fault), fault.hint)
+        raise SystemExit(fault.exit_code) from None
     show_error(escaped_lines(f"{type(error).__name__}: {error}"), "this is a fault of Colonnade: --debug shows where")
     raise SystemExit(1) from None
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import PartyAway, PartyFailed, PartyLost, declared
 from colonnade.common.prediction import messages as prediction
+from colonnade.common.runtime.user_code import naming_user_code
 from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.fusion.active import columns_of
 from colonnade.server.membership.hub import Hub
@@ -74,7 +78,7 @@ class PredictionSessions:
                     hub.aligned = await self._rows.align(cohort, ctx.session)
                 ctx.telemetry.event("begin", parties=list(cohort), round=round, absent=absent)
                 ctx.trained_as, positions = self.row_index.history().__getitem__, self.row_index.positions
-                asking = predict(ctx, cohort, questions, positions, self.terms.absent, own=self.terms.own)
+                asking = self._predict(cohort, questions, positions)
                 await self._while_here(asking)
                 return
             except (PartyAway, PartyFailed) as gone:
@@ -84,6 +88,12 @@ class PredictionSessions:
                 hub.rewind(declared(gone)[0])
             finally:
                 questions.hearing.clear()
+
+    async def _predict(
+        self, cohort: Cohort, questions: Questions, positions: Callable[[Sequence[str]], Tensor]
+    ) -> None:
+        with naming_user_code(SERVER, self.ctx.own_code):
+            await predict(self.ctx, cohort, questions, positions, self.terms.absent, own=self.terms.own)
 
     async def _gather(self) -> tuple[str, ...]:
         """The present parties, after all have joined or the waiting time is over."""

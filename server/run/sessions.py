@@ -7,11 +7,13 @@ from pathlib import Path
 
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import PartyAway, TrainingDiverged, declared
 from colonnade.common.models.randomness import keep_generators
 from colonnade.common.runtime.phases import CHECKPOINT, WAITING
 from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.runtime.user_code import naming_user_code
 from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.membership.admission import Admission
 from colonnade.server.membership.hub import Hub
@@ -88,7 +90,8 @@ class ServerSessions:
                 if not resumed:
                     tell_planned(ctx)
                 ctx.telemetry.event("begin", rounds=ctx.schedule.rounds, parties=parties, round=round, device=device)
-                await SERVE[name](ctx, cohort, ctx.federation.protocol)
+                with naming_user_code(SERVER, ctx.own_code):
+                    await SERVE[name](ctx, cohort, ctx.federation.protocol)
                 return
             except PartyAway as gone:
                 self.saving.give_up(gone.party, _AWAY)

@@ -28,6 +28,7 @@ from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.messaging.message import Message
+from colonnade.common.models.build import user_parts
 from colonnade.common.numerics import admm
 from colonnade.common.numerics.class_weights import WeightedCrossEntropy, balanced
 from colonnade.common.numerics.losses import CrossEntropy, Objective, Squared
@@ -215,6 +216,12 @@ class ServerContext:
         if config is not None and config.likelihood(rho):
             return admm.minimise_released_z(partial(self.targets, batch), dual, total, rho, loss), y
         return admm.minimise_z(y, dual, total, rho, loss), y
+
+    @property
+    def own_code(self) -> list[str]:
+        """Those of the server's models that are a user's code, for errors."""
+        active = self.config.active
+        return user_parts(head=self.config.head, **({} if active is None else {"active model": active.model}))
 
     @property
     def metrics(self) -> dict[str, float]:
