@@ -31,7 +31,10 @@ def local_steps(device: torch.device, batches: int) -> float:
 
 def resnet_step(device: torch.device, name: str, steps: int) -> float:
     """Seconds of a step of split learning between two residual networks and a linear head, the median."""
-    bottoms = [build_model(ResnetConfig(name=name, embedding=WIDTH), HALF, seed).to(device) for seed in (1, 2)]
+    bottoms = [
+        build_model(ResnetConfig(name=name, embedding=WIDTH), HALF, torch.Generator().manual_seed(seed)).to(device)
+        for seed in (1, 2)
+    ]
     head = nn.Linear(2 * WIDTH, 10).to(device)
     parameters = [p for module in (*bottoms, head) for p in module.parameters()]
     optimiser = torch.optim.SGD(parameters, lr=0.05, momentum=0.9, weight_decay=5e-4, fused=True)

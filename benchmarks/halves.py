@@ -13,7 +13,9 @@ from torch import nn
 
 from benchmarks.report import Figure, median, percentile
 from benchmarks.runs import ROOT, Run, run
+from colonnade.common.config.own_draws import own_draws
 from colonnade.common.config.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.scale import Scaler
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.data.split import PartyIndex
@@ -27,7 +29,7 @@ EXPERIMENT = "split/fashion_halves.yaml"
 def main() -> list[Figure]:
     """Steps, bytes on loopback, start and the losses against one process."""
     before = loopback_bytes()
-    training = run(EXPERIMENT)
+    training = run(EXPERIMENT, "federation.public_start=true")
     sent = loopback_bytes() - before
     times = [1e3 * event["seconds"] for event in training.rounds()[5:]]
     steps = len(training.rounds())
@@ -62,9 +64,9 @@ def joint_losses(steps: int) -> tuple[list[float], list[float]]:
     for index, (name, party) in enumerate(config.parties.items()):
         raw = load_features(party.data, PartyIndex(index, 2), Path()).values
         parts.append(Scaler.fit(party.data.scale, raw, schedule.partition.train).apply(raw))
-        seed = federation.seed * 1009 + index + 1
-        bottoms.append(bottom_model(f"parties.{name}", party.model, tuple(raw.shape[1:]), 128, seed, Path()))
-    head = build_head(config.server.head, 256, 10, federation.seed * 1009)
+        start = own_draws(federation, name).generator("model")
+        bottoms.append(bottom_model(f"parties.{name}", party.model, tuple(raw.shape[1:]), 128, start, Path()))
+    head = build_head(config.server.head, 256, 10, own_draws(federation, SERVER).generator("head"))
     optimiser = torch.optim.SGD([p for m in (*bottoms, head) for p in m.parameters()], lr=0.05)
     found, seconds = [], []
     for t in range(1, steps + 1):

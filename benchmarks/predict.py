@@ -105,7 +105,7 @@ def _best(call: Callable[[], object]) -> float:
 def _forward() -> float:
     """On one processor or on all, whichever is quicker: threads that others delay make all wait."""
     config, threads = MlpConfig(hidden=HIDDEN, embedding=WIDTH), torch.get_num_threads()
-    models = [bottom_model("floor", config, (COLUMNS,), WIDTH, seed, Path()) for seed in range(PARTIES)]
+    models = [bottom_model("floor", config, (COLUMNS,), WIDTH, torch.Generator(), Path()) for _ in range(PARTIES)]
     rows = torch.randn(IDS, COLUMNS)
 
     def passes() -> None:

@@ -14,6 +14,7 @@ from colonnade.common.alignment.refusal import refuse_aligned
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
+from colonnade.common.config.own_draws import own_draws
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import Session
@@ -82,6 +83,7 @@ def server_context(
         telemetry=telemetry,
         base=base,
         device=device,
+        draws=own_draws(config.federation, SERVER, None if files is None else files.secret(SERVER)),
         classes=labels.classes,
     )
     if files is not None:
@@ -163,6 +165,7 @@ def client_context(
         warn=warn or (lambda _reason: None),
         base=base,
         device=device,
+        draws=own_draws(federation, name, None if files is None else files.secret(name)),
         run_cache=RunCache() if files is None else files.run_cache(name),
         session=Session() if files is None else files.session,
     )

@@ -25,6 +25,7 @@ from colonnade.client.training.context import ClientContext
 from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.back_off import with_lower_rates
 from colonnade.common.config.members import Config
+from colonnade.common.config.own_draws import own_draws
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation import inprocess
@@ -34,7 +35,7 @@ from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, 
 from colonnade.common.conversation.inprocess import Delay
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault, TrainingDiverged, declared
 from colonnade.common.messaging.message import Message, snapshot
-from colonnade.common.models.randomness import keep_generators
+from colonnade.common.models.torch_generators import keep_generators
 from colonnade.common.observability.capture import Capture
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
@@ -147,7 +148,7 @@ class Simulation:
             list(federation.names), contract.kinds, contract.limits_of(federation),
             self.delay or (lambda _from, _to, _item: 0.0), outcome.mailbox,
             between=partial(self._between, outcome), enough=lambda: bool(outcome.server.best.stop),
-            compress=partial(Compressor, form_of(federation.compress.down), federation.seed),
+            compress=partial(Compressor, form_of(federation.compress.down), outcome.server.draws),
         )  # fmt: skip
         self._cohort = cohort
         outcome.server.traffic = lambda: both_ways(self._traffic(outcome))
@@ -281,7 +282,7 @@ class Simulation:
         server.clock = partial(self._benches.clock, asyncio.get_running_loop())
         round, states = self.start
         server.restore(round, states.get(SERVER), 0 if self.files is None else self.files.backed_off)
-        keep_generators(server.state, server.device, self.config.federation.seed, SERVER)  # one process, one generator
+        keep_generators(server.state, server.device, server.draws)  # one process, one generator
         server.confirm()
         server.look_at_classes()
         outcome = Outcome(server, events=events, messages=self._messages)
@@ -330,7 +331,9 @@ class Simulation:
         carry = self._benches.outward(name, carry)
         if capture is not None:
             link.deliver = capture.inward(link.deliver)  # type: ignore[method-assign, assignment]
-        link._carry = egress = Egress(carry, SERVER, privacy.stage(state), ledger, outcome.left.setdefault(name, {}))
+        secret = None if self.files is None else self.files.secret(name)
+        stage = privacy.stage(state, own_draws(federation, name, secret))
+        link._carry = egress = Egress(carry, SERVER, stage, ledger, outcome.left.setdefault(name, {}))
         return egress
 
     def _capture(self, outcome: Outcome, name: str) -> Capture | None:

@@ -15,6 +15,7 @@ from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import RunCache
+from colonnade.common.checkpointing.start_secret import PUBLIC, StartSecret
 from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.control import Save
@@ -74,13 +75,13 @@ class RunFiles:
         self.folder.make()
         held = {member: self.checkpoints(member).usable(self.owner(member)) for member in self._members}
         round = common_round(held, self._committed())
-        self.folder.record(self.number, self._config.federation.id)
+        self.folder.record(self.number, self._config.federation.id, PUBLIC)
         session = SessionNumbers(self.folder.path).after(0)
         agreed = self._config.federation
         self.session = Session(agreed.id, self.number, session, agreed.hashes(), agreed.pins, round, self.backed_off)
         for name in self._config.federation.names:
             home = self.home(name)
-            pin = self._pins[name] = Pin(name, home, self.checkpoints(name))
+            pin = self._pins[name] = Pin(name, home, self.checkpoints(name), public=True)
             pin.admit(Begin(session, agreed.names, self.number, round, backed_off=self.backed_off))
         for member in self._members:
             self.checkpoints(member).drop_after(round)
@@ -89,6 +90,16 @@ class RunFiles:
     def states(self, round: int) -> dict[str, Snapshot]:
         """Every member's state after a round. Raises CheckpointError."""
         return {member: self.checkpoints(member).load(round, self.owner(member)) for member in self._members}
+
+    def secret(self, member: str) -> bytes | None:
+        """A member's secret, where the run was begun by members in processes of their own; None where it is public.
+
+        Raises:
+            CheckpointError: it is missing.
+        """
+        if member != SERVER:
+            return self._pins[member].start.value
+        return StartSecret(self.folder.start, self.folder.start_record(), public=True).value
 
     def home(self, member: str) -> Path:
         """A member's folder, made if it is missing."""

@@ -25,6 +25,7 @@ def digits(protocol: Mapping[str, Any], /, **federation: Any) -> dict[str, Any]:
             "epochs": 2,
             "batch": 256,
             "seed": 0,
+            "public_start": True,  # runs are compared to the last bit
             "protocol": dict(protocol),
             **federation,
         },

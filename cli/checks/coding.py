@@ -21,8 +21,9 @@ from colonnade.client.aggregation.quantised import (
 )
 from colonnade.common.coded_computing.coded_rows import PARTS, CodedRows
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.own_draws import own_draws
 from colonnade.common.data.columns.scale import Columns
-from colonnade.common.data.rows import Partition, generator
+from colonnade.common.data.rows import Partition
 from colonnade.common.models.towers.polynomial import Polynomial
 from colonnade.common.numerics.fixed_point import from_field
 from colonnade.common.protocols.fedvs import Config
@@ -96,7 +97,7 @@ class Coding:
         return largest
 
     def _margin(self, party: str, model: Polynomial, largest: Tensor) -> float:
-        draws = generator("weights", self._federation.seed, party)  # as the party's own, before its first round
+        draws = own_draws(self._federation, party).generator("weights")  # the party's own may differ
         weights = rounded_weights(party, self._code.field, model, self._config.weight_bits, draws)
         return margin(self._code.field, largest, weights, len(self._federation.names))
 

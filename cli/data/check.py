@@ -12,9 +12,9 @@ from colonnade.cli.checks.copied import copies
 from colonnade.cli.checks.identities import check_identities
 from colonnade.cli.checks.noise import drowned
 from colonnade.cli.checks.overlap import Overlap, in_parts
-from colonnade.client.training.context import party_seed
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config, ServerConfig
+from colonnade.common.config.own_draws import own_draws
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
@@ -62,7 +62,8 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
         shape = tuple(columns.shape[1:])
         model = None
         if (width := CONTRACTS[federation.protocol.name].limits_of(federation).get("width")) is not None:
-            model = bottom_model(f"parties.{name}", party.model, shape, width, party_seed(federation, name), base)
+            start = own_draws(federation, name).generator("model")
+            model = bottom_model(f"parties.{name}", party.model, shape, width, start, base)
         more = coding.add(name, columns, model, schedule.partition) if coding and model else ""
         out.print(f"{name}: {overlap.most}{len(features.values)} rows of {shape}{more}", markup=False)
         # Before alignment nobody knows which rows are trained on: any of the table's may be.
@@ -176,7 +177,7 @@ def _check_labels(config: Config, base: Path, overlap: Overlap, schedules: dict[
         columns = prepare(active.data, features, schedule.partition.train, config.federation.seed, SERVER)
         shape = columns.shape[1:]
         if (width := CONTRACTS[config.federation.protocol.name].limits_of(config.federation).get("width")) is not None:
-            bottom_model("server.active", active.model, tuple(shape), width, 0, base)
+            bottom_model("server.active", active.model, tuple(shape), width, torch.Generator(), base)
         out.print(f"server: {len(labels.values)} rows of {tuple(shape)}", markup=False)
         for doubt in copies(labels, features, config.federation.keys):
             out.print(f"server: {doubt}", style="yellow", markup=False, soft_wrap=True)

@@ -17,7 +17,6 @@ from colonnade.common.coded_computing.lagrange import LagrangeCode
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.sealing import PROOF_BYTES
 from colonnade.common.crypto.uniform import secure_elements
-from colonnade.common.data.rows import generator
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.messaging.outgoing import nothing
 from colonnade.common.messaging.raw import to_bytes
@@ -90,7 +89,7 @@ class CodedParty:
         self._prover: SetProver | None = None
         if confirmed(ctx.federation):
             self._prover = SetProver(ctx.name, ctx.federation.names, keys.masks)
-        self._rounding = ctx.state.keep("weight_rounding", lambda: generator("weights", ctx.federation.seed, ctx.name))
+        self._rounding = ctx.state.keep("weight_rounding", lambda: ctx.draws.generator("weights"))
         self._columns: tuple[int, ...] = ()
         self._data = torch.empty(0)  # F_n(alpha_j) of all n concatenated, int32 (all coded rows, all columns)
         self._largest = torch.empty(0)  # the size of each column's largest entry, quantised, int64 (1, columns)

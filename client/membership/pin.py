@@ -11,6 +11,7 @@ from threading import Lock
 
 from colonnade.client.membership.instructions import ended_early
 from colonnade.common.checkpointing.checkpoints import Checkpoints
+from colonnade.common.checkpointing.start_secret import StartSecret
 from colonnade.common.conversation.control import Item, Open, Save
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.membership import Begin
@@ -33,6 +34,7 @@ class Pinned:
         committed: True if every member has saved a checkpoint of the run.
         backed_off: largest number of times that the run went back after a divergence.
         entered: no round beyond this one was entered; rounds are reserved in blocks. 0 if unknown.
+        start: whether the party's start is secret or public; "" of a run that an older version began, whose was public.
     """
 
     run: str = ""
@@ -40,6 +42,7 @@ class Pinned:
     committed: bool = False
     backed_off: int = 0
     entered: int = 0
+    start: str = ""
 
 
 _AHEAD = 1000  # rounds that are reserved at once, so that a round costs no write
@@ -53,15 +56,23 @@ class Pin:
         folder: the party's own.
         store: its checkpoints, which name their run if there is no pin.
         predicts: True for predictions, which use no learning rates: the server says nothing about them.
+        public: True if a run that begins here has a public start.
+
+    Attributes:
+        start: the secret of the party's own draws, kept with the first Begin.
 
     Raises:
-        CheckpointError: the file is torn or was altered.
+        CheckpointError: the file is torn or was altered, or the secret is missing.
     """
 
-    def __init__(self, party: str, folder: Path, store: Checkpoints, *, predicts: bool = False) -> None:
+    def __init__(
+        self, party: str, folder: Path, store: Checkpoints, *, predicts: bool = False, public: bool = False
+    ) -> None:
         self._party, self._folder, self._store, self._predicts = party, PartyFolder(folder), store, predicts
         self._writing = Lock()  # checkpoints are written by threads
         self._pinned = self._read()
+        recorded = self._pinned.start if self.run else None  # what holds nothing may begin anew
+        self.start = StartSecret(self._folder.start, recorded, public=public, needed=not predicts)
 
     @property
     def run(self) -> str:
@@ -97,7 +108,9 @@ class Pin:
             raise ContractError(SERVER, "Begin", "backed_off", f"at least {pinned.backed_off}", str(begin.backed_off))
         committed = pinned.committed or begin.round > 0
         backed_off = pinned.backed_off if self._predicts else begin.backed_off
-        self._keep(Pinned(begin.run, begin.session, committed, backed_off, pinned.entered))
+        self.start.keep()  # first: a pin without its secret is of a lost party
+        pinned = replace(pinned, session=begin.session, committed=committed, start=self.start.record)
+        self._keep(replace(pinned, backed_off=backed_off))
 
     def refuse_early_end(self, always: bool, last: Callable[[], int]) -> None:
         """Refuses the server's farewell in the place of a Begin, unless the run can have ended without us.
@@ -184,8 +197,9 @@ class Pin:
             return Pinned(run, committed=bool(run))
         try:
             kept = parse_json(path.read_bytes())
-            later = [whole(kept.get(name, 0)) for name in ("backed_off", "entered")]  # older versions have none
-            return Pinned(str(kept["run"]), whole(kept["session"]), bool(kept["committed"]), *later)
+            later = {name: whole(kept.get(name, 0)) for name in ("backed_off", "entered")}  # older versions have none
+            start = str(kept.get("start", ""))
+            return Pinned(str(kept["run"]), whole(kept["session"]), bool(kept["committed"]), **later, start=start)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise CheckpointError(f"{path} is torn or was altered", hint=_ANOTHER) from None
 

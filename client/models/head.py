@@ -19,7 +19,11 @@ class OwnHead(nn.Module):
 
     def __init__(self, ctx: ClientContext, width: int) -> None:
         super().__init__()
-        make = lambda: nn.Parameter(xavier(width, ctx.federation.outputs, ctx.seed).to(ctx.device))  # noqa: E731
+
+        def make() -> nn.Parameter:
+            start = ctx.draws.generator("head")
+            return nn.Parameter(xavier(width, ctx.federation.outputs, start).to(ctx.device))
+
         self.weight = ctx.state.keep("head", make)
         config = ctx.config.head_optimiser
         self.optimiser = ctx.state.keep("head optimiser", lambda: build_optimiser(config, [self.weight]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from colonnade.client.training.context import ClientContext
 from colonnade.common.contracts.pairs import Difference, Pair, PairsConfig
 from colonnade.common.conversation.conversation import Link
-from colonnade.common.data.rows import generator
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.two_point import TwoPoint
 
@@ -22,7 +21,7 @@ class Follower:
         self._ctx, self._server, self._width = ctx, server, cfg.embedding
         self.model = ctx.model(cfg.embedding)
         self._step = stepper(ctx.optimiser())
-        draws = ctx.state.keep("directions", lambda: generator("directions", ctx.federation.seed, ctx.name))
+        draws = ctx.state.keep("directions", lambda: ctx.draws.generator("directions"))
         self._two_point = TwoPoint(self.model, draws, draw=cfg.draw, mu=cfg.mu)
 
     async def exchange(self, t: int, turn: int, until: int) -> bool:

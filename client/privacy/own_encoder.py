@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from colonnade.client.privacy.kept_tensor import ANEW, read_tensor, write_tensor
-from colonnade.common.data.rows import generator
+from colonnade.common.data.draws import Draws
 from colonnade.common.errors import CheckpointError
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
@@ -78,15 +78,16 @@ class OwnEncoder:
         return weights
 
 
-def unprotected(train: Tensor, seed: int, party: str, config: Config) -> OwnEncoder:
-    """The same steps without noise, over rows drawn from the federation's seed, where nothing is protected.
+def unprotected(train: Tensor, draws: Draws, config: Config) -> OwnEncoder:
+    """The same steps without noise, where nothing is protected.
 
     Args:
         train: numbers of the training rows.
+        draws: of the party's own, for the rows of the steps.
     """
     mechanism = SampledGaussian(min(1.0, config.drawn / len(train)), 1.0, config.steps)
     return OwnEncoder(
         mechanism,
         normals=lambda shape: torch.zeros(shape, dtype=torch.float64),
-        bits=seeded_bytes(generator("encoder", seed, party)),
+        bits=seeded_bytes(draws.generator("encoder")),
     )

@@ -15,6 +15,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.config.protocol import local_steps
 from colonnade.common.conversation.compression import form_of
+from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.data.rows import generator
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
@@ -90,12 +91,16 @@ class Privacy:
         """Matrices released and paid for so far."""
         return 0 if self._budget is None else self._budget.releases
 
-    def stage(self, state: State) -> Release:
-        """A session's privacy stage. Seeded noise and its count are in the state, and are restored with it."""
+    def stage(self, state: State, draws: Draws | None = None) -> Release:
+        """A session's privacy stage. Seeded noise and its count are in the state, and are restored with it.
+
+        Args:
+            draws: the party's own, for the rounding; None for new ones.
+        """
         if self._form == self._evaluations == AS_IS:
             return self._protected(state)
-        draws = state.keep("rounding", lambda: generator("rounding", self._seed, self._party))
-        return QuantisedRelease(self._protected(state), self._form, self._evaluations, draws)
+        rounding = state.keep("rounding", lambda: (draws or SecretDraws.fresh()).generator("rounding"))
+        return QuantisedRelease(self._protected(state), self._form, self._evaluations, rounding)
 
     def _protected(self, state: State) -> Release:
         if self.plan is None:

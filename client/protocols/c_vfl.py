@@ -13,7 +13,6 @@ from colonnade.client.training.evaluation import evaluate
 from colonnade.client.training.label_messages import receive_labels
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Link
-from colonnade.common.data.rows import generator
 from colonnade.common.models.build import build_agreed_head
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.losses import OBJECTIVES
@@ -47,9 +46,9 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
 
 def _head(ctx: ClientContext, cfg: Config) -> nn.Module:
     """g as agreed; its parameters come with every round, its dropout generator is the party's."""
-    draws = ctx.state.keep("dropout", lambda: generator("dropout", ctx.federation.seed, ctx.name))
+    draws = ctx.state.keep("dropout", lambda: ctx.draws.generator("dropout"))
     inputs = cfg.embedding * len(ctx.federation.names)
-    network = build_agreed_head(cfg.head, inputs, ctx.federation.outputs, 0, draws)
+    network = build_agreed_head(cfg.head, inputs, ctx.federation.outputs, draws)
     return network.to(ctx.device).requires_grad_(False)
 
 

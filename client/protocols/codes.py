@@ -34,7 +34,7 @@ from colonnade.common.protocols.codes import (
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Trains an encoder as soon as it has all labels, and releases a code of every row."""
     weights, known = _weights(ctx)
-    encoder = ctx.encoder or unprotected(ctx.schedule.partition.train, ctx.federation.seed, ctx.name, cfg)
+    encoder = ctx.encoder or unprotected(ctx.schedule.partition.train, ctx.draws, cfg)
     coder = _Coder(ctx, weights)
     async for t in server.rounds(after=ctx.round):
         if (targets := await _targets(ctx, server, t)) is None:  # the server went on without us: follow it

@@ -15,7 +15,6 @@ from colonnade.client.training.secret_steps import SecretSteps
 from colonnade.common.config.protocol import damping_factor
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Link
-from colonnade.common.data.rows import generator
 from colonnade.common.models.build import build_agreed_head
 from colonnade.common.models.heads import MlpHeadConfig
 from colonnade.common.models.optimiser import stepper
@@ -62,8 +61,8 @@ def _descent(ctx: ClientContext, cfg: Config, bottom: Backprop, step: Callable[[
     width, classes = cfg.embedding, ctx.federation.outputs
     if not isinstance(cfg.head, MlpHeadConfig):
         return lambda x, head, **terms: local_steps(bottom, step, x, head=head.view(width, classes), **terms)
-    draws = ctx.state.keep("dropout", lambda: generator("dropout", ctx.federation.seed, ctx.name))
-    network = build_agreed_head(cfg.head, width, classes, 0, draws).to(ctx.device).requires_grad_(False)
+    draws = ctx.state.keep("dropout", lambda: ctx.draws.generator("dropout"))
+    network = build_agreed_head(cfg.head, width, classes, draws).to(ctx.device).requires_grad_(False)
 
     def descend(x: Tensor, head: Tensor, *, descent: Descent | None, **terms: Any) -> None:  # noqa: ARG001
         nn.utils.vector_to_parameters(head, network.parameters())

@@ -33,6 +33,7 @@ from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.back_off import MOST_BACK_OFFS, with_lower_rates
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
+from colonnade.common.config.own_draws import own_draws
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.chaos import UNUSED_RATE, Chaos, ChaosConfig, PatternIndex
 from colonnade.common.conversation.control import Save
@@ -43,9 +44,10 @@ from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.columns.scale import Columns
+from colonnade.common.data.draws import Draws
 from colonnade.common.data.sources import prepare, prepare_others
 from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault, declared
-from colonnade.common.models.randomness import keep_generators
+from colonnade.common.models.torch_generators import keep_generators
 from colonnade.common.observability.capture import Capture
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
@@ -96,6 +98,7 @@ class PartySessions:
     _privacy: Privacy = field(init=False)
     _own: OwnPredictions = field(init=False)
     _pin: Pin = field(init=False)
+    _draws: Draws = field(init=False)
     _rows: PartyRows | None = field(default=None, init=False)
     _saving: asyncio.Task[None] | None = field(default=None, init=False)
     _told: bool = field(default=False, init=False)
@@ -103,7 +106,9 @@ class PartySessions:
     def __post_init__(self) -> None:
         self._folder = PartyFolder(self.out)
         self._run_cache = RunCache(self.task.run_cache(self._folder))
-        self._pin = Pin(self.name, self.out, self.store, predicts=self.task.predicts)
+        public = self.federation.public_start
+        self._pin = Pin(self.name, self.out, self.store, predicts=self.task.predicts, public=public)
+        self._draws = own_draws(self.federation, self.name, self._pin.start.value)
 
     def take(self, features: Features) -> None:
         """Takes the party's table, after the server's welcome.
@@ -224,7 +229,7 @@ class PartySessions:
         state = self.state = State(self.store.load(begin.round, owner) if begin.round else None)
         if not self.task.predicts:
             self.store.drop_after(begin.round)
-        keep_generators(state, self.device, self.federation.seed, self.name)
+        keep_generators(state, self.device, self._draws)
         ledger = Ledger(self._folder.ledger, after=self.task.repeats_after(begin.round))
         capture, chaos = self._capture(begin.session), self._chaos()
         try:
@@ -233,7 +238,7 @@ class PartySessions:
             egress = Egress(
                 carry,
                 SERVER,
-                self._privacy.stage(State() if self.task.predicts else state),
+                self._privacy.stage(State() if self.task.predicts else state, self._draws),
                 ledger,
                 self.progress.traffic.sent,
             )
@@ -271,6 +276,7 @@ class PartySessions:
                 keep=self._own.add,
                 base=self.base,
                 device=self.device,
+                draws=self._draws,
                 state=state,
                 round=begin.round,
                 session=session,

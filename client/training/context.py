@@ -20,6 +20,7 @@ from colonnade.common.config.schedule import Schedule
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import PairKeys, Session
 from colonnade.common.data.columns.scale import Columns
+from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.outgoing import MaskedTensor, Released
 from colonnade.common.models.bottom import bottom_model
@@ -47,6 +48,7 @@ class ClientContext:
             be sent.
         admit_masked: admits values that reveal nothing by themselves, as the code that sealed, masked or coded them
             returned them.
+        draws: the party's own, for first weights, dropout and the like; never for noise or keys.
         warn: reports a warning of this party.
         keep: keeps the party's own predictions on its disk: rows int64 (rows,), probabilities (rows, classes).
         round: the last completed one.
@@ -70,6 +72,7 @@ class ClientContext:
     keep: Callable[[Tensor, Tensor], None] = lambda _rows, _values: None
     base: Path = Path()
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    draws: Draws = field(default_factory=SecretDraws.fresh)
     state: State = field(default_factory=State)
     round: int = 0
     session: Session = field(default_factory=Session)
@@ -118,14 +121,10 @@ class ClientContext:
         """Returns True if this party sends nothing in a training round, since others were drawn for it."""
         return self.name not in self.schedule.participants(round)
 
-    @property
-    def seed(self) -> int:
-        """Seed of this party's parameters."""
-        return party_seed(self.federation, self.name)
-
     def _build(self, width: int) -> nn.Module:
         shape, owner = self.features.shape[1:], f"parties.{self.name}"
-        model = bottom_model(owner, self.config.model, shape, width, self.seed, self.base).to(self.device)
+        start = self.draws.generator("model")
+        model = bottom_model(owner, self.config.model, shape, width, start, self.base).to(self.device)
         plan = self.schedule.privacy
         by_row = plan is not None and isinstance(plan.config, AdaptivePrivacyConfig)
         if by_row:
@@ -140,7 +139,8 @@ class ClientContext:
 
     def _build_head(self, width: int) -> nn.Module:
         try:
-            head = build_head(self.config.head, width, self.federation.outputs, self.seed, self.base)
+            start = self.draws.generator("head")
+            head = build_head(self.config.head, width, self.federation.outputs, start, self.base)
         except ConfigError as error:
             raise ConfigError(f"parties.{self.name}.head: {error}", hint=error.hint) from error
         if isinstance(self.config.head, UserModule):
@@ -159,11 +159,6 @@ class ClientContext:
                 "over its rows, no memory of others, no draws but from torch's own generator",
             )
         self.warn(f"{owner}: {said}; a row then shows in what leaves about others, and scores depend on the batches")
-
-
-def party_seed(federation: FederationConfig, name: str) -> int:
-    """Seed of a party's parameters; parties with equal models must not start equal."""
-    return federation.seed * 1009 + federation.names.index(name) + 1
 
 
 def _refuse_mixing(owner: str, model: nn.Module) -> None:

@@ -47,7 +47,7 @@ STEPS = ("protocol.tau", "protocol.local_steps")
 _NEWER = [
     ("privacy.accounting", BEFORE["accounting"]), ("loss", ""), ("stop.metric", None), ("protocol.damping", "none"),
     ("back_off", 0), ("privacy.predictions", 0), ("protocol.combine", "sum"), ("protocol.own", "exact"),
-    ("privacy.once", None), ("align_checks", "none"), ("blinding.recovery", "none"),
+    ("privacy.once", None), ("align_checks", "none"), ("blinding.recovery", "none"), ("public_start", False),
 ]  # fmt: skip
 
 
@@ -71,7 +71,10 @@ class FederationConfig(Section):
     batch: int = Field(ge=1, description="rows of a training batch, and of a block in an evaluation")
     shuffle: bool = Field(default=False, description="a new order of the training rows in every epoch")
     seed: int = Field(
-        default=0, ge=0, description="seed of initial models, orders and partitions; every member knows it"
+        default=0,
+        ge=0,
+        description="seed of orders and partitions, which every member knows; with `public_start` and in a simulation "
+        "of initial models too",
     )
     align: Literal["none", "sorted", "psi"] = Field(
         default="none",
@@ -118,6 +121,12 @@ class FederationConfig(Section):
     adjust: AdjustConfig = Field(default=AdjustConfig(), description="terms that parties add to their own loss")
     participation: float = Field(default=1.0, gt=0, le=1, description="share of the parties in a training round")
     benchmark: bool = Field(default=False, description="the data are not secret: allows evaluations in the clear")
+    public_start: bool = Field(
+        default=False,
+        description="the members' first weights, dropout and other own draws follow from `seed`: equal runs are equal "
+        "to the last bit, and every member can compute the others' first models; it permits nothing else. Left out, "
+        "each member draws them in secret",
+    )
 
     @field_validator("parties", mode="before")
     @classmethod

@@ -23,7 +23,7 @@ from colonnade.common.compression.quantise import (
     pack,
     unpack,
 )
-from colonnade.common.data.rows import generator
+from colonnade.common.data.draws import Draws
 from colonnade.common.messaging.message import Kinds, M, schema, tensor_specs
 from colonnade.common.section import Section
 
@@ -173,29 +173,29 @@ def form_of(travel: int | BitsConfig | TopConfig | SignConfig) -> Form:
 class Compressor:
     """Packs every float32 tensor of a message.
 
-    The random draws for rounding depend on the seed, the receiver, the message's kind and round and the tensor's bytes
-    alone: a repeated round repeats every bit, and no two turns of a round are rounded alike.
+    The random draws for rounding depend on the sender's own draws, the receiver, the message's kind and round and the
+    tensor's bytes alone: a repeated round repeats every bit, and no two turns of a round are rounded alike.
 
     Args:
         form: in which they are sent.
-        seed: the federation's.
+        draws: of the sender's own.
         to: the receiver.
     """
 
-    def __init__(self, form: Form, seed: int, to: str) -> None:
-        self._form, self._seed, self._to = form, seed, to
+    def __init__(self, form: Form, draws: Draws, to: str) -> None:
+        self._form, self._draws, self._to = form, draws, to
 
     def __call__(self, message: M) -> M:
         """The compressed message. Raises InputError."""
         if self._form == AS_IS:
             return message
-        about = ("rounding", self._seed, self._to, type(message).__name__, message.round)
+        about = (self._to, type(message).__name__, message.round)
         packed: dict[str, Packed] = {}
         values: dict[str, Any] = {}
         for name, spec in tensor_specs(type(message)):
             if spec.dtype == torch.float32:
                 tensor = getattr(message, name).detach().cpu().contiguous()
-                draws = generator(*about, name, zlib.crc32(tensor.numpy().data))
+                draws = self._draws.generator("rounding", *about, name, zlib.crc32(tensor.numpy().data))
                 packed[name] = pack(tensor, self._form, draws)
                 values[name] = unpack(packed[name])
         return replace(message, packed=packed, **values)

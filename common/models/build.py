@@ -1,4 +1,4 @@
-"""Construction of models from a configuration: settings, seeded weights, shape checks.
+"""Construction of models from a configuration: settings, first weights, shape checks.
 
 model: mlp                                       a party's tower
 model: {name: mlp, hidden: 120, embedding: 60}
@@ -90,13 +90,13 @@ HeadConfig = Annotated[
 """The server's configuration under `head`."""
 
 
-def build_model(config: ModelConfig, input_shape: Shape, seed: int, base: Path = Path()) -> nn.Module:
+def build_model(config: ModelConfig, input_shape: Shape, start: torch.Generator, base: Path = Path()) -> nn.Module:
     """A party's tower: (batch, *input_shape) float32 -> (batch, embedding).
 
     Args:
         config: the party's `model`.
         input_shape: of one row.
-        seed: equal seeds give equal weights. The global generator is left as it was.
+        start: draws the weights, also those of a user's module. Torch's own generator is left as it was.
         base: the folder that a file is relative to.
 
     Raises:
@@ -108,18 +108,18 @@ def build_model(config: ModelConfig, input_shape: Shape, seed: int, base: Path =
             return config.module(base, input_shape)
         return config.module(input_shape)
 
-    model, width = _seeded(make, input_shape, seed)
+    model, width = _started(make, input_shape, start)
     return _checked(model, config, width)
 
 
-def build_head(config: HeadConfig, inputs: int, classes: int, seed: int, base: Path = Path()) -> nn.Module:
+def build_head(config: HeadConfig, inputs: int, classes: int, start: torch.Generator, base: Path = Path()) -> nn.Module:
     """The server's head: (batch, inputs) float32 -> (batch, classes).
 
     Args:
         config: the server's `head`.
         inputs: width of one embedding, or of all concatenated.
         classes: number of classes.
-        seed: equal seeds give equal weights. The global generator is left as it was.
+        start: draws the weights, also those of a user's module. Torch's own generator is left as it was.
         base: the folder that a file is relative to.
 
     Raises:
@@ -131,25 +131,30 @@ def build_head(config: HeadConfig, inputs: int, classes: int, seed: int, base: P
             return config.module(base, inputs, classes)
         return config.module(inputs, classes)
 
-    head, width = _seeded(make, (inputs,), seed)
+    head, width = _started(make, (inputs,), start)
     if width != classes:
         raise ConfigError(f"the head gives {width} scores for {classes} classes", hint="it must give (batch, classes)")
     return _checked(head, config, width)
 
 
 def build_agreed_head(
-    config: LinearHeadConfig | MlpHeadConfig, inputs: int, classes: int, seed: int, draws: torch.Generator
+    config: LinearHeadConfig | MlpHeadConfig,
+    inputs: int,
+    classes: int,
+    draws: torch.Generator,
+    start: torch.Generator | None = None,
 ) -> nn.Module:
-    """A head that is sent, so both sides build it: (batch, inputs) float32 -> (batch, classes).
+    """A head that the server sends, so that both sides build it: (batch, inputs) float32 -> (batch, classes).
 
     Args:
         config: as agreed in the federation.
         inputs: width of the party's embedding, or of all concatenated.
         classes: number of classes.
-        seed: equal seeds give equal weights. The global generator is left as it was.
         draws: generator of its dropout.
+        start: draws the weights; None at a party, whose weights are those that it receives.
     """
-    return _seeded(lambda: config.module(inputs, classes, draws), (inputs,), seed)[0]
+    make = lambda: config.module(inputs, classes, draws)  # noqa: E731
+    return _started(make, (inputs,), start or torch.Generator())[0]
 
 
 def output_width(model: nn.Module, input_shape: Shape) -> int:
@@ -217,10 +222,12 @@ def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _seeded(make: Callable[[], nn.Module], input_shape: Shape, seed: int) -> tuple[nn.Module, int]:
+def _started(make: Callable[[], nn.Module], input_shape: Shape, start: torch.Generator) -> tuple[nn.Module, int]:
     # Layers initialise from the global CPU generator, which other code may be using; lazy layers do so at the first
-    # rows. `torch.manual_seed` would seed every GPU as well.
+    # rows.
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+        torch.default_generator.set_state(start.get_state())
         model = make()
-        return model, output_width(model, input_shape)
+        width = output_width(model, input_shape)
+        start.set_state(torch.default_generator.get_state())
+        return model, width

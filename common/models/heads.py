@@ -134,8 +134,7 @@ JointHeadConfig = Annotated[
 """Agreed head over all embeddings in C-VFL."""
 
 
-def xavier(width: int, classes: int, seed: int, *parties: int) -> Tensor:
-    """Linear heads W from Xavier's uniform initialisation, float32 (*parties, width, classes)."""
-    draws = torch.Generator().manual_seed(seed)
+def xavier(width: int, classes: int, start: torch.Generator) -> Tensor:
+    """A linear head W from Xavier's uniform initialisation, float32 (width, classes)."""
     bound = math.sqrt(6 / (width + classes))
-    return torch.empty(*parties, width, classes).uniform_(-bound, bound, generator=draws)
+    return torch.empty(width, classes).uniform_(-bound, bound, generator=start)

@@ -67,6 +67,8 @@ class MemberFolder:
     """The encoder of the member's columns."""
     tables = _Below("tables")
     """The folder of copies of the member's tables, as they were read."""
+    start = _Below("start.secret")
+    """The secret that the member's own draws follow from, where the start is not public."""
     trackers = _Below("trackers.json")
     """Words that experiment trackers keep for a resumed run, such as MLflow's number of the run."""
 
@@ -171,10 +173,15 @@ class RunFolder(MemberFolder):
         """The same, or this folder for the server."""
         return self if name == _SERVER else self.party(name)
 
-    def record(self, number: str, federation: str) -> None:
-        """Writes the run's number, once. Raises EnvironmentFault."""
+    def record(self, number: str, federation: str, start: str) -> None:
+        """Writes the run's number and whether the server's start is secret or public, once. Raises EnvironmentFault."""
         if not self.run.exists():
-            write_kept(self.run, json.dumps({"run": number, "federation": federation, **STAMP}).encode())
+            content = {"run": number, "federation": federation, "start": start, **STAMP}
+            write_kept(self.run, json.dumps(content).encode())
+
+    def start_record(self) -> str | None:
+        """What the run's record says of the server's start: "" of older versions; None if no run was begun."""
+        return str((read_record(self.run) or {}).get("start", "")) if self.run.exists() else None
 
     def number(self) -> str | None:
         """The run's number; None if it is missing or was altered."""

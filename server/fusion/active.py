@@ -136,8 +136,11 @@ def active_party(ctx: ServerContext, width: int) -> TwoPart:
     config, columns = ctx.config.active, ctx.columns
     assert config is not None and columns is not None  # required by the protocol's contract
     shape = tuple(columns.shape[1:])
-    seed = ctx.federation.seed * 1009 + len(ctx.federation.names) + 1  # the parties' are 1 .. M
-    make = lambda: bottom_model("server.active", config.model, shape, width, seed, ctx.base).to(ctx.device)  # noqa: E731
+
+    def make() -> nn.Module:
+        start = ctx.draws.generator("active model")
+        return bottom_model("server.active", config.model, shape, width, start, ctx.base).to(ctx.device)
+
     bottom: nn.Module = ctx.state.keep("active model", make)
     head: nn.Module = ctx.state.keep("head", lambda: joint_head(ctx, width))
     return TwoPart(

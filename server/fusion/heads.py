@@ -7,7 +7,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from colonnade.common.data.rows import generator
 from colonnade.common.models.build import build_agreed_head, build_head
 from colonnade.common.models.heads import JointHeadConfig, MlpHeadConfig, PartyHeadConfig, xavier
 from colonnade.common.models.optimiser import build_optimiser
@@ -15,20 +14,18 @@ from colonnade.common.numerics.admm import head_gradients
 from colonnade.common.numerics.steps.descent import Descent
 from colonnade.server.training.context import ServerContext
 
-_SEED_STRIDE = 1009  # parties draw from the same seed with offsets of their own: client/training/context.py
-
 
 def joint_head(ctx: ServerContext, inputs: int) -> nn.Module:
     """theta_0, the one head over all embeddings concatenated: (rows, inputs) -> (rows, classes)."""
-    seed = ctx.federation.seed * _SEED_STRIDE
-    return build_head(ctx.config.head, inputs, ctx.federation.outputs, seed, ctx.base).to(ctx.device)
+    start = ctx.draws.generator("head")
+    return build_head(ctx.config.head, inputs, ctx.federation.outputs, start, ctx.base).to(ctx.device)
 
 
 def agreed_head(ctx: ServerContext, config: JointHeadConfig, inputs: int) -> nn.Module:
-    """theta_0 where the parties compute with it too, and its shape is part of the agreement."""
-    seed = ctx.federation.seed
-    draws = ctx.state.keep("dropout", lambda: generator("dropout", seed, "server"))
-    return build_agreed_head(config, inputs, ctx.federation.outputs, seed * _SEED_STRIDE, draws).to(ctx.device)
+    """theta_0 where its shape is part of the agreement, since the parties are sent it and compute with it too."""
+    dropout = ctx.state.keep("dropout", lambda: ctx.draws.generator("dropout"))
+    start = ctx.draws.generator("head")
+    return build_agreed_head(config, inputs, ctx.federation.outputs, dropout, start).to(ctx.device)
 
 
 def linear_heads(ctx: ServerContext, parties: int, width: int) -> nn.Parameter:
@@ -37,8 +34,8 @@ def linear_heads(ctx: ServerContext, parties: int, width: int) -> nn.Parameter:
     Drawn from Xavier's uniform distribution, twice as wide as a linear layer's own: local models follow
     their head's gradient, and with the narrower one MNIST ends 0.3 points lower (docs/protocols/vimadmm.md).
     """
-    seed = ctx.federation.seed * _SEED_STRIDE
-    return nn.Parameter(xavier(width, ctx.federation.outputs, seed, parties).to(ctx.device))
+    drawn = [xavier(width, ctx.federation.outputs, start) for start in ctx.draws.each("head", parties)]
+    return nn.Parameter(torch.stack(drawn).to(ctx.device))
 
 
 class LinearHeads:
@@ -85,10 +82,10 @@ class MlpHeads:
     """
 
     def __init__(self, ctx: ServerContext, config: MlpHeadConfig, parties: int, width: int) -> None:
-        seed, classes = ctx.federation.seed, ctx.federation.outputs
-        draws = ctx.state.keep("dropout", lambda: generator("dropout", seed, "server"))
-        seeds = [generator("head", seed, index).initial_seed() for index in range(parties)]
-        built = nn.ModuleList(build_agreed_head(config, width, classes, each, draws) for each in seeds)
+        classes = ctx.federation.outputs
+        dropout = ctx.state.keep("dropout", lambda: ctx.draws.generator("dropout"))
+        starts = [ctx.draws.generator("head", index) for index in range(parties)]
+        built = nn.ModuleList(build_agreed_head(config, width, classes, dropout, start) for start in starts)
         self._heads = heads = ctx.state.keep("heads", lambda: built.to(ctx.device))
         make = lambda: build_optimiser(ctx.config.optimiser, heads.parameters())  # noqa: E731
         self._optimiser = ctx.state.keep("optimiser", make)

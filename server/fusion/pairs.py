@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from colonnade.common.contracts.pairs import Difference, Evaluation, Pair, PairsConfig
-from colonnade.common.conversation.conversation import SERVER, Cohort
+from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
-from colonnade.common.data.rows import generator
 from colonnade.common.numerics.two_point import TwoPoint, row_losses
 from colonnade.server.fusion.combined import CombinedHead
 from colonnade.server.fusion.joint import Targets
@@ -33,7 +32,7 @@ class PairedHead(CombinedHead):
 
     def __init__(self, ctx: ServerContext, cfg: PairsConfig) -> None:
         super().__init__(ctx, cfg.embedding, cfg.combine)
-        draws = ctx.state.keep("directions", lambda: generator("directions", ctx.federation.seed, SERVER))
+        draws = ctx.state.keep("directions", lambda: ctx.draws.generator("directions"))
         self._two_point, self._mu = TwoPoint(self.head, draws, draw=cfg.draw, mu=cfg.mu), cfg.mu
         self._watch = ctx.watch
 

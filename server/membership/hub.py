@@ -17,6 +17,7 @@ from colonnade.common.conversation.compression import Compressor, form_of
 from colonnade.common.conversation.control import Save, Statement
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.conversation.mailbox import Mailbox
+from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.errors import (
     ColonnadeError,
     ContractError,
@@ -65,11 +66,13 @@ class Hub:
         saved: Callable[[str, int, str], None] = lambda _party, _round, _error: None,
         away: Callable[[str], None] = lambda _party: None,
         numbers: SessionNumbers | None = None,
+        draws: Draws | None = None,
     ) -> None:
         self._federation, self._admission, self._numbers = federation, admission, numbers or SessionNumbers()
         self._run, self._telemetry, self._saved, self._told_away = run, telemetry, saved, away
         self._kinds = {**contract.kinds, **alignment_kinds(federation)}
         self._limits = all_limits(federation, contract)
+        self._draws = draws or SecretDraws.fresh()
         self._changed = asyncio.Event()
         self._closing: set[asyncio.Future[None]] = set()
         self.phases = Phases(COMPUTING, WAITING, EVALUATION, CHECKPOINT)  # of the server side
@@ -360,7 +363,7 @@ class Hub:
 
     def _link(self, party: str) -> Link:
         connection = self.members[party].connection
-        compress = Compressor(form_of(self._federation.compress.down), self._federation.seed, party)
+        compress = Compressor(form_of(self._federation.compress.down), self._draws, party)
         link = Link(party, self._kinds, self._limits, connection.post, self._mailbox, compress=compress)
         link.watch = self.watch
         self.totals.link(party, link)

@@ -78,6 +78,7 @@ def _versions(others: Mapping[str, str]) -> dict[str, str]:
 def findings(ctx: ServerContext) -> dict[str, Any]:
     """Results that only some runs have, null in all others."""
     return {
+        "start": "public" if ctx.draws.public else "secret",
         "label_privacy": label_privacy(ctx),
         "answer_privacy": response_noise_summary(ctx),
         "theorem": theorem(ctx),

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.checkpointing.start_secret import StartSecret
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import PartyAway, TrainingDiverged, declared
-from colonnade.common.models.randomness import keep_generators
+from colonnade.common.models.torch_generators import keep_generators
 from colonnade.common.runtime.phases import CHECKPOINT, WAITING
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.common.runtime.user_code import naming_user_code
@@ -37,6 +38,7 @@ class ServerSessions:
         owner: of them.
         admission: decides who may join.
         folder: the run's, where its number and the commits are recorded.
+        start: the secret that the context's draws follow from.
         rows: aligns them; None where they are in the same order already.
     """
 
@@ -45,6 +47,7 @@ class ServerSessions:
     owner: Owner
     admission: Admission
     folder: Path
+    start: StartSecret
     rows: ServerRows | None = None
     hub: Hub = field(init=False)
     saving: Saving = field(init=False)
@@ -57,7 +60,7 @@ class ServerSessions:
         )
         self.hub = Hub(
             federation, contract, self.admission, self.owner.run, telemetry,
-            saved=self.saving.saved, away=self._away, numbers=SessionNumbers(self.folder),
+            saved=self.saving.saved, away=self._away, numbers=SessionNumbers(self.folder), draws=self.ctx.draws,
         )  # fmt: skip
         self.hub.watch = self.ctx.watch
         self.ctx.traffic, self.ctx.phases = self.hub.totals.wire, self.hub.phases
@@ -108,8 +111,9 @@ class ServerSessions:
         self.hub.rewind(declared(diverged)[0])
 
     def _record_run(self) -> None:
-        """Writes the run's number to the disk, before any party learns it."""
-        RunFolder(self.folder).record(self.owner.run, self.ctx.federation.id)
+        """Writes the server's secret and the run's number to the disk, before any party learns the number."""
+        self.start.keep()
+        RunFolder(self.folder).record(self.owner.run, self.ctx.federation.id, self.start.record)
 
     def _restore(self, round: int, *, first: bool) -> None:
         ctx = self.ctx
@@ -117,7 +121,7 @@ class ServerSessions:
             self.saving.restored(round)
         ctx.restore(round, self.store.load(round, self.owner) if round else None, self.saving.backed_off)
         self.store.drop_after(round)
-        keep_generators(ctx.state, ctx.device, ctx.federation.seed, "server")
+        keep_generators(ctx.state, ctx.device, ctx.draws)
         counts: dict[str, int] = ctx.state.keep("traffic", dict)
         if self.saving.best != ctx.best.round:
             self.saving.best = 0  # we are back before it

@@ -18,8 +18,10 @@ from colonnade.common.alignment.seed import NAME as SEED
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import RunCache
+from colonnade.common.checkpointing.start_secret import StartSecret
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
+from colonnade.common.config.own_draws import own_draws
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.chaos import UNUSED_RATE
 from colonnade.common.conversation.conversation import SERVER
@@ -112,6 +114,8 @@ class ServerRun:
             self.federation, self.config, values, schedule, telemetry=telemetry, base=self.base, device=device,
             classes=labels.classes,
         )  # fmt: skip
+        start = StartSecret(self._folder.start, self._folder.start_record(), public=self.federation.public_start)
+        ctx.draws = own_draws(self.federation, SERVER, start.value)
         ctx.identity, ctx.run_cache = service.identity, run_cache
         data_shape, rows = DataShape(len(labels.values), labels.official_test), None
         if keys is None:
@@ -127,7 +131,7 @@ class ServerRun:
         held = None if begun or aligned else digest_of(labels)
         del labels, values  # protected values are in the context alone
         with closing(telemetry), service.watch_handshakes(telemetry):
-            session = self._sessions(ctx, service.admission(data_shape, number), rows, number)
+            session = self._sessions(ctx, service.admission(data_shape, number), rows, number, start)
             watch.show(ServerMetrics(session))
             async with service.listen(session.hub, telemetry, watch):
                 self._tables.keep()
@@ -188,14 +192,14 @@ class ServerRun:
         ctx.protect(noisy)
 
     def _sessions(
-        self, ctx: ServerContext, admission: Admission, rows: ServerRows | None, number: str
+        self, ctx: ServerContext, admission: Admission, rows: ServerRows | None, number: str, start: StartSecret
     ) -> ServerSessions:
         store = Checkpoints(self._folder.checkpoints, partial(self._warn, ctx.telemetry))
         store.prepare()
         if ctx.config.chaos.computing:
             ctx.warn(UNUSED_RATE)
         owner = Owner(SERVER, number, self.federation.lasting_hashes())
-        return ServerSessions(ctx, store, owner, admission, self.out, rows)
+        return ServerSessions(ctx, store, owner, admission, self.out, start, rows)
 
     def _run_number(self) -> str:
         """The run's number: drawn at its beginning, and read again when it is resumed."""

@@ -24,6 +24,7 @@ from colonnade.common.conversation.responses import Quorum, Responses
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.scale import Columns
+from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import CheckpointError, DataError
@@ -57,6 +58,7 @@ class ServerContext:
             regression the numbers to be predicted, passed unscaled and kept on the scale of `scale`, float32
             (rows, targets).
         scale: of these; None where there are classes.
+        draws: the server's own, for first weights, dropout and the like; never for noise or keys.
         balance: sizes of the classes among the training rows, estimates where the labels are noisy; None where there
             are none.
         backed_off: number of times that the run went back after a divergence; `config` has the rates after it.
@@ -84,6 +86,7 @@ class ServerContext:
     telemetry: Telemetry
     base: Path = Path()
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    draws: Draws = field(default_factory=SecretDraws.fresh)
     state: State = field(default_factory=State)
     traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)
     round: int = 0

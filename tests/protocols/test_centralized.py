@@ -30,7 +30,7 @@ def test_it_takes_the_steps_of_plain_torch_on_the_joined_matrix(head: str) -> No
     rows = torch.arange(len(server.labels))
     x = torch.cat([ctx.features[rows].flatten(1) for ctx in outcome.clients.values()], dim=1)
     assert x.shape == (1797, 64)
-    model = build_head(server.config.head, 64, 10, server.federation.seed * 1009)
+    model = build_head(server.config.head, 64, 10, server.draws.generator("head"))
     step = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=1e-3)
     for t, event in enumerate(outcome.of_kind("round"), 1):
         batch = server.schedule.batch(t)

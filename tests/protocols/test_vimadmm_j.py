@@ -29,7 +29,7 @@ def test_every_step_descends_its_own_part_of_the_augmented_lagrangian(rounds: in
     rho, loss = 1.0, CrossEntropy()
     server, names = outcome.server, list(outcome.clients)
     models = [copy.copy(ctx)._build(16) for ctx in outcome.clients.values()]
-    heads = [xavier(16, 10, ctx.seed).requires_grad_() for ctx in outcome.clients.values()]
+    heads = [xavier(16, 10, ctx.draws.generator("head")).requires_grad_() for ctx in outcome.clients.values()]
     sgd = {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-3}
     model_steps = [torch.optim.SGD(model.parameters(), **sgd) for model in models]
     head_steps = [torch.optim.SGD([head], lr=0.03, weight_decay=1e-3) for head in heads]

@@ -18,6 +18,7 @@ from colonnade.common.models.mixing import mixing
 from colonnade.common.models.own import OwnConfig
 from colonnade.common.parsing.file import parse
 from tests.support.federation import config, federate, tree
+from tests.support.seeded import seeded
 
 TOWERS = """
 import random
@@ -109,7 +110,7 @@ def tower(how: str) -> str:
 
 
 def built(how: str, base: Path) -> nn.Module:
-    return build_model(OwnConfig.model_validate({"file": "./towers.py:Tower", "how": how}), (16,), 0, base)
+    return build_model(OwnConfig.model_validate({"file": "./towers.py:Tower", "how": how}), (16,), seeded(0), base)
 
 
 @pytest.mark.parametrize("how", [how for how in MIXES if how not in ("normalised", "picky")])
@@ -156,7 +157,7 @@ def test_rows_meet_in_no_built_in_model_but_those_with_batch_norm(name: str) -> 
     shape = (1, 28, 28) if name == "lenet" else (3, 32, 32) if name in ("cnn", "resnet18") else (16,)
     party = parse(tree(SPLIT), (f"every_party.model={name}",)).parties["party1"]
     model: ModelConfig = party.model
-    built_in = build_model(model, shape, 0)
+    built_in = build_model(model, shape, seeded(0))
     normalises = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in built_in.modules())
     assert bool(mixing(built_in, torch.rand(4, *shape))) == normalises == (name == "resnet18")
 

@@ -10,13 +10,14 @@ from torch.nn import functional
 from colonnade.common.models.build import ModelConfig, build_model
 from colonnade.common.models.towers.image import averages
 from colonnade.common.models.towers.lenet import LenetConfig
+from tests.support.seeded import seeded
 
 model = TypeAdapter(ModelConfig).validate_python
 
 
 def test_ten_outputs_make_the_61706_parameters_of_lenet_5() -> None:
     """Counted by the layers of LeCun et al. 1998 with all maps connected: 156, 2416, 48120, 10164 and 850."""
-    tower = build_model(model({"name": "lenet", "embedding": 10}), (28, 28), seed=0)
+    tower = build_model(model({"name": "lenet", "embedding": 10}), (28, 28), start=seeded(0))
     sizes = [sum(p.numel() for p in layer.parameters()) for layer in tower]
     assert [size for size in sizes if size] == [156, 2416, 48120, 10164, 850]
     assert sum(sizes) == 61706
@@ -24,7 +25,7 @@ def test_ten_outputs_make_the_61706_parameters_of_lenet_5() -> None:
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_it_matches_the_definition_if_five_divides_the_sides(channels: int) -> None:
-    tower = build_model(LenetConfig(), (channels, 10, 15), seed=0)
+    tower = build_model(LenetConfig(), (channels, 10, 15), start=seeded(0))
     c1, b1, c3, b3, c5, b5, f6, b6, last, bias = tower.parameters()
     rows = torch.randn(4, channels, 10, 15)
     maps = functional.conv2d(rows, c1, b1, padding=2).relu()
@@ -51,7 +52,7 @@ def test_averages_of_large_maps_need_no_large_matrix() -> None:
 
 
 def test_a_grey_row_is_a_row_of_one_channel() -> None:
-    grey, colour = (build_model(LenetConfig(), shape, seed=3) for shape in ((6, 7), (1, 6, 7)))
+    grey, colour = (build_model(LenetConfig(), shape, start=seeded(3)) for shape in ((6, 7), (1, 6, 7)))
     rows = torch.randn(2, 6, 7)
     assert torch.equal(grey(rows), colour(rows[:, None]))
 
@@ -63,7 +64,7 @@ def test_a_grey_row_is_a_row_of_one_channel() -> None:
     st.integers(1, 3),
 )
 def test_it_takes_images_of_any_size(shape: tuple[int, ...], rows: int) -> None:
-    tower = build_model(LenetConfig(embedding=5), shape, seed=0)
+    tower = build_model(LenetConfig(embedding=5), shape, start=seeded(0))
     embedding = tower(torch.randn(rows, *shape))
     assert embedding.shape == (rows, 5) and bool((embedding >= 0).all()) and bool(embedding.isfinite().all())
 

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.build import HeadConfig, ModelConfig, build_head, build_model
 from colonnade.common.models.own import OwnConfig
+from tests.support.seeded import seeded
 
 
 def test_a_file_is_taken_where_a_name_would_stand() -> None:
@@ -66,21 +67,21 @@ def parse(value: object) -> ModelConfig:
 
 
 def test_a_class_from_a_file(base: Path) -> None:
-    tower = build_model(parse("./tower.py:Tower"), (5, 6), seed=0, base=base)
+    tower = build_model(parse("./tower.py:Tower"), (5, 6), start=seeded(0), base=base)
     assert tower(torch.zeros(3, 5, 6)).shape == (3, 4)
 
 
 def test_other_keys_are_its_arguments(base: Path) -> None:
     config = parse({"file": "tower.py:Tower", "width": 9})
     assert isinstance(config, OwnConfig)
-    assert build_model(config, (5, 6), seed=0, base=base)(torch.zeros(3, 5, 6)).shape == (3, 9)
+    assert build_model(config, (5, 6), start=seeded(0), base=base)(torch.zeros(3, 5, 6)).shape == (3, 9)
 
 
 @pytest.mark.parametrize("name", ["Tower", "lazy"])
 def test_its_weights_come_from_the_seed(base: Path, name: str) -> None:
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    states = [build_model(parse(f"./tower.py:{name}"), (5, 6), seed, base).state_dict() for seed in (1, 1, 2)]
+    states = [build_model(parse(f"./tower.py:{name}"), (5, 6), seeded(seed), base).state_dict() for seed in (1, 1, 2)]
     first, second, third = (next(iter(state.values())) for state in states)
     assert torch.equal(first, second) and not torch.equal(first, third)
     assert torch.equal(torch.get_rng_state(), before)
@@ -88,14 +89,14 @@ def test_its_weights_come_from_the_seed(base: Path, name: str) -> None:
 
 def test_a_head_of_one_s_own(base: Path) -> None:
     config = TypeAdapter(HeadConfig).validate_python({"file": "./tower.py:head", "bias": True})
-    assert len(list(build_head(config, 6, 3, seed=0, base=base).parameters())) == 2
+    assert len(list(build_head(config, 6, 3, start=seeded(0), base=base).parameters())) == 2
 
 
 def test_a_head_must_give_one_score_a_class(base: Path) -> None:
     (base / "head.py").write_text("from torch import nn\ndef head(inputs, classes): return nn.Linear(inputs, 7)\n")
     config = TypeAdapter(HeadConfig).validate_python("./head.py:head")
     with pytest.raises(ConfigError, match="gives 7 scores for 3 classes"):
-        build_head(config, 6, 3, seed=0, base=base)
+        build_head(config, 6, 3, start=seeded(0), base=base)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_a_head_must_give_one_score_a_class(base: Path) -> None:
 )
 def test_refuses(base: Path, value: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        build_model(parse(value), (5, 6), seed=0, base=base)
+        build_model(parse(value), (5, 6), start=seeded(0), base=base)
     assert caught.value.hint and "\n" not in str(caught.value)
 
 
@@ -130,14 +131,14 @@ def test_refuses(base: Path, value: object, message: str) -> None:
 def test_a_file_that_does_not_import(base: Path, text: str, message: str) -> None:
     (base / "tower.py").write_text(text)
     with pytest.raises(ConfigError, match=f"tower.py does not import: {message}"):
-        build_model(parse("./tower.py:Tower"), (5, 6), seed=0, base=base)
+        build_model(parse("./tower.py:Tower"), (5, 6), start=seeded(0), base=base)
 
 
 def test_two_files_of_one_name_are_two_modules(base: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "tower.py").write_text(TOWER.replace("width: int = 4", "width: int = 8"))
     widths = [
-        build_model(parse(f"./{folder}tower.py:Tower"), (5, 6), 0, base)(torch.zeros(1, 5, 6)).shape[1]
+        build_model(parse(f"./{folder}tower.py:Tower"), (5, 6), seeded(0), base)(torch.zeros(1, 5, 6)).shape[1]
         for folder in ("", "other/")
     ]
     assert widths == [4, 8]

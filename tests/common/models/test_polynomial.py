@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from colonnade.common.models.build import ModelConfig, build_model
 from colonnade.common.models.towers.polynomial import Polynomial, PolynomialConfig
 from colonnade.common.numerics.backprop import backprop
+from tests.support.seeded import seeded
 
 model = TypeAdapter(ModelConfig).validate_python
 SIZES = st.integers(1, 6)
@@ -29,7 +30,7 @@ def test_it_is_the_sum_of_the_powers_layers(rows: int, inputs: int, layers: int,
 
 
 def test_the_embedding_is_one_product() -> None:
-    tower = build_model(model({"name": "polynomial", "layers": 3, "embedding": 5}), (2, 4), seed=0)
+    tower = build_model(model({"name": "polynomial", "layers": 3, "embedding": 5}), (2, 4), start=seeded(0))
     assert [(name, tuple(p.shape)) for name, p in tower.named_parameters()] == [("weight", (25, 5))]
     x = torch.randn(7, 2, 4)
     powers = tower.powers(x)
@@ -41,19 +42,19 @@ def test_the_embedding_is_one_product() -> None:
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_it_begins_with_embeddings_of_the_same_size_however_many_layers(layers: int) -> None:
     """A third, as torch's linear layer gives, for standard normal values: powers of 3 do not drown the others."""
-    tower = build_model(PolynomialConfig(layers=layers, embedding=400), (30,), seed=0)
+    tower = build_model(PolynomialConfig(layers=layers, embedding=400), (30,), start=seeded(0))
     h = tower(torch.randn(4000, 30, generator=torch.Generator().manual_seed(0))).detach()
     assert (h**2).mean().item() == pytest.approx(1 / 3, rel=0.35 if layers > 1 else 0.05)
 
 
 def test_one_layer_begins_as_torch_s_linear_layer_but_for_the_bias() -> None:
-    weight = build_model(PolynomialConfig(layers=1, embedding=50), (64,), seed=0).weight.detach()
+    weight = build_model(PolynomialConfig(layers=1, embedding=50), (64,), start=seeded(0)).weight.detach()
     assert not weight[-1].any()
     assert 0.12 < weight[:-1].abs().max().item() <= 0.125
 
 
 def test_equal_seeds_give_equal_weights() -> None:
-    one, two, other = (build_model(PolynomialConfig(), (4, 6), seed=seed).weight for seed in (1, 1, 2))
+    one, two, other = (build_model(PolynomialConfig(), (4, 6), start=seeded(seed)).weight for seed in (1, 1, 2))
     assert torch.equal(one, two) and not torch.equal(one, other)
 
 

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from colonnade.common.models.build import ModelConfig, build_model
 from colonnade.common.models.towers.resnet import Residual, ResnetConfig
+from tests.support.seeded import seeded
 
 model = TypeAdapter(ModelConfig).validate_python
 NAMES = ("resnet18", "resnet50")
@@ -86,7 +87,7 @@ def by_hand(name: str, parameters: list[Tensor], rows: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_the_papers_table(name: str) -> None:
-    tower = build_model(ResnetConfig(name=name, embedding=7), (3, 9, 6), seed=0).double()
+    tower = build_model(ResnetConfig(name=name, embedding=7), (3, 9, 6), start=seeded(0)).double()
     draws = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for layer in tower.modules():
@@ -106,7 +107,7 @@ def test_it_takes_images_of_any_size(name: str, shape: tuple[int, ...], rows: in
 
 
 def test_a_single_row_goes_as_in_evaluation_and_changes_no_statistics() -> None:
-    tower = build_model(ResnetConfig(), (2, 3), seed=0)
+    tower = build_model(ResnetConfig(), (2, 3), start=seeded(0))
     tower(torch.randn(6, 2, 3) + 1)
     before = {key: value.clone() for key, value in tower.state_dict().items()}
     row = torch.randn(1, 2, 3)
@@ -116,7 +117,7 @@ def test_a_single_row_goes_as_in_evaluation_and_changes_no_statistics() -> None:
 
 
 def test_equal_seeds_give_equal_weights() -> None:
-    states = [build_model(ResnetConfig(), (4, 6), seed=seed).state_dict() for seed in (1, 1, 2)]
+    states = [build_model(ResnetConfig(), (4, 6), start=seeded(seed)).state_dict() for seed in (1, 1, 2)]
     first, second, other = states
     assert all(torch.equal(first[key], second[key]) for key in first)
     drawn = [key for key, value in first.items() if value.ndim > 1]

@@ -15,13 +15,14 @@ from colonnade.common.models.heads import MlpHeadConfig
 from colonnade.common.models.towers.cnn import CnnConfig
 from colonnade.common.models.towers.linear import LinearConfig
 from colonnade.common.models.towers.mlp import MlpConfig
+from tests.support.seeded import seeded
 
 model = TypeAdapter(ModelConfig).validate_python
 head = TypeAdapter(HeadConfig).validate_python
 
 
 def test_the_tower_of_mnist_is_that_of_the_authors() -> None:
-    tower = build_model(model("mlp"), (2, 28), seed=0)
+    tower = build_model(model("mlp"), (2, 28), start=seeded(0))
     sizes = [tuple(parameter.shape) for parameter in tower.parameters()]
     assert sizes == [(120, 56), (120,), (60, 120), (60,)]
     rows = torch.randn(5, 2, 28)
@@ -33,12 +34,12 @@ def test_the_tower_of_mnist_is_that_of_the_authors() -> None:
 def test_the_first_weights_are_torch_s_own() -> None:
     torch.manual_seed(3)
     expected = nn.Linear(4, 120).weight
-    assert torch.equal(next(build_model(MlpConfig(), (4,), seed=3).parameters()), expected)
+    assert torch.equal(next(build_model(MlpConfig(), (4,), start=seeded(3)).parameters()), expected)
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn", "lenet", "linear"])
 def test_equal_seeds_give_equal_weights(name: str) -> None:
-    first, second, third = (build_model(model(name), (4, 6), seed=seed).state_dict() for seed in (1, 1, 2))
+    first, second, third = (build_model(model(name), (4, 6), start=seeded(seed)).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[key], second[key]) for key in first)
     assert not any(torch.equal(first[key], third[key]) for key in first)
 
@@ -46,8 +47,8 @@ def test_equal_seeds_give_equal_weights(name: str) -> None:
 def test_the_global_generator_is_left_alone() -> None:
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    build_model(model("cnn"), (4, 6), seed=1)
-    build_head(head("mlp"), 60, 10, seed=1)
+    build_model(model("cnn"), (4, 6), start=seeded(1))
+    build_head(head("mlp"), 60, 10, start=seeded(1))
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -58,14 +59,14 @@ def test_the_global_generator_is_left_alone() -> None:
     st.integers(1, 4),
 )
 def test_the_cnn_takes_images_of_any_size(shape: tuple[int, ...], rows: int) -> None:
-    tower = build_model(CnnConfig(channels=(2, 3), embedding=5), shape, seed=0)
+    tower = build_model(CnnConfig(channels=(2, 3), embedding=5), shape, start=seeded(0))
     embedding = tower(torch.randn(rows, *shape))
     assert embedding.shape == (rows, 5) and bool((embedding >= 0).all())
 
 
 @pytest.mark.parametrize("name", ["cnn", "lenet"])
 def test_a_tower_sees_where_a_pixel_is(name: str) -> None:
-    tower = build_model(model(name), (8, 8), seed=0)
+    tower = build_model(model(name), (8, 8), start=seeded(0))
     images = torch.zeros(2, 8, 8)
     images[0, 1, 1] = images[1, 6, 6] = 1
     assert not torch.equal(*tower(images))
@@ -75,30 +76,30 @@ def test_a_tower_sees_where_a_pixel_is(name: str) -> None:
 @pytest.mark.parametrize("shape", [(30,), (1, 3, 4, 5), (0, 8), (3, 8, 0)])
 def test_a_tower_for_images_refuses_other_rows(name: str, shape: tuple[int, ...]) -> None:
     with pytest.raises(ConfigError, match=f"'{name}' takes images, but .* {re.escape(str(shape))}") as caught:
-        build_model(model(name), shape, seed=0)
+        build_model(model(name), shape, start=seeded(0))
     assert "mlp" in caught.value.hint
 
 
 def test_the_linear_tower() -> None:
     rows = torch.randn(9, 3, 4)
-    bare = build_model(LinearConfig(embedding=5, activation="none"), (3, 4), seed=0)
+    bare = build_model(LinearConfig(embedding=5, activation="none"), (3, 4), start=seeded(0))
     weight, bias = bare.parameters()
     torch.testing.assert_close(bare(rows), rows.flatten(1) @ weight.T + bias)
-    rectified = build_model(LinearConfig(embedding=5), (3, 4), seed=0)
+    rectified = build_model(LinearConfig(embedding=5), (3, 4), start=seeded(0))
     torch.testing.assert_close(rectified(rows), bare(rows).relu())
 
 
 def test_heads() -> None:
-    linear = build_head(head("linear"), 60, 10, seed=0)
+    linear = build_head(head("linear"), 60, 10, start=seeded(0))
     assert [tuple(parameter.shape) for parameter in linear.parameters()] == [(10, 60)]
-    assert len(list(build_head(head({"name": "linear", "bias": True}), 60, 10, seed=0).parameters())) == 2
-    deep = build_head(MlpHeadConfig(hidden=7, layers=3), 60, 10, seed=0)
+    assert len(list(build_head(head({"name": "linear", "bias": True}), 60, 10, start=seeded(0)).parameters())) == 2
+    deep = build_head(MlpHeadConfig(hidden=7, layers=3), 60, 10, start=seeded(0))
     shapes = [tuple(parameter.shape) for parameter in deep.parameters() if parameter.ndim == 2]
     assert shapes == [(7, 60), (7, 7), (10, 7)]
 
 
 def test_the_mlp_head_by_hand() -> None:
-    deep = build_head(MlpHeadConfig(hidden=7), 6, 2, seed=0).eval()
+    deep = build_head(MlpHeadConfig(hidden=7), 6, 2, start=seeded(0)).eval()
     first, bias, second, last = deep.parameters()
     rows = torch.randn(9, 6)
     torch.testing.assert_close(deep(rows), torch.relu(rows @ first.T + bias) @ second.T + last)
@@ -106,7 +107,7 @@ def test_the_mlp_head_by_hand() -> None:
 
 def test_the_normed_head_by_hand() -> None:
     """In training every hidden value of a batch has mean 0 and deviation 1, before the second layer and the last."""
-    normed = build_head(head({"name": "normed", "hidden": 7}), 6, 2, seed=0)
+    normed = build_head(head({"name": "normed", "hidden": 7}), 6, 2, start=seeded(0))
     rows = torch.randn(50, 6)
     first, second, last = (layer for layer in normed.modules() if isinstance(layer, nn.Linear))
 
@@ -120,7 +121,7 @@ def test_the_normed_head_by_hand() -> None:
 
 
 def test_the_normed_head_takes_a_single_row_as_in_evaluation() -> None:
-    normed = build_head(head({"name": "normed", "hidden": 7}), 6, 2, seed=0)
+    normed = build_head(head({"name": "normed", "hidden": 7}), 6, 2, start=seeded(0))
     normed(torch.randn(50, 6) + 1)
     row = torch.randn(1, 6)
     alone = normed(row)
@@ -129,7 +130,7 @@ def test_the_normed_head_takes_a_single_row_as_in_evaluation() -> None:
 
 def test_the_mlp_head_drops_a_quarter_in_training_only() -> None:
     rows = torch.ones(4000, 6)
-    deep = build_head(MlpHeadConfig(hidden=1), 6, 2, seed=0)
+    deep = build_head(MlpHeadConfig(hidden=1), 6, 2, start=seeded(0))
     dropout = next(module for module in deep.modules() if isinstance(module, nn.Dropout))
     dropped = (dropout(rows) == 0).float().mean().item()
     assert dropped == pytest.approx(0.25, abs=0.02)

@@ -72,10 +72,10 @@ def test_the_folders_of_this_version_and_of_older_ones_are_read(tmp_path: Path, 
 def test_a_run_is_recorded_once_with_its_format(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     assert run.number() is None
-    run.record("one", "three")
-    run.record("another", "three")
+    run.record("one", "three", "secret")
+    run.record("another", "three", "public")
     assert read_record(tmp_path / "run.json") == {
-        "run": "one", "federation": "three", "format": FORMAT, "version": VERSION
+        "run": "one", "federation": "three", "start": "secret", "format": FORMAT, "version": VERSION
     }  # fmt: skip
     assert run.number() == "one"
 

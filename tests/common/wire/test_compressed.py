@@ -12,6 +12,7 @@ import torch
 from colonnade.common.compression.quantise import AS_IS, Coded, Form, Largest, Packed, Signs
 from colonnade.common.conversation.compression import Compressor
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.draws import AgreedDraws
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import check, largest_bytes, payload_bytes
 from colonnade.common.protocols.vimadmm import CONTRACT, Embedding, Update
@@ -33,7 +34,7 @@ def body(message: Embedding | Update) -> bytes:
 
 
 def compressed(form: Form) -> Embedding:
-    return Compressor(form, 0, "ada")(Embedding(3, torch.randn(50, 7)))
+    return Compressor(form, AgreedDraws(0, (), "server"), "ada")(Embedding(3, torch.randn(50, 7)))
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 5, 8, 16])
@@ -191,7 +192,7 @@ def test_a_form_that_is_none_is_refused(form: Form, changes: dict, said: str) ->
 def test_no_message_is_larger_than_the_largest(form: Form) -> None:
     """A scale a column, or places beside values, can take more than the entries as they are."""
     for rows, width in ((1, 7), (50, 7), (300, 300)):
-        sent = Compressor(form, 0, "ada")(Embedding(3, torch.randn(rows, width)))
+        sent = Compressor(form, AgreedDraws(0, (), "server"), "ada")(Embedding(3, torch.randn(rows, width)))
         assert len(body(sent)) <= largest_bytes(Embedding, {"rows": rows, "width": width}, form)
     assert form.size((1, 7)) <= 28 or largest_bytes(Embedding, {"rows": 1, "width": 7}) < largest_bytes(
         Embedding, {"rows": 1, "width": 7}, form
@@ -214,7 +215,7 @@ def test_a_repeated_round_repeats_every_bit() -> None:
     tensor = torch.randn(50, 7)
 
     def sent(seed: int, to: str, round: int) -> torch.Tensor:
-        return Compressor(Coded(4), seed, to)(Embedding(round, tensor)).h
+        return Compressor(Coded(4), AgreedDraws(seed, (), "server"), to)(Embedding(round, tensor)).h
 
     one = sent(0, "ada", 3)
     assert torch.equal(one, sent(0, "ada", 3))
@@ -261,7 +262,7 @@ def test_few_bits_learn_nearly_as_much_and_repeat() -> None:
 
 def test_exchanges_of_one_round_are_rounded_independently() -> None:
     """With asynchronous parties a round has many exchanges: with equal roundings, their errors would add up."""
-    compress = Compressor(Coded(2), 0, "ada")
+    compress = Compressor(Coded(2), AgreedDraws(0, (), "server"), "ada")
     x = torch.linspace(-1, 1, 50).view(10, 5)
     came = torch.stack([compress(Embedding(3, x + 1e-6 * turn)).h for turn in range(400)])
     step = 2 / 3

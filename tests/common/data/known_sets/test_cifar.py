@@ -17,6 +17,7 @@ from colonnade.common.data.sources import DataConfig, LabelConfig, load_features
 from colonnade.common.data.split import AllSplit, ColumnsSplit, HalvesSplit, ImageRowsSplit, PartyIndex, PatchesSplit
 from colonnade.common.errors import DataError
 from colonnade.common.models.build import ModelConfig, build_model
+from tests.support.seeded import seeded
 
 ALONE = PartyIndex(0, 1)
 COUNTS = {"data_batch_1.bin": 5, "data_batch_2.bin.xz": 3, "data_batch_3.bin.gz": 2, "test_batch.bin.xz": 4}
@@ -95,7 +96,7 @@ def test_towers_take_a_party_s_part(folder: Path, name: str) -> None:
     config = data({"source": "cifar", "folder": str(folder)})
     features = load_features(config, PartyIndex(0, 4), Path())
     columns = prepare(config, features, torch.arange(10), 0, "ada")
-    tower = build_model(model({"name": name, "embedding": 6}), columns.shape[1:], 0)
+    tower = build_model(model({"name": name, "embedding": 6}), columns.shape[1:], seeded(0))
     made = tower(columns[torch.arange(3)])
     assert columns.shape == (14, 3, 8, 32) and made.shape == (3, 6) and made.isfinite().all()
 

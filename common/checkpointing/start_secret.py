@@ -1,0 +1,95 @@
+"""The secret that a member's own draws follow from, in its folder beside the checkpoints: it is drawn once in a run.
+
+It never leaves the folder. Whoever has it, and the first messages, can solve for the member's columns; without it a run
+cannot be repeated from its beginning, so a lost folder is a lost party.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from colonnade.common.errors import CheckpointError
+from colonnade.common.runtime.durable import write_kept
+
+SECRET, PUBLIC = "secret", "public"
+"""What the record of a run says of its start."""
+
+_BYTES = 32
+_ANEW = "put the file back from the same folder's copy; without it, begin a new run in another folder"
+
+
+class StartSecret:
+    """A member's secret, or none where its start is public.
+
+    A run of a version without secrets has no record of its start, which followed from the agreed seed: it stays so.
+
+    Args:
+        path: of the secret's file; None keeps it in memory.
+        recorded: what the folder's record of its run says of the start: SECRET, PUBLIC, or "" of an older version;
+            None if no run has begun there.
+        public: True to begin a run in public.
+        needed: False for predictions, which use the start of no model: there a lost secret is replaced.
+
+    Attributes:
+        value: 32 bytes; None where the start is public.
+
+    Raises:
+        CheckpointError: the run has begun with a secret, and its file is missing, or damaged.
+    """
+
+    def __init__(
+        self, path: Path | None, recorded: str | None = None, *, public: bool = False, needed: bool = True
+    ) -> None:
+        self._path = path
+        self.before = False
+        """True if the run was begun by a version without secrets."""
+        self.value: bytes | None = None
+        self._kept = not needed
+        if recorded == PUBLIC or (recorded is None and public):
+            return
+        try:
+            self.value = self._read()
+        except CheckpointError:
+            if needed:
+                raise
+        if self.value is None and recorded == "":
+            self.before = True
+            return
+        if self.value is None and recorded is not None and needed:
+            raise CheckpointError(f"{self._path} is missing, which the run began with", hint=_ANEW)
+        self._kept = self._kept or self.value is not None
+        self.value = self.value or os.urandom(_BYTES)
+
+    @property
+    def record(self) -> str:
+        """What the record of the run has to say."""
+        return PUBLIC if self.value is None else SECRET
+
+    def keep(self) -> None:
+        """Writes the secret, unless it is there; it is on the disk when this returns.
+
+        Raises:
+            EnvironmentFault: the disk refuses it.
+        """
+        if self.value is None or self._kept or self._path is None:
+            return
+        write_kept(self._path, self.value, 0o600, in_new=True)
+        self._kept = True
+
+    def _read(self) -> bytes | None:
+        """The content of the file; None if there is none. Raises CheckpointError."""
+        if self._path is None:
+            return None
+        try:
+            file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return None
+        except OSError as failed:
+            raise CheckpointError(f"{self._path} cannot be read: {failed.strerror}", hint=_ANEW) from None
+        with os.fdopen(file, "rb") as opened:
+            content = opened.read(_BYTES + 1) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+        if len(content) != _BYTES:
+            raise CheckpointError(f"{self._path} is torn or was altered", hint=_ANEW)
+        return content

@@ -1,0 +1,133 @@
+"""A member's own random numbers: first weights, dropout, directions, rounding. Noise and keys come from elsewhere.
+
+What a member draws for itself must follow from nothing that another member knows. Whoever knows the first weights of a
+party knows its first embeddings as a function of its columns, and can solve for these. So a member draws 32 bytes from
+the operating system once in a run (common/checkpointing/start_secret.py), and expands them here. Torch's own seeding
+uses 32 bits of a seed, which can be searched: a generator's whole state is filled instead.
+
+Draws from the agreed seed, which all members know, are for papers' runs and where one process holds all data anyway.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from colonnade.common.data.rows import generator
+
+SECRET_BYTES = 32
+
+_LABEL = b"colonnade: a member's own draws, 1\n"
+_WORDS = 624  # of the state of an MT19937
+
+# The state of a CPU generator as `get_state` returns it: a head of 24 bytes (that it is seeded, and that all its words
+# have been used), the words, 8 bytes each of which 4 are used, and normal numbers drawn in advance, of which there are
+# none. The seed in the head is what `initial_seed` reports, and of no effect.
+_BODY = slice(24, 24 + 8 * _WORDS)
+_EMPTY = torch.Generator().manual_seed(0).get_state().numpy()
+_EMPTY[_BODY] = 0
+
+
+class Draws(Protocol):
+    """Random numbers of one member, by what they are for."""
+
+    @property
+    def public(self) -> bool:
+        """True if all members can draw them again."""
+
+    def generator(self, purpose: str, *about: str | int) -> torch.Generator:
+        """A new CPU generator, the same at every call with equal arguments."""
+
+    def each(self, purpose: str, count: int) -> list[torch.Generator]:
+        """Generators of `count` equal parts, to be used in this order and each once."""
+
+    def number(self, purpose: str) -> int:
+        """A seed below 2^64, for generators that take no other state, as those of GPUs."""
+
+
+class SecretDraws:
+    """Draws that follow from the member's own secret: purposes tell nothing of each other.
+
+    Args:
+        secret: 32 bytes of the operating system's randomness, of this member and run alone.
+        member: the member's name.
+    """
+
+    public = False
+
+    def __init__(self, secret: bytes, member: str) -> None:
+        if len(secret) != SECRET_BYTES:
+            raise ValueError(f"a secret of {len(secret)} bytes")
+        self._secret, self._member = secret, member
+
+    @classmethod
+    def fresh(cls, member: str = "") -> SecretDraws:
+        """Draws that nobody can repeat."""
+        return cls(os.urandom(SECRET_BYTES), member)
+
+    def generator(self, purpose: str, *about: str | int) -> torch.Generator:
+        """A new CPU generator, the same at every call with equal arguments."""
+        return filled(self._expanded(4 * _WORDS, purpose, *about))
+
+    def each(self, purpose: str, count: int) -> list[torch.Generator]:
+        """A generator of its own for each part: who is sent one learns nothing of the others."""
+        return [self.generator(purpose, number) for number in range(count)]
+
+    def number(self, purpose: str) -> int:
+        """A seed below 2^64."""
+        return int.from_bytes(self._expanded(8, purpose))
+
+    def _expanded(self, size: int, *purpose: str | int) -> bytes:
+        said = repr((self._member, *purpose)).encode()
+        return hashlib.shake_256(_LABEL + self._secret + said).digest(size)
+
+
+class AgreedDraws:
+    """Draws that follow from the agreed seed, as those of version 0.2.0 did: every member can repeat them.
+
+    Args:
+        seed: the federation's.
+        names: of the parties, in the roster's order.
+        member: one of them, or the server.
+    """
+
+    public = True
+
+    def __init__(self, seed: int, names: Sequence[str], member: str) -> None:
+        self._seed, self._member = seed, member
+        first = names.index(member) + 1 if member in names else 0
+        self._places = {"model": first, "head": first, "active model": len(names) + 1}
+
+    def generator(self, purpose: str, *about: str | int) -> torch.Generator:
+        """A new CPU generator, the same at every call with equal arguments."""
+        if not about and purpose in self._places:  # equal models must not start equal
+            return torch.Generator().manual_seed(self._seed * 1009 + self._places[purpose])
+        if purpose == "random":
+            return torch.Generator().manual_seed(self.number(purpose))
+        return generator(purpose, self._seed, *(about or (self._member,)))
+
+    def each(self, purpose: str, count: int) -> list[torch.Generator]:
+        """One generator for all parts, which draw from it in turn."""
+        return [self.generator(purpose)] * count
+
+    def number(self, purpose: str) -> int:  # noqa: ARG002  # one for all
+        """A seed below 2^56."""
+        return int.from_bytes(hashlib.sha256(f"{self._seed}/{self._member}".encode()).digest()[:7])
+
+
+def filled(words: bytes) -> torch.Generator:
+    """A CPU generator whose whole state is given.
+
+    Args:
+        words: 2496 bytes.
+    """
+    state = _EMPTY.copy()
+    state[_BODY].view("<u8")[:] = np.frombuffer(words, "<u4")
+    made = torch.Generator()
+    made.set_state(torch.from_numpy(state))
+    return made

@@ -1,0 +1,29 @@
+"""Torch's own generators, which modules draw dropout and the like from: saved in every checkpoint."""
+
+from __future__ import annotations
+
+import torch
+
+from colonnade.common.checkpointing.state import State
+from colonnade.common.data.draws import Draws
+
+
+def keep_generators(state: State, device: torch.device, draws: Draws) -> None:
+    """Registers torch's own generators in a member's state, those of the CPU and of its GPU; begun as the member draws.
+
+    A GPU's generator is seeded with 64 bits: it takes no more.
+    """
+    state.keep("random", lambda: _begun(draws.generator("random")))
+    if device.type == "cuda":
+        state.keep("random on the device", lambda: _begun_there(device, draws.number("random")))
+
+
+def _begun(draws: torch.Generator) -> torch.Generator:
+    torch.default_generator.set_state(draws.get_state())
+    return torch.default_generator
+
+
+def _begun_there(device: torch.device, seed: int) -> torch.Generator:
+    torch.cuda.init()  # type: ignore[no-untyped-call]  # before it there is no generator to seed
+    torch.cuda.manual_seed_all(seed)
+    return torch.cuda.default_generators[device.index]
