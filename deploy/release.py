@@ -71,7 +71,7 @@ def refuse_unfinished(root: Path, version: str) -> None:
 def build(folder: Path) -> None:
     """Writes sdist and wheel; times in them are those of the commit, so that a second build gives the same bytes."""
     made = _output("git", "-C", str(ROOT), "log", "-1", "--format=%ct").strip()
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    command = [sys.executable, "-P", "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     done = subprocess.run(  # noqa: S603
         command, env={**os.environ, "SOURCE_DATE_EPOCH": made}, check=False, capture_output=True, text=True
     )
@@ -86,7 +86,7 @@ def bill_of_materials() -> dict[str, Any]:
         ReleaseRefusedError: a package of this environment has another version than constraints.txt.
     """
     made = _output(
-        *(sys.executable, "-m", "cyclonedx_py", "environment", "--no-validate", "--output-reproducible"),
+        *(sys.executable, "-P", "-m", "cyclonedx_py", "environment", "--no-validate", "--output-reproducible"),
         *("--pyproject", str(ROOT / "pyproject.toml")),
     )
     bom: dict[str, Any] = json.loads(made)

@@ -7,7 +7,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from colonnade.common.errors import EnvironmentFault
+from colonnade.common.runtime.python_child import child_environment, python_module
 
 
 class Processes:
@@ -30,12 +30,12 @@ class Processes:
     def __init__(self, *, answers: bool = False) -> None:
         purpose = "answers" if answers else "training"
         self._server = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "colonnade.cli.fork_server", purpose],
+            python_module("colonnade.cli.fork_server", purpose),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env=child_environment(OMP_NUM_THREADS="1"),
         )
         # Not a Queue: a Ctrl-C that strikes while one takes its lock in Python leaves that lock taken for good.
         self._reports: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
+from colonnade.common.runtime.python_child import child_environment, python_module
 from colonnade.search.references import ReferenceTask, fit_reference
 from colonnade.search.simulated import Diverged, Listen, Result, Task, perform
 
@@ -109,8 +109,8 @@ class Apart:
         )
 
     def _start(self) -> subprocess.Popen[str]:
-        environment = {**os.environ, **dict.fromkeys(_THREADS, str(self._threads))}
-        command = [sys.executable, "-m", "colonnade.search.worker"]
+        environment = child_environment(**dict.fromkeys(_THREADS, str(self._threads)))
+        command = python_module("colonnade.search.worker")
         return subprocess.Popen(  # noqa: S603  # our own command line
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
             start_new_session=True,  # ^C on a terminal is for the caller, which ends its workers

@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 from colonnade.common.crypto.group import ELEMENT, Secret, hash_to_curve
 from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.runtime.python_child import child_environment, python_module
 
 _LEAST = 256  # elements for which another process pays
 
@@ -87,9 +88,10 @@ class Raising:
 
     def _start(self) -> None:
         while len(self._workers) < self._processors:
-            worker = subprocess.Popen(
-                [sys.executable, "-m", "colonnade.common.crypto.raising"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
+            worker = subprocess.Popen(  # noqa: S603  # our own command line
+                python_module("colonnade.common.crypto.raising"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                env=child_environment(),
+            )  # fmt: skip
             self._workers.append(worker)
 
 

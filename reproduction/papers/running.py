@@ -6,7 +6,6 @@ import hashlib
 import json
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import load
 from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.runtime.python_child import child_environment, python_module
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.common.version import VERSION
 from colonnade.reproduction.papers import longtail
@@ -173,9 +173,9 @@ def _head_norms(outcome: Outcome) -> dict[str, float]:
 def _over_the_wire(job: Job) -> RunRecord:
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "run"
-        argv = [sys.executable, "-m", "colonnade", "up", str(job.run.path), "--out", str(out)]
+        argv = python_module("colonnade", "up", str(job.run.path), "--out", str(out))
         argv += [word for each in job.sets for word in ("--set", each)]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)  # noqa: S603  # our own command line
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=child_environment())  # noqa: S603  # our own command line
         if done.returncode:
             said = (done.stderr or done.stdout).strip().splitlines()
             raise EnvironmentFault(f"{job.name} with seed {job.seed} has failed: {said[-1] if said else 'no word'}")

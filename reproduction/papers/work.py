@@ -11,6 +11,7 @@ from multiprocessing.context import BaseContext
 
 from colonnade.common.errors import ColonnadeError, EnvironmentFault
 from colonnade.reports.words import counted
+from colonnade.common.runtime.python_child import safe_children
 from colonnade.reproduction.papers.measures import RunRecord
 from colonnade.reproduction.papers.papers import Paper
 from colonnade.reproduction.papers.results import Results
@@ -51,7 +52,7 @@ def run_all(
     wanted: list[Job], processes: int, how: Callable[[Job], RunRecord] = perform
 ) -> Iterator[tuple[Job, RunRecord | ColonnadeError]]:
     """Runs them, so many at a time, and yields each as it ends, or the error that ended it."""
-    with ThreadPoolExecutor(processes) as pool:
+    with safe_children(), ThreadPoolExecutor(processes) as pool:
         under_way: dict[Future[RunRecord | ColonnadeError], Job] = {
             pool.submit(_apart, job, how): job for job in wanted
         }

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 ROOT = Path(__file__).parents[2]
-_STARTED_BY_COMMANDS = (["-m", "colonnade.cli.fork_server"], ["-m", "colonnade.search.worker"])
+_STARTED_BY_COMMANDS = (["-P", "-m", "colonnade.cli.fork_server"], ["-P", "-m", "colonnade.search.worker"])
 _CHILDLESS = ("server", "client", "health")  # commands that never start one of these
 # Imported in addition to the imports of the fork server, since most runs do.
 _MORE = ("sklearn.datasets", "sklearn.metrics", "prometheus_client", "uvloop")
@@ -199,7 +199,7 @@ class _WithSpares(subprocess.Popen[str]):
 
     def _execute_child(self, *given: Any) -> None:
         asked = arguments_of(super()._execute_child, given)
-        if asked["args"][1:3] not in _STARTED_BY_COMMANDS or not _WithSpares.spares:
+        if asked["args"][1:4] not in _STARTED_BY_COMMANDS or not _WithSpares.spares:
             super()._execute_child(*given)
             return
         self.pid, spare = _WithSpares.spares.pop()
@@ -247,9 +247,11 @@ def _leave(code: Any) -> NoReturn:
 
 
 def _run(option: str, program: str, *argv: str) -> None:
-    """Runs as `python -m PROGRAM ARGV` or `python -c PROGRAM ARGV` does."""
-    begin = "" if option == "-c" else str(Path.cwd())
-    sys.path[:0] = [begin, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    """Runs as `python -m PROGRAM ARGV` or `python -c PROGRAM ARGV` does, with -P before or not."""
+    begin = ["" if option == "-c" else str(Path.cwd())]
+    if option == "-P":
+        begin, option, program, argv = [], program, argv[0], argv[1:]
+    sys.path[:0] = [*begin, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     sys.argv = [option, *argv]
     if option == "-m":
         sys.modules.pop(program, None)  # runpy warns of one that is imported already

@@ -1,0 +1,50 @@
+"""Command lines and environments of Python processes that this program starts.
+
+Python puts the working directory first on `sys.path` for `-m` and `-c`, and for every empty entry of PYTHONPATH
+(`PYTHONPATH=$PYTHONPATH:/plug-ins` with an unset variable has one). A file `selectors.py` in a folder that a command
+happens to be called in would then run in place of the standard library's. Light: every command imports this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+
+_PATHS = "PYTHONPATH"
+_SAFE = "PYTHONSAFEPATH"
+
+
+def python_module(name: str, *words: str) -> list[str]:
+    """Command line of `python -m NAME WORDS` without the working directory on the child's path."""
+    return [sys.executable, "-P", "-m", name, *words]
+
+
+def child_environment(**changes: str) -> dict[str, str]:
+    """This process's environment for a Python child: PYTHONPATH without entries that name no folder; and `changes`."""
+    environment = {**os.environ, **changes}
+    if (paths := environment.get(_PATHS)) is not None:
+        environment[_PATHS] = os.pathsep.join(filter(None, paths.split(os.pathsep)))
+        if not environment[_PATHS]:
+            del environment[_PATHS]
+    return environment
+
+
+@contextlib.contextmanager
+def safe_children() -> Iterator[None]:
+    """The same for processes whose command lines a library writes, such as those of `multiprocessing`."""
+    before = {name: os.environ.get(name) for name in (_SAFE, _PATHS)}
+    os.environ.update({_SAFE: "1", **_paths_of(child_environment())})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _paths_of(environment: Mapping[str, str]) -> dict[str, str]:
+    return {_PATHS: environment[_PATHS]} if _PATHS in environment else {}
