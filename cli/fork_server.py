@@ -22,6 +22,8 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
+from colonnade.common.runtime.own_files import open_own
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -119,7 +121,7 @@ def _become(request: dict[str, Any], parent: int) -> NoReturn:
 
 def _redirect(log: Path) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    file = open_own(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(null, 0)
     os.dup2(file, 1)
     os.dup2(file, 2)

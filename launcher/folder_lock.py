@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.runtime.own_files import open_own, refuse_foreign, refuse_path
 from colonnade.common.runtime.permissions import narrow
 from colonnade.common.runtime.run_folder import MemberFolder
 from colonnade.reports.console.screen import err
@@ -36,7 +37,8 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
         lock_name: a launcher and its server share one folder, each with its own lock.
 
     Raises:
-        EnvironmentFault: it holds a run already, cannot be made, or another process works in it.
+        EnvironmentFault: it holds a run already, cannot be made, belongs to another user, or another process works in
+            it.
         InputError: there is no run to resume, or one of a newer format.
     """
     if resume is not None:
@@ -48,14 +50,15 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
             raise InputError(f"{folder} holds no run", hint="give --resume the folder that the run was begun in")
         held.refuse_newer()
     else:
-        folder = (wanted or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}").resolve()
+        folder = (wanted or Path("runs") / f"{refuse_path(name)}-{time.strftime('%Y%m%d-%H%M%S')}").resolve()
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         if resume is None and wanted is None:
             made[:1] = [folder := _make_new(folder)]
         folder.mkdir(parents=True, exist_ok=True)
         used = MemberFolder(folder).begun
-        lock = (folder / lock_name).open("a+")
+        refuse_foreign(folder)
+        lock = os.fdopen(open_own(folder / lock_name, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+")
     except OSError as failed:
         raise EnvironmentFault(
             f"{folder} cannot be written: {failed.strerror}", hint="choose another --out, or make it writable"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 from colonnade.common.data.known_sets.places import refuse_unusable
 from colonnade.common.errors import DataError, EnvironmentFault, InputError, nearest
 from colonnade.common.runtime.durable import write_durably
+from colonnade.common.runtime.own_files import open_own, shorten_own
 from colonnade.server.prediction.model import Predicted
 
 if TYPE_CHECKING:
@@ -167,7 +168,8 @@ class Predictions:
             if lines is None:
                 self._partial.unlink(missing_ok=True)  # it is of another token
                 write_durably(self._note, json.dumps({"token": self._token}).encode())
-            with self._partial.open("r+" if lines is not None else "w", newline="") as self._file:
+            flags = os.O_RDWR | (0 if lines is not None else os.O_CREAT | os.O_TRUNC)
+            with os.fdopen(open_own(self._partial, flags, 0o666), "r+", newline="") as self._file:
                 if lines is None:
                     csv.writer(self._file).writerow(self._header)
                 self._file.seek(0, os.SEEK_END)
@@ -207,7 +209,7 @@ class Predictions:
         whole = content.rfind(b"\n") + 1
         if token != self._token or not whole:
             return None
-        os.truncate(self._partial, whole)
+        shorten_own(self._partial, whole)
         there = 0
         with self._partial.open(newline="") as lines:
             reader = csv.reader(lines)

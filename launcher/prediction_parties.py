@@ -46,7 +46,7 @@ class Answerers:
         if not insecure:
             self._identify(tree)
         tree["server"]["listen"] = "127.0.0.1:0"
-        self._tree, self.config = tree, parse(tree)
+        self._tree, self.config = tree, parse(tree, begun=True)
         self.threads = thread_share(len(self.names) + 1)
 
     def start(self, processes: Processes) -> None:

@@ -188,7 +188,7 @@ def opened(
         raise InputError(f"{folder} {what}", hint="give the folder of a run that has trained, as `up` printed it")
     with locked_folder(None, "", folder) as home:
         if file is not None:
-            config = as_begun(load(file), home)
+            config = as_begun(load(file, begun=True), home)
             if config.server is None:
                 raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
             yield OpenedRun(config, file.parent.resolve(), home, None, terms, loop=loop)

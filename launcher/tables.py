@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.common.errors import DataError, EnvironmentFault
+from colonnade.common.runtime.own_files import open_own
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +47,10 @@ class InMemoryTable:
         found = self.read()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with pyarrow.ipc.new_file(pa.OSFile(str(path), "wb"), found.schema) as file:
+            with (
+                os.fdopen(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), "wb") as opened,
+                pyarrow.ipc.new_file(pa.PythonFile(opened, "wb"), found.schema) as file,
+            ):
                 file.write_table(found, max_chunksize=_BATCH)
         except OSError as failed:
             raise EnvironmentFault(

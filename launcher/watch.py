@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from colonnade.common.runtime.durable import write_durably
 from colonnade.common.runtime.own_loop import interrupts_raised
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.launcher.folder_lock import remove_new
@@ -192,7 +193,7 @@ class Launch:
         """Writes the files once, each atomically."""
         for path, text in self._files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(path, text)
+            write_durably(path, text.encode())
         self._files = {}
 
     def _start(self, processes: Processes) -> None:
@@ -265,7 +266,7 @@ class Launch:
             if event is None:
                 break
             if event["kind"] == "listening":
-                _replace(self._address, event["address"])
+                write_durably(self._address, event["address"].encode())
             self._begun = self._begun or event["kind"] == "begin"
             if event["kind"] in ("begin", "back_off", "diverged"):
                 self._diverged = event if event["kind"] == "diverged" else None
@@ -363,12 +364,6 @@ class Launch:
                     with contextlib.suppress(ValueError):  # cut short: its writer was killed
                         yield json.loads(line)
                 yield None
-
-
-def _replace(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text)
-    partial.replace(path)
 
 
 def _size(path: Path) -> int:

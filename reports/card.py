@@ -170,7 +170,7 @@ def _provenance(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, 
 def _config(run: RecordedRun) -> Config | None:
     """Configuration of the run; None if it is not in the folder or this version cannot read it."""
     try:
-        return parse(with_defaults_before(parse_yaml(run.config))) if run.config else None
+        return parse(with_defaults_before(parse_yaml(run.config)), begun=True) if run.config else None
     except (yaml.YAMLError, ColonnadeError, AttributeError, TypeError):
         return None
 

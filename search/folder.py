@@ -15,12 +15,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from colonnade.common.config.members import Config
+from colonnade.common.config.names import check_id
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.own_files import open_own, refuse_foreign
 from colonnade.common.runtime.run_folder import MemberFolder, read_record
 from colonnade.launcher.configuration import GivenConfig, naming_tables
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable
@@ -35,10 +37,10 @@ _CODE = re.compile(r"(.+\.py)(:\w+)")
 
 
 def place_of(given: GivenConfig, out: str | Path | None, kind: str) -> Path:
-    """The folder that was asked for, or runs/ID-KIND."""
+    """The folder that was asked for, or runs/ID-KIND. Raises ConfigError for an id that names no folder."""
     federation = given.tree.get("federation")
-    id = federation.get("id", kind) if isinstance(federation, Mapping) else kind
-    return Path(out or Path("runs") / f"{id}-{kind}").resolve()
+    id = str(federation.get("id", kind)) if isinstance(federation, Mapping) else kind
+    return Path(out or Path("runs") / f"{check_id(id)}-{kind}").resolve()
 
 
 def digest(content: Any) -> str:
@@ -118,7 +120,8 @@ class SearchFolder:
         refuse_unwritable(self.path)
         if MemberFolder(self.path).begun:
             raise InputError(f"{self.path} holds a run", hint="choose another --out")
-        with (self.path / _LOCK).open("a+") as lock:
+        refuse_foreign(self.path)
+        with self._open_lock() as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -134,6 +137,13 @@ class SearchFolder:
                         (self.path / _LOCK).unlink()
                     for path in made:
                         path.rmdir()
+
+    def _open_lock(self) -> TextIO:
+        try:
+            return os.fdopen(open_own(self.path / _LOCK, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+")
+        except OSError as failed:
+            reason = f"{self.path / _LOCK} cannot be written: {failed.strerror}"
+            raise EnvironmentFault(reason, hint="choose another --out") from None
 
     def settle(self, identity: Mapping[str, str]) -> dict[str, Any]:
         """The folder's record, or a new one that is not written yet; both have a `place`.

@@ -22,7 +22,9 @@ from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.data.targets import TargetScale
+from colonnade.common.errors import ConfigError
 from colonnade.common.models.bottom import bottom_model
+from colonnade.common.models.own import OwnConfig
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.parsing.file import load
 from colonnade.common.privacy.adaptive import PROPOSED
@@ -37,15 +39,19 @@ from colonnade.server.training.lost_classes import LabelParts, of_common
 from colonnade.simulation.contexts import refuse_other_rows
 
 
-def check(file: Path, sets: tuple[str, ...]) -> None:
-    """Checks a configuration and the data, models and keys that it names, and prints the findings."""
+def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> None:
+    """Checks a configuration and the data, models and keys that it names, and prints the findings.
+
+    Args:
+        run_models: True to run the code of model files, which is looked at otherwise.
+    """
     config = load(file, sets)
     federation = config.federation
     check_trackers(config)
     base = file.parent.resolve()
     overlap = Overlap(federation)
     schedules: dict[str, Schedule] = {}
-    labels = _check_labels(config, base, overlap, schedules)
+    labels = _check_labels(config, base, overlap, schedules, run_models=run_models)
     coding = None
     if isinstance(federation.protocol, CodedConfig):
         from colonnade.cli.checks.coding import Coding  # noqa: PLC0415  # of one protocol alone
@@ -61,7 +67,8 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
             columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
         shape = tuple(columns.shape[1:])
         model = None
-        if (width := CONTRACTS[federation.protocol.name].limits_of(federation).get("width")) is not None:
+        found = not run_models and _only_found(f"parties.{name}", base, party.model, party.head)
+        if not found and (width := CONTRACTS[federation.protocol.name].limits_of(federation).get("width")) is not None:
             start = own_draws(federation, name).generator("model")
             model = bottom_model(f"parties.{name}", party.model, shape, width, start, base)
         more = coding.add(name, columns, model, schedule.partition) if coding and model else ""
@@ -159,7 +166,26 @@ def _train_rows(schedule: Schedule) -> int:
     return len(schedule.partition.train)
 
 
-def _check_labels(config: Config, base: Path, overlap: Overlap, schedules: dict[str, Schedule]) -> LabelColumn | None:
+def _only_found(section: str, base: Path, model: object, head: object = None) -> bool:
+    """Looks at models of the user's own without running them, and says so. Returns True if `model` is one.
+
+    Raises:
+        ConfigError: the file is missing or has no such name.
+    """
+    for key, module in (("model", model), ("head", head)):
+        if isinstance(module, OwnConfig):
+            try:
+                module.find(base)
+            except ConfigError as error:
+                raise ConfigError(f"{section}.{key}: {error}", hint=error.hint) from error
+            said = f"{module.file} is there and was not run; --run-models runs it, and checks what it returns"
+            out.print(f"{section}.{key}: {said}", markup=False, soft_wrap=True)
+    return isinstance(model, OwnConfig)
+
+
+def _check_labels(
+    config: Config, base: Path, overlap: Overlap, schedules: dict[str, Schedule], *, run_models: bool
+) -> LabelColumn | None:
     if config.server is None:
         return None
     with whose(SERVER):
@@ -170,13 +196,16 @@ def _check_labels(config: Config, base: Path, overlap: Overlap, schedules: dict[
     kinds = _kinds(labels)
     parts = "" if overlap.most else f": {in_parts(schedule.partition)}"  # of the common rows, which show() counts
     out.print(f"server: {overlap.most}{len(labels.values)} labels {kinds}{parts}", markup=False)
+    if not run_models:
+        _only_found("server", base, None, config.server.head)
     if labels.without:
         out.print(f"server: {labels.without}", markup=False)
     if (active := config.server.active) is not None:
         features = active_features(config.federation, config.server, active, base, len(labels.values), ids=labels.ids)
         columns = prepare(active.data, features, schedule.partition.train, config.federation.seed, SERVER)
         shape = columns.shape[1:]
-        if (width := CONTRACTS[config.federation.protocol.name].limits_of(config.federation).get("width")) is not None:
+        width = CONTRACTS[config.federation.protocol.name].limits_of(config.federation).get("width")
+        if width is not None and (run_models or not _only_found("server.active", base, active.model)):
             bottom_model("server.active", active.model, tuple(shape), width, torch.Generator(), base)
         out.print(f"server: {len(labels.values)} rows of {tuple(shape)}", markup=False)
         for doubt in copies(labels, features, config.federation.keys):

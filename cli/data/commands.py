@@ -13,11 +13,15 @@ from colonnade.cli.options import Given, Sets
 PANEL = "Data and configurations"
 
 
-def check(file: Given, sets: Sets = None) -> None:
+def check(
+    file: Given,
+    sets: Sets = None,
+    models: Annotated[bool, typer.Option("--run-models", help="run the code of the model files that it names")] = False,
+) -> None:
     """Check a configuration, and the data and keys that it names; start nothing."""
     from colonnade.cli.data.check import check as run  # noqa: PLC0415
 
-    run(file, tuple(sets or ()))
+    run(file, tuple(sets or ()), run_models=models)
 
 
 def deal(

@@ -18,7 +18,8 @@ def forget(folder: Path) -> None:
         InputError: nothing is kept there.
         EnvironmentFault: the disk refuses it.
     """
-    places = [place for place in (folder / NAME, folder) if members_in(place)]
+    nested = sorted(place for place in folder.rglob(NAME) if not place.is_symlink())  # also in runs, and of old ids
+    places = [place for place in (*nested, folder) if members_in(place)]
     if not places:
         raise InputError(
             f"{folder} holds no kept alignments",

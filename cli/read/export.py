@@ -95,7 +95,7 @@ def export(folder: Path, party: str, file: Path | None, out: Path | None) -> Non
 def _find(folder: Path, party: str, file: Path | None) -> ExportPlace:
     """The party's folder: below a run of `up`, or the folder itself with the party's own file."""
     if file is not None:
-        config, home, base = as_begun(load(file), folder), PartyFolder(folder), file.parent.resolve()
+        config, home, base = as_begun(load(file, begun=True), folder), PartyFolder(folder), file.parent.resolve()
     else:
         run = RunFolder(folder)
         run.refuse_newer()

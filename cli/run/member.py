@@ -69,7 +69,7 @@ def serve(
     launched: float,
 ) -> None:
     """Runs a server to its end. `launched` is the time at which `up` began; it then prints the progress."""
-    config = load(file, sets)
+    config = load(file, sets, begun=place.resume is not None)
     if config.server is None:
         raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
     server = config.server if launched else _watched(config.server)
@@ -104,7 +104,7 @@ def participate(
     answers: bool = False,
 ) -> None:
     """Runs a party to its end. `up` writes the server's address to `server_file`."""
-    config = load(file, sets)
+    config = load(file, sets, begun=place.resume is not None)
     name = _choose(file, party, list(config.parties))
     own = config.parties[name] if server_file else _watched(config.parties[name])
     progress = None if server_file else PartyProgress(console, name)

@@ -78,7 +78,7 @@ def _refuse_wrong(ids: Path, file: Path, sets: tuple[str, ...] = ()) -> None:
     from colonnade.common.parsing.file import load  # noqa: PLC0415
     from colonnade.launcher.prediction_files import PredictionIds  # noqa: PLC0415
 
-    if (server := load(file, sets).server) is not None:
+    if (server := load(file, sets, begun=True).server) is not None:
         PredictionIds(ids, like=getattr(server.labels, "key", None) or "").count()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from colonnade.common.errors import EnvironmentFault
+from colonnade.common.runtime.own_files import open_own
 
 
 @dataclass
@@ -44,7 +45,7 @@ class OwnPredictions:
             for row, label, each in zip(rows.tolist(), best, values.tolist(), strict=True)
         ]
         try:
-            with os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", newline="") as file:
+            with os.fdopen(open_own(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a", newline="") as file:
                 writer = csv.writer(file)
                 if not file.tell():
                     writer.writerow(["id", "class", *(f"p_{name}" for name in names)])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.errors import CheckpointError, EnvironmentFault
 from colonnade.common.runtime.durable import write_durably
 from colonnade.common.runtime.json_values import parse_json
+from colonnade.common.runtime.own_files import open_own
 
 _FORMAT = 1
 _FREE = ("protocol.tau", "protocol.local_steps")  # keys that a run without differential privacy may change
@@ -66,7 +68,7 @@ class Checkpoints:
             for partial in self._folder.glob("*.partial"):
                 partial.unlink()
             probe = self._folder / "probe.partial"
-            probe.write_bytes(b"")
+            os.close(open_own(probe, os.O_WRONLY | os.O_CREAT))
             probe.unlink()
             if not any(self._folder.iterdir()):
                 self._folder.rmdir()  # a start that fails leaves nothing behind

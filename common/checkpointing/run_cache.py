@@ -63,6 +63,8 @@ class RunCache:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.json").unlink(missing_ok=True)  # the record is removed first and written last
         draft = folder / f"{name}.partial"
+        draft.unlink(missing_ok=True)  # it may be a link
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         safetensors.torch.save_file(dict(tensors), draft)
         checksum = _checksum(draft, number)
         with draft.open("rb") as file:

@@ -26,11 +26,13 @@ def read_roster(value: Any) -> Any:
         width = len(str(value))
         return {f"party{number:0{width}}": "" for number in range(1, value + 1)}
     if isinstance(value, list):
+        seen = set[str]()
         for place, name in enumerate(value):
             if not isinstance(name, str):
                 raise ConfigError(f"federation.parties.{place} = {name!r}: expected a name", hint=_HINT)
-            if name in value[:place]:
+            if name in seen:
                 raise ConfigError(f"federation.parties: {name!r} is listed twice", hint="give each party its own name")
+            seen.add(name)
         return dict.fromkeys(value, "")
     if not isinstance(value, dict):
         raise ConfigError(f"federation.parties{shown(value)}: expected a roster", hint=_HINT)

@@ -6,10 +6,11 @@ never from the shared part, and never from a message.
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import sys
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -58,6 +59,22 @@ class OwnConfig(UserModule):
         ),
     ]
 
+    def find(self, base: Path) -> None:
+        """Looks for NAME in the file without running anything of it.
+
+        Raises:
+            ConfigError: there is no such file, it is not Python, or nothing in it defines NAME.
+        """
+        path, name = self.file.rsplit(":", 1)
+        file = base / Path(path).expanduser()
+        _refuse_missing(file)
+        try:
+            tree = ast.parse(file.read_bytes(), str(file))
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as wrong:
+            raise ConfigError(f"{file} is not Python: {' '.join(str(wrong).split())}", hint="mend the file") from None
+        if name not in (defined := set(_defined(tree.body))):
+            raise _no_such(str(file), name, defined)
+
     def module(self, base: Path, *sizes: object) -> nn.Module:
         """Calls NAME with the sizes, in order, and the configured keyword arguments.
 
@@ -90,8 +107,7 @@ class OwnConfig(UserModule):
 
 
 def _imported(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise ConfigError(f"there is no file {path}", hint="the path is relative to the configuration's folder")
+    _refuse_missing(path)
     # None for files of an unknown kind only; this one ends in .py.
     spec = cast(ModuleSpec, importlib.util.spec_from_file_location(f"own_{path.stem}", path))
     module = importlib.util.module_from_spec(spec)
@@ -109,8 +125,33 @@ def _imported(path: Path) -> ModuleType:
 def _member(module: ModuleType, name: str) -> Callable[..., object]:
     make = getattr(module, name, None)
     if not callable(make):
-        raise ConfigError(
-            f"{module.__file__} has no class or function {name!r}{nearest(name, vars(module))}",
-            hint="name it after the colon",
-        )
+        raise _no_such(str(module.__file__), name, vars(module))
     return make  # type: ignore[no-any-return]
+
+
+def _refuse_missing(path: Path) -> None:
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path}", hint="the path is relative to the configuration's folder")
+
+
+def _no_such(file: str, name: str, there: Iterable[str]) -> ConfigError:
+    said = f"{file} has no class or function {name!r}{nearest(name, there)}"
+    return ConfigError(said, hint="name it after the colon")
+
+
+def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
+    """Names that statements define in their module, also under conditions."""
+    for statement in body:
+        match statement:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                yield from (each.asname or each.name.split(".")[0] for each in names)
+            case ast.Assign() | ast.AnnAssign():
+                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+            case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While():
+                for part in ("body", "orelse", "finalbody"):
+                    yield from _defined(getattr(statement, part, ()))
+                for handler in getattr(statement, "handlers", ()):
+                    yield from _defined(handler.body)

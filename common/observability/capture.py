@@ -28,6 +28,7 @@ from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER, Carrier
 from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
 from colonnade.common.messaging.message import Message, check
+from colonnade.common.runtime.own_files import open_own, shorten_own
 from colonnade.common.runtime.run_folder import PartyFolder
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import WireError
@@ -238,7 +239,7 @@ class _CaptureFile:
     def empty(self) -> None:
         with self._faults():
             if self._path.exists():
-                os.truncate(self._path, 0)
+                shorten_own(self._path, 0)
 
     def close(self) -> None:
         if self._file is not None:
@@ -246,9 +247,9 @@ class _CaptureFile:
 
     def _open(self) -> FileIO:
         if self._path.exists():
-            os.truncate(self._path, max((record.end for record in _records(self._path)), default=0))
+            shorten_own(self._path, max((record.end for record in _records(self._path)), default=0))
         # Readable by the owner only: it shows what the server saw and what the party could infer.
-        return FileIO(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+        return FileIO(open_own(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
 
     @contextlib.contextmanager
     def _faults(self) -> Iterator[None]:

@@ -44,7 +44,7 @@ def load_begun(path: Path, overrides: tuple[str, ...] = ()) -> Config:
     """
     tree = with_defaults_before(read_tree(path))
     parties = tree.get("parties")
-    return parse(tree, tuple(_spread(overrides, tuple(parties) if isinstance(parties, dict) else ())))
+    return parse(tree, tuple(_spread(overrides, tuple(parties) if isinstance(parties, dict) else ())), begun=True)
 
 
 def _spread(overrides: tuple[str, ...], parties: tuple[str, ...]) -> Iterator[str]:

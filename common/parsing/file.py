@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from colonnade.common.config.members import ActiveConfig, Config, PartyConfig
+from colonnade.common.config.names import check_id
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.registry import CONTRACTS, NAMES, OUTSIDE
 from colonnade.common.errors import ConfigError, shown
@@ -26,20 +27,21 @@ Tower = TypeVar("Tower", ActiveConfig, PartyConfig)
 _PROTOCOL = ("federation", "protocol")
 
 
-def load(path: Path, overrides: tuple[str, ...] = ()) -> Config:
+def load(path: Path, overrides: tuple[str, ...] = (), *, begun: bool = False) -> Config:
     """Reads and checks a file. Paths in it are relative to its folder.
 
     Args:
         path: a YAML file.
         overrides: KEY=VALUE with dotted keys, as on the command line.
+        begun: True for a run that goes on or has ended: its id may be one that names no new folder.
 
     Raises:
         ConfigError: the file or a value is invalid; the message names key, value, allowed values and the nearest key.
     """
-    return parse(read_tree(path), overrides)
+    return parse(read_tree(path), overrides, begun=begun)
 
 
-def parse(tree: dict[str, Any], overrides: tuple[str, ...] = ()) -> Config:
+def parse(tree: dict[str, Any], overrides: tuple[str, ...] = (), *, begun: bool = False) -> Config:
     """Checks the content of a YAML file. See `load`."""
     tree = copy.deepcopy(tree)
     for setting in overrides:
@@ -56,6 +58,8 @@ def parse(tree: dict[str, Any], overrides: tuple[str, ...] = ()) -> Config:
     except ValidationError as invalid:
         filled = {**resolved, "federation": merged["federation"]} if "federation" in merged else resolved
         raise in_words(invalid.errors(include_url=False), Config, filled, tree) from None
+    if not begun:
+        check_id(config.federation.id)
     check(config)
     return _with_widths(config)
 

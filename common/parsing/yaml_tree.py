@@ -15,6 +15,7 @@ from colonnade.common.errors import ConfigError, shown
 from colonnade.common.parsing.error_messages import TEMPLATE
 
 _DEEPEST, _MOST = 64, 1_000_000
+_MERGE, _VALUE = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"
 _TOO_DEEP = f"it is nested more than {_DEEPEST} deep, or contains itself"
 
 
@@ -83,8 +84,26 @@ def _near(path: Path) -> str:
     return f"examples are in {examples}; `colonnade up` without a file runs a demo"
 
 
+def _sources(key: Any, value: Any) -> list[Any]:
+    """The mappings that a merge key names, those that yield to the others first."""
+    found = list(reversed(value.value)) if isinstance(value, yaml.SequenceNode) else [value]
+    for source in found:
+        if not isinstance(source, yaml.MappingNode):
+            said = f"'<<' merges keys and values, and {source.id} is none"
+            raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+    return found
+
+
 class _Loader(yaml.SafeLoader):
-    """Rejects duplicate keys, of which YAML would use the last, and values that are not what they look like."""
+    """Rejects duplicate keys, of which YAML would use the last, values that are not what they look like, and bombs.
+
+    What merge keys stand for is bounded while it is made, what aliases stand for afterwards (`_refuse_endless`).
+    """
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self._flat: set[Any] = set()  # mappings whose merge keys are resolved
+        self._merged = 0  # pairs
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
@@ -94,12 +113,37 @@ class _Loader(yaml.SafeLoader):
             said = f"{str(node.value)[:40]!r} is no {kind}"
             raise yaml.constructor.ConstructorError(None, None, said, node.start_mark) from None
 
+    def flatten_mapping(self, node: Any) -> None:
+        """Resolves merge keys, each mapping once. PyYAML's keeps a pair of a mapping as often as it is merged."""
+        if node in self._flat:
+            return
+        self._flat.add(node)
+        merged: list[Any] = []
+        for source in [source for key, value in node.value if key.tag == _MERGE for source in _sources(key, value)]:
+            self.flatten_mapping(source)
+            self._merged += len(source.value)
+            if self._merged > _MOST:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"it merges more than {_MOST} values", node.start_mark
+                )
+            merged += source.value
+        pairs = [*merged, *(pair for pair in node.value if pair[0].tag != _MERGE)]
+        last = {(key.tag, key.value) if isinstance(key, yaml.ScalarNode) else key: (key, value) for key, value in pairs}
+        node.value = list(last.values())
+        for key, _ in node.value:
+            if key.tag == _VALUE:
+                key.tag = "tag:yaml.org,2002:str"
+
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         if not isinstance(node, yaml.MappingNode):
             return super().construct_mapping(node, deep)  # which refuses it
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-        if twice := next((key for key in keys if keys.count(key) > 1), None):
-            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} is given twice", node.start_mark)
+        if node not in self._flat:  # its own keys alone: it may have others in common with what it merges
+            seen = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"):
+                if key.value in seen:
+                    said = f"the key {key.value!r} is given twice"
+                    raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+                seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 

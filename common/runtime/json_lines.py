@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from colonnade.common.runtime.json_values import parse_json
+from colonnade.common.runtime.own_files import open_own
 
 
 def open_to_append(path: Path) -> TextIO:
-    """Opens a file to append lines, each written immediately. A truncated last line is terminated first."""
+    """Opens a file to append lines, each written at once. A truncated last line is ended first. Raises OSError."""
     torn = is_torn(path)
-    file = path.open("a", buffering=1)
+    file = os.fdopen(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), "a", buffering=1)
     if torn:
         file.write("\n")
     return file

@@ -17,6 +17,7 @@ from typing import Any
 from colonnade.common.errors import InputError
 from colonnade.common.runtime.durable import write_kept
 from colonnade.common.runtime.json_values import parse_json
+from colonnade.common.runtime.own_files import refuse_path
 from colonnade.common.version import VERSION
 
 FORMAT = 1
@@ -166,8 +167,8 @@ class RunFolder(MemberFolder):
     """The folder of attack results."""
 
     def party(self, name: str) -> PartyFolder:
-        """The folder of a party. `name` must not be a path; callers that read it from a file must check that."""
-        return PartyFolder(self.path / "parties" / name)
+        """The folder of a party. Raises InputError for a name that is a path, which an altered file may hold."""
+        return PartyFolder(self.path / "parties" / refuse_path(name))
 
     def member(self, name: str) -> RunFolder | PartyFolder:
         """The same, or this folder for the server."""

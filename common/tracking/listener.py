@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar
 
-from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.durable import write_durably, write_kept
 from colonnade.common.runtime.rate_limit import Event
 from colonnade.common.runtime.run_folder import MemberFolder, read_record
 from colonnade.common.tracking.allowed import (
@@ -157,7 +157,7 @@ class Tracking:
 
     def _file(self, path: Path, content: bytes, deliveries: list[Delivery]) -> None:
         try:
-            path.write_bytes(content)
+            write_durably(path, content)
         except OSError as failed:
             self._report(f"{self._tracked.place}: {path.name} is not sent: {failed.strerror}", "make room on the disk")
             return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from colonnade.common.runtime.own_files import refuse_path
 from colonnade.common.tracking.tracker import Parameter, Status, TrackedRun, TrackerConfig
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class TensorBoardConfig(TrackerConfig):
 
     def open(self, run: TrackedRun) -> TensorBoardTracker:
         """Opens a file in the folder."""
-        below = run.folder / "tensorboard" if self.folder is None else run.base / self.folder / run.name
+        below = run.folder / "tensorboard" if self.folder is None else run.base / self.folder / refuse_path(run.name)
         return TensorBoardTracker(below, run.round)
 
 

@@ -10,8 +10,8 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import BaseContext
 
 from colonnade.common.errors import ColonnadeError, EnvironmentFault
-from colonnade.reports.words import counted
 from colonnade.common.runtime.python_child import safe_children
+from colonnade.reports.words import counted
 from colonnade.reproduction.papers.measures import RunRecord
 from colonnade.reproduction.papers.papers import Paper
 from colonnade.reproduction.papers.results import Results

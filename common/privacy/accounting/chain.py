@@ -20,6 +20,7 @@ from typing import Any
 
 from colonnade.common.runtime.json_lines import is_torn
 from colonnade.common.runtime.json_values import parse_json
+from colonnade.common.runtime.own_files import open_own
 
 BEGINNING = "0" * 64
 """Placeholder for the hash before the first line."""
@@ -55,7 +56,7 @@ class Chain:
             OSError: the write failed.
         """
         # Unbuffered: no part of a failed write may be flushed with the next line.
-        file = self._file = self._file or io.FileIO(self._path, "a")
+        file = self._file = self._file or io.FileIO(_opened(self._path), "a")
         with _alone(file):
             before = ""
             if os.fstat(file.fileno()).st_size != self._size:
@@ -128,6 +129,10 @@ def _alone(file: io.FileIO) -> Iterator[None]:
         yield
     finally:
         fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _opened(path: Path) -> int:
+    return open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
 
 
 def _write(file: io.FileIO, data: bytes) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from colonnade.common.crypto.pki import files
 from colonnade.common.errors import DataError, EnvironmentFault
+from colonnade.common.runtime.own_files import open_own
 
 _BYTES = 32  # of a token that we make: 43 characters
 _SHORTEST = 32  # characters of a token that is accepted
@@ -158,7 +159,7 @@ def add_caller(path: Path, name: str) -> str:
 
 def _write(path: Path, text: str) -> None:
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as file:
+        with os.fdopen(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "w") as file:
             file.write(text)
     except OSError as failed:
         raise EnvironmentFault(

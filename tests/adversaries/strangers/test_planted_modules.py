@@ -1,4 +1,7 @@
-"""Files in the working directory that have the names of modules: no process of ours imports them."""
+"""Files in the working directory that have the names of modules: no process of ours imports them.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +119,7 @@ def test_empty_entries_of_the_path_go_and_named_ones_stay(monkeypatch: pytest.Mo
 
 
 def starts() -> Iterator[tuple[str, ast.AST, str]]:
-    """Every expression of the product that names the interpreter, every call that starts a process, and their source."""
+    """Every expression of the product that can name the interpreter or start a process, and its source."""
     for folder in (*CODE, "deploy"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             text = path.read_text()

@@ -7,9 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
+from colonnade.common.config.roster import read_roster
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import load, parse
+from colonnade.common.parsing.yaml_tree import parse_yaml
 from tests.common.config.test_config import TREE, error, tree
 
 ROOT = Path(__file__).parents[3]
@@ -202,3 +207,59 @@ def test_a_file_for_one_party_has_the_federation_and_its_own_section() -> None:
 def test_a_number_of_parties_names_them_so_that_they_sort() -> None:
     assert parse(tree(federation__parties=2)).federation.names == ("party1", "party2")
     assert parse(tree(federation__parties=12)).federation.names[8:10] == ("party09", "party10")
+
+
+# Merge keys and aliases.
+
+
+def merged(levels: int, keys: int) -> str:
+    """A text whose every mapping merges the one before so many times."""
+    first = ", ".join(f"k{at}: 1" for at in range(keys))
+    rest = (f"a{at}: &a{at} {{<<: [{', '.join([f'*a{at - 1}'] * keys)}]}}" for at in range(1, levels))
+    return "\n".join([f"a0: &a0 {{{first}}}", *rest])
+
+
+@pytest.mark.parametrize("text", [merged(8, 9), merged(60, 3)])
+def test_merges_of_merges_are_read_in_time(text: str) -> None:
+    assert isinstance(parse_yaml(text), dict)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"a: &a {{{', '.join(f'k{at}: 1' for at in range(2000))}}}\nb: {{<<: [{', '.join(['*a'] * 2000)}]}}",
+        "a0: &a0 [1]\n" + "".join(f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 9)}]\n" for at in range(1, 12)),
+        "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{l: *a{n - 1}, r: *a{n - 1}}}\n" for n in range(1, 40)),
+        "a: &a {<<: *a, b: 1}",
+        "a: &a [*a]",
+        "a: {<<: [1, 2]}",
+        "a: {<<: 1}",
+    ],
+)
+def test_a_text_that_stands_for_too_much_or_merges_nothing_is_refused(text: str) -> None:
+    with pytest.raises(yaml.YAMLError):
+        parse_yaml(text)
+
+
+KEYS = st.sampled_from(["a", "b", "c", "d"])
+SECTIONS = st.dictionaries(KEYS, st.integers(0, 9), max_size=3)
+
+
+@given(SECTIONS, SECTIONS, SECTIONS, st.sampled_from(["*x", "[*x, *y]", "[*y, *x]", "[*x, *x]"]))
+def test_merges_mean_what_pyyaml_makes_of_them(
+    one: dict[str, int], other: dict[str, int], own: dict[str, int], what: str
+) -> None:
+    pairs = "".join(f", {key}: {value}" for key, value in own.items())
+    text = f"x: &x {one}\ny: &y {other}\nz: &z {{<<: {what}{pairs}}}\nlast: {{<<: *z, e: 1}}".replace("'", "")
+    assert parse_yaml(text) == yaml.safe_load(text)
+
+
+def test_twenty_thousand_keys_are_read_and_the_second_of_a_name_is_found() -> None:
+    keys = "".join(f"k{at}: 1\n" for at in range(20_000))
+    assert len(parse_yaml(keys)) == 20_000
+    with pytest.raises(yaml.YAMLError, match="'k7' is given twice"):
+        parse_yaml(keys + "k7: 1\n")
+    names = [f"p{at}" for at in range(20_000)]
+    assert len(read_roster(names)) == 20_000
+    with pytest.raises(ConfigError, match="'p3' is listed twice"):
+        read_roster([*names, "p3"])

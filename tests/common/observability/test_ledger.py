@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -84,16 +85,22 @@ def test_a_line_that_a_crash_cut_short_is_closed_and_the_rest_still_counts(tmp_p
     assert [entry["round"] for entry in read_lines(path)] == [1, 1, 2]
 
 
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("common.privacy.accounting.chain", "common.runtime.json_lines"):
+        monkeypatch.setattr(f"colonnade.{module}.open_own", lambda _path, flags, _mode: os.open("/dev/full", flags))
+
+
+@pytest.mark.usefixtures("full_disk")
 def test_nothing_leaves_that_the_disk_does_not_take(tmp_path: Path) -> None:
-    (tmp_path / "ledger.jsonl").symlink_to("/dev/full")
     ledger = Ledger(tmp_path / "ledger.jsonl")
     with pytest.raises(EnvironmentFault, match="cannot be written: No space left on device; nothing leaves without it"):
         ledger.charge(embedding(1), "server", "none", None)
     ledger.close()
 
 
+@pytest.mark.usefixtures("full_disk")
 def test_events_that_the_disk_does_not_take_end_the_run_in_words(tmp_path: Path) -> None:
-    (tmp_path / "events.jsonl").symlink_to("/dev/full")
     heard: list[dict[str, Any]] = []
     telemetry = Telemetry(tmp_path / "events.jsonl", heard.append)
     with pytest.raises(EnvironmentFault, match="No space left on device"):
