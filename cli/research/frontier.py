@@ -91,7 +91,7 @@ def _announce(
 
 def _show(found: list[SetFrontier], plan: FrontierPlan) -> None:
     if rows := console_rows(found, plan):
-        table = Table("set", "within", "first on validation rows", "second", title="test accuracy of what is chosen")
+        table = Table("set", "within", "nobody is ahead of", "others", title="test accuracy of what is chosen")
         for row in rows:
             table.add_row(*row)
         console.print(table)

@@ -28,7 +28,8 @@ from colonnade.reproduction.papers.work import about, jobs, missing, run_all
 
 _MARKS = {
     "agrees": "[green]agrees[/]", "better": "[green]better[/]", "worse": "[red]worse[/]", "differs": "[red]differs[/]",
-    "holds": "[green]holds[/]", "reversed": "[red]reversed[/]", "open": "[yellow]open[/]", None: "",
+    "undecided": "[yellow]undecided[/]", "holds": "[green]holds[/]", "not reached": "[red]not reached[/]",
+    "reversed": "[red]reversed[/]", "open": "[yellow]open[/]", None: "",
 }  # fmt: skip
 
 

@@ -56,7 +56,14 @@ class ComparisonPages:
 
     def _markdown(self, pictures: dict[str, str]) -> str:
         epsilons, at = self.plan.epsilons, deltas(self.plan)
-        lines = [f"# {TITLE}", "", how(self.plan, self.seeds), "", "In words: [which to choose](../choosing.md).", ""]
+        lines = [
+            f"# {TITLE}",
+            "",
+            how(self.plan, self.seeds, self.results),
+            "",
+            "In words: [which to choose](../choosing.md).",
+            "",
+        ]
         lines += ["## Recommendations", "", *_listed(needs(self.results, epsilons, at)), "## Results", ""]
         lines += _table(head(epsilons, at), [row(result, epsilons) for result in self.results])
         lines += [f"- {said}" for said in (*in_words(self.plan), *CAUTIONS)]

@@ -19,20 +19,23 @@ _OF = {"client": "a party", "row": "a row"}
 TITLE = "Comparison of all protocols"
 
 
-def how(plan: ComparisonPlan, seeds: int) -> str:
+def how(plan: ComparisonPlan, seeds: int, results: Sequence[ProtocolResults] = ()) -> str:
     """Description of the runs, for readers."""
     system = describe_environment()
+    made = sorted({record.version for one in results for records in one.found.values() for record in records})
+    by = f" Made by version {' and '.join(made)}." if any(made) else ""
     return (
         f"Written by `colonnade compare --seeds {seeds}` (the virtual clock: the same code, without a network; "
         f"{system['system']}, torch {system['torch']}). Every protocol had the same digits, the same two columns of "
         f"pixels at each of four holders, the same bottom models and the same rounds (`experiments/{plan.base}`), and "
         "rates of its own, chosen on validation rows (`experiments/beside.yaml`). Numbers are of test rows, means of "
-        "the seeds; curves are of the first one."
+        f"the seeds; curves are of the first one.{by}"
     )
 
 
 CAUTIONS = (
-    "One small task: a ranking, not a promise. Differences of a point or two are none.",
+    "One small task: what is named above has the better mean, and no interval says that it is ahead. Differences of "
+    "a point or two are none.",
     f"'None' means that no eligible protocol reaches {GOOD:g} %. Protocols that send parties the labels are "
     "named for no protection, whatever their numbers.",
     "MB are those of training's messages, both ways; evaluations are not counted.",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from colonnade.reproduction.frontier.plan import DELAYS
-from colonnade.reproduction.papers.measures import Point, RunRecord
+from colonnade.reproduction.papers.measures import Point, RunRecord, share
 
 _MIB = 2**20
 
@@ -67,7 +67,7 @@ def looks(protocol: str, variant: str, runs: Runs, axis: str) -> list[FrontierPo
             continue  # seeds that were looked at after other rounds
         costs = [_cost(point, record, axis) for point, record in zip(points, runs[delay], strict=True)]
         validation = statistics.fmean(each for each in seen if each is not None)
-        tests = tuple(point.accuracy for point in points)
+        tests = tuple(share(record, point.accuracy) for point, record in zip(points, runs[delay], strict=True))
         found.append(FrontierPoint(protocol, variant, statistics.fmean(costs), validation, tests))
     return found
 

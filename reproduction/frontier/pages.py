@@ -23,8 +23,6 @@ from colonnade.reproduction.frontier.words import (
     summary,
 )
 
-_PLACES = 3
-
 
 @dataclass(frozen=True)
 class FrontierPages:
@@ -84,14 +82,14 @@ class FrontierPages:
         return f"{said[0].upper()}{said[1:]}." + (f" Not run yet: {', '.join(missing)}." if missing else "")
 
     def _firsts(self, one: SetFrontier) -> list[str]:
-        """The best protocols within each budget."""
-        places = ("first on validation rows", "second", "third")
-        lines = [*_head(["within", *places])]
+        """The protocols within each budget that no other is ahead of; none with one seed, which decides nothing."""
+        if not one.decides:
+            return ["One seed: nobody is ahead of anybody.", ""]
+        lines = [*_head(["within", "nobody is ahead of"])]
         for axis in AXES:
             for budget in budgets_of(self.plan.budgets, axis):
-                said = [_named(look) for look in one.ranked(axis, budget)[:_PLACES]]
-                said += ["-"] * (_PLACES - len(said))
-                lines.append(_row([budget_words(axis, budget), *said]))
+                said = ", ".join(_named(look) for look in one.leaders(axis, budget)) or "-"
+                lines.append(_row([budget_words(axis, budget), said]))
         return [*lines, ""]
 
     def _protocols(self, one: SetFrontier) -> list[str]:
@@ -102,7 +100,8 @@ class FrontierPages:
             chosen = [one.of(axis, name, budget) for axis, budget in places]
             shown = f"{name} (reference)" if name in one.references else name
             lines.append(_row([shown, *("-" if look is None else f"{100 * look.test:.1f}" for look in chosen)]))
-        lines += ["", f"Test accuracy in per cent; a dash: no look within the budget. {self._pareto(one)}"]
+        pareto = f" {self._pareto(one)}" if one.decides else ""
+        lines += ["", f"Test accuracy in per cent; a dash: no look within the budget.{pareto}"]
         return [*lines, ""]
 
     @staticmethod
@@ -116,13 +115,15 @@ class FrontierPages:
 
 
 def console_rows(found: Sequence[SetFrontier], plan: FrontierPlan) -> list[list[str]]:
-    """For the screen: the set, the budget, and the best protocols within it."""
+    """For the screen: the set, the budget, the protocols that nobody is ahead of within it, and how many others."""
     lines = []
     for one in found:
         for axis in AXES:
             for budget in budgets_of(plan.budgets, axis):
-                said = [_named(look) for look in one.ranked(axis, budget)[:2]]
-                lines.append([plan.sets[one.name].title, budget_words(axis, budget), *said, *["-"] * (2 - len(said))])
+                leaders, all_of_them = one.leaders(axis, budget), one.ranked(axis, budget)
+                named = ", ".join(map(_named, leaders)) if one.decides else "one seed decides nothing"
+                others = str(len(all_of_them) - len(leaders))
+                lines.append([plan.sets[one.name].title, budget_words(axis, budget), named or "-", others])
     return lines
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from colonnade.reproduction.frontier.looks import AXES, FrontierPoint, Runs, frontier, looks, within
 from colonnade.reproduction.frontier.plan import FrontierPlan
+from colonnade.reproduction.papers.intervals import decide, paired
 from colonnade.reproduction.papers.measures import RunRecord
 from colonnade.reproduction.papers.running import Job
 
@@ -34,6 +35,19 @@ class SetFrontier:
         found = [within(front, budget) for name, front in self.fronts[axis].items() if name not in self.references]
         return sorted((look for look in found if look is not None), key=lambda look: -look.validation)
 
+    def leaders(self, axis: str, budget: float) -> list[FrontierPoint]:
+        """Those of a budget that no other is ahead of: no difference on test rows, paired by seed, excludes 0.
+
+        One that stands alone is the first. With one seed nobody is ahead of anybody.
+        """
+        found = self.ranked(axis, budget)
+        return [look for look in found if not any(_ahead(other, look) for other in found)]
+
+    @property
+    def decides(self) -> bool:
+        """True if all have two seeds or more."""
+        return min(self.seeds.values(), default=0) > 1
+
     def of(self, axis: str, protocol: str, budget: float) -> FrontierPoint | None:
         """What a budget chooses of a protocol."""
         return within(self.fronts[axis].get(protocol, ()), budget)
@@ -59,6 +73,10 @@ def set_frontier(plan: FrontierPlan, name: str, kept: Kept, seeds: int) -> SetFr
             found[protocol] = frontier(every)
     references = frozenset(each for each, entry in plan.protocols.items() if entry.reference)
     return SetFrontier(name, complete, fronts, references)
+
+
+def _ahead(one: FrontierPoint, other: FrontierPoint) -> bool:
+    return decide(paired(dict(enumerate(one.tests)), dict(enumerate(other.tests)))) == "holds"
 
 
 def _runs(plan: FrontierPlan, of: str, protocol: str, kept: Kept, seeds: int) -> tuple[dict[str, Runs], int]:

@@ -43,9 +43,11 @@ def how(plan: FrontierPlan, seeds: int) -> list[str]:
         "and the same looks, an evaluation after every tenth round. Models and rates are the "
         "[defaults](../defaults.md); nothing was tuned.",
         f"Messages travel uncompressed ({UNCOMPRESSED} an entry) or with {bits} bits, in each direction that a "
-        "protocol can compress. Within a budget the compression and the look of a protocol are those with the highest "
-        "accuracy on **validation** rows, mean of the seeds; the numbers are the accuracy on **test** rows of what was "
-        "chosen. No choice depends on test rows. With one seed a difference of a point or two decides nothing.",
+        "protocol can compress. Within a budget the compression and the look of a protocol are those with the "
+        "highest accuracy on **validation** rows, mean of the seeds; the numbers are the accuracy on **test** rows "
+        "of what was chosen. No choice depends on test rows. A protocol is first within a budget if the 95 % "
+        "interval of its lead on test rows over every other, paired by seed, excludes 0 (Student's t, no deviation "
+        "below the binomial error of the test rows). One seed decides nothing, and names nobody.",
         f"Seconds are those of the virtual clock at a delay of {delays} ms one way, with {COMPUTING} of computing at "
         "every member; bandwidth is unlimited, since bytes have an axis of their own, and evaluations, encryption and "
         "field arithmetic take no time. A synchronous protocol has the same course at every delay, and its seconds "
@@ -56,13 +58,15 @@ def how(plan: FrontierPlan, seeds: int) -> list[str]:
 
 
 def summary(found: Sequence[SetFrontier], plan: FrontierPlan) -> list[str]:
-    """How often a protocol is the first within a budget, over the sets that all have run; a line for each axis."""
-    whole = [one for one in found if set(one.seeds) == set(plan.protocols)]
-    lines = []
+    """How often a protocol is the first within a budget, over the sets of which all have two seeds; a line an axis."""
+    whole = [one for one in found if set(one.seeds) == set(plan.protocols) and one.decides]
+    lines = [] if whole else ["No set has two seeds of all protocols yet, so that none is named first within a budget."]
     for axis in AXES:
-        firsts = Counter(look.protocol for look in _firsts(whole, plan, axis))
-        if total := sum(firsts.values()):
-            said = ", ".join(f"{name} {count}" for name, count in sorted(firsts.items(), key=lambda one: -one[1]))
+        leaders = list(_leaders(whole, plan, axis))
+        firsts = Counter(each[0].protocol for each in leaders if len(each) == 1)
+        if total := len(leaders):
+            counted = [f"{name} {count}" for name, count in sorted(firsts.items(), key=lambda one: -one[1])]
+            said = ", ".join([*counted, f"undecided {total - sum(firsts.values())}"])
             lines.append(f"- Against {axis_words(axis)}, first within {total} budgets of the sets: {said}.")
     return lines
 
@@ -79,16 +83,16 @@ def compression(found: SetFrontier, plan: FrontierPlan) -> str:
 
 
 def gap(found: SetFrontier, plan: FrontierPlan) -> str:
-    """How far the best within all rounds is from a reference; "" where one of them is missing."""
+    """How far all within all rounds are from a reference; "" where one of them is missing."""
     most = max(plan.budgets.rounds)
     ranked = found.ranked(ROUNDS, most)
     others = [look for name in sorted(found.references) if (look := found.of(ROUNDS, name, most)) is not None]
     if not ranked or not others:
         return ""
-    best, other = ranked[0], others[0]
+    tests, other = sorted(ranked, key=lambda look: look.test), others[0]
     return (
-        f"Within {most:g} rounds {best.protocol} is the best on validation rows and has {percent(best)} of the test "
-        f"rows; {other.protocol}, where every column is shared, has {percent(other)}."
+        f"Within {most:g} rounds the protocols have {percent(tests[0])} to {percent(tests[-1])} of the test rows; "
+        f"{other.protocol}, where every column is shared, has {percent(other)}."
     )
 
 
@@ -97,7 +101,8 @@ def percent(look: FrontierPoint) -> str:
     return f"{100 * look.test:.1f} %"
 
 
-def _firsts(found: Sequence[SetFrontier], plan: FrontierPlan, axis: str) -> Iterator[FrontierPoint]:
+def _leaders(found: Sequence[SetFrontier], plan: FrontierPlan, axis: str) -> Iterator[list[FrontierPoint]]:
     for one in found:
         for budget in budgets_of(plan.budgets, axis):
-            yield from one.ranked(axis, budget)[:1]
+            if leaders := one.leaders(axis, budget):
+                yield leaders

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FILLS: Mapping[str | None, str] = {
-    "agrees": "#0072b2", "better": "#009e73", "worse": "#d55e00", "differs": "#d55e00",
-    "holds": "#0072b2", "reversed": "#d55e00", "open": "#e69f00", None: GREY,
+    "agrees": "#0072b2", "better": "#009e73", "worse": "#d55e00", "differs": "#d55e00", "undecided": "#e69f00",
+    "holds": "#0072b2", "not reached": "#cc79a7", "reversed": "#d55e00", "open": "#e69f00", None: GREY,
 }  # fmt: skip
 """By verdict or outcome: colours that those tell apart who see no red or no green."""
 
 _WIDTH, _LETTERS = 720, 80
 _PALE = "#a5aeb8"
-_VERDICTS = ("agrees", "better", "worse")
+_VERDICTS = ("agrees", "better", "worse", "undecided")
 _WAITS = "not run yet"
 
 
@@ -71,7 +71,12 @@ def orders(title: str, claims: Sequence[ClaimStanding]) -> str:
             axes.set_title("\n".join(lines))
             axes.set_title(one.outcome or _WAITS, loc="right")
             _claim(axes, one)
-        first = {"to be ahead, and is": "holds", "to be ahead, and is behind": "reversed", "open": "open"}
+        first = {
+            "to be ahead, and is": "holds",
+            "ahead by too little": "not reached",
+            "behind": "reversed",
+            "open": "open",
+        }
         meanings = {said: _dot(outcome) for said, outcome in first.items()} | {"the others": RING}
         legend(figure, meanings)
 

@@ -53,26 +53,20 @@ class Support:
 def support(sentence: FindingSentence, kind: Kind, tables: Sequence[TableStanding]) -> Support:
     """What the results say of a sentence that is filed under this heading.
 
-    A claim of the paper and a cell support what held if they hold, and what failed if they are reversed; a claim of
-    ours supports what failed, and what is new, if it holds.
+    A claim of the paper and a cell support what held if they hold, and what failed if they are reversed or not reached;
+    a claim of ours supports what failed, and what is new, if it holds.
     """
     found = [_supports(named, kind, tables) for named in sentence.rests_on]
-    return Support(found.count("holds"), found.count("reversed"), found.count("open"), found.count(None))
+    against = found.count("reversed") + found.count("not reached")
+    return Support(found.count("holds"), against, found.count("open"), found.count(None))
 
 
 def agreement(cell: CellStanding) -> Outcome | None:
-    """The statement that the paper's value is met: its slack holds the whole 95 % interval, none of it, or a part.
-
-    One seed decides nothing, nor does a value that has no interval. None if nothing was run yet.
-    """
-    if not cell.ours:
+    """The statement that the paper's value is met, by the cell's verdict. None if nothing was run yet."""
+    verdict = cell.verdict
+    if verdict is None:
         return None
-    found, paper, slack = cell.interval, cell.cell.paper, cell.cell.slack
-    if found.low is None or found.high is None:
-        return "open"
-    if paper - slack <= found.low and found.high <= paper + slack:
-        return "holds"
-    return "reversed" if found.high < paper - slack or found.low > paper + slack else "open"
+    return {"agrees": "holds", "undecided": "open"}.get(verdict, "reversed")  # type: ignore[return-value]
 
 
 def _supports(named: str, kind: Kind, tables: Sequence[TableStanding]) -> Outcome | None:
@@ -82,7 +76,7 @@ def _supports(named: str, kind: Kind, tables: Sequence[TableStanding]) -> Outcom
     ours = isinstance(found, ClaimStanding) and found.claim.of == "ours"
     if kind != "failed" or ours or outcome in {"open", None}:
         return outcome
-    return "holds" if outcome == "reversed" else "reversed"
+    return "reversed" if outcome == "holds" else "holds"
 
 
 def _named(label: str, table: TableStanding) -> ClaimStanding | CellStanding:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from colonnade.reproduction.pages.evidence import Kind, support
-from colonnade.reproduction.papers.intervals import Seeds, interval, paired
+from colonnade.reproduction.papers.intervals import Seeds, interval, paired, ratios
 from colonnade.reproduction.papers.measures import possible, unit, value
 from colonnade.reproduction.papers.paper_comparison import Find, TableStanding, without_mean
 from colonnade.reproduction.papers.papers import Paper
@@ -19,6 +19,10 @@ from colonnade.reproduction.papers.placeholders import Placeholder, fill, placeh
 _SECTIONS: Mapping[Kind, str] = {"held": "What held", "failed": "What did not hold", "new": "What is new"}
 _FILED: Mapping[Kind, str] = {"held": "Said to hold", "failed": "Said not to hold", "new": "Said to be new"}
 _ANY = (-math.inf, math.inf)
+_SETTINGS = (
+    "Numbers that differ from the paper's where our setting is not the paper's. They say nothing of the paper; runs "
+    "in its setting are still to be made."
+)
 _OPEN = (
     "Sentences of the lists that the seeds do not decide yet, or that the results contradict. A claim with fewer than "
     "two seeds is open."
@@ -59,7 +63,7 @@ class Texts:
             sign = unit(measure)
             return _words(paired(*seeds), "points" if sign == "%" else sign, measure, _ANY)
         if place.sign == "/":
-            return _words(_ratios(*seeds), "times", measure, (0.0, math.inf))
+            return _words(ratios(*seeds), "times", measure, (0.0, math.inf))
         return _words(tuple(seeds[0].values()), unit(measure), measure, possible(measure))
 
     def _printed(self, place: Placeholder) -> str:
@@ -94,8 +98,21 @@ def findings(papers: Mapping[str, Texts]) -> Iterator[str]:
                     undecided.append(f"{line} *{_FILED[kind]}; {found.words}.*")
         if lines:
             yield from (f"## {title}", "", *lines, "")
+    yield from _settings(papers)
     if undecided or waiting:
         yield from ("## What is open", "", *_open(undecided, waiting), "")
+
+
+def _settings(papers: Mapping[str, Texts]) -> Iterator[str]:
+    """Lines about what a setting of ours decides."""
+    lines = [
+        f"- [{texts.paper.called}]({name}.md): {texts.filled(sentence.text)}"
+        for name, texts in papers.items()
+        for sentence in texts.paper.finding.setting
+        if texts.complete(sentence.text)
+    ]
+    if lines:
+        yield from ("## What our settings decide", "", _SETTINGS, "", *lines, "")
 
 
 def _open(undecided: Sequence[str], waiting: int) -> Iterator[str]:
@@ -122,7 +139,3 @@ def _digits(number: float, sign: str) -> int:
     if sign in {"%", "points"} or not number:
         return 1
     return max(0, 2 - math.floor(math.log10(abs(number))))
-
-
-def _ratios(first: Seeds, second: Seeds) -> tuple[float, ...]:
-    return tuple(first[seed] / second[seed] for seed in sorted(first.keys() & second.keys()))

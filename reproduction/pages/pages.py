@@ -17,8 +17,9 @@ from colonnade.reproduction.papers.paper_comparison import Find, TableStanding
 from colonnade.reproduction.papers.papers import Paper
 
 _HEAD = (
-    "paper", "agrees", "better", "worse", "not run yet", "order: holds / reversed / open",
-    "claims: hold / reversed / open", "beyond the paper", "accounting that agrees", "repeats", "left out",
+    "paper", "its own method: agrees / better / worse / differs / undecided", "others: likewise", "not run yet",
+    "order: holds / reversed / open", "claims: hold / not reached / reversed / open", "beyond the paper",
+    "accounting that agrees", "repeats", "left out",
 )  # fmt: skip
 _MADE = (
     "A result is kept as long as its configuration is the same. *Made by* is the version of Colonnade that made it, "
@@ -94,13 +95,18 @@ class PaperPages:
     def _row(self, name: str) -> str:
         """The counts of a paper."""
         found, cite = count(self.standings[name]), self.papers[name].cite
-        orders_of = [f"{each.holds} / {each.reversed} / {each.open}" for each in (found.pairs, found.claims, found.own)]
-        cells_of = [found.agrees, found.better, found.worse, found.waiting]
+        claims_of = [_slashed(each.holds, each.short, each.reversed, each.open) for each in (found.claims, found.own)]
+        cells_of = [
+            _slashed(each.agrees, each.better, each.worse, each.differs, each.undecided)
+            for each in (found.proposals, found.others)
+        ]
         shapes = f"{found.accounting[1]} of {found.accounting[0]}"
         said = [
             cite if self.quick else f"[{self.papers[name].called}]({name}.md), {_authors(cite)}",
             *cells_of,
-            *orders_of,
+            found.proposals.waiting + found.others.waiting,
+            _slashed(found.pairs.holds, found.pairs.reversed, found.pairs.open),
+            *claims_of,
             shapes,
             found.repeats,
             found.excluded,
@@ -152,6 +158,10 @@ class PaperPages:
             made = "<br>".join(self.made(paper, name))
             lines.append(f"| {name} | `experiments/{run.file}` | {changed} | {made} |")
         return lines
+
+
+def _slashed(*numbers: int) -> str:
+    return " / ".join(map(str, numbers))
 
 
 def _authors(cite: str) -> str:

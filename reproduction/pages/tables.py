@@ -15,8 +15,8 @@ from colonnade.reproduction.papers.paper_comparison import (
 )
 
 MARKS: Mapping[str | None, str] = {
-    "agrees": "agrees", "better": "better", "worse": "**worse**", "differs": "**differs**",
-    "holds": "holds", "reversed": "**reversed**", "open": "*open*", None: "",
+    "agrees": "agrees", "better": "better", "worse": "**worse**", "differs": "**differs**", "undecided": "*undecided*",
+    "holds": "holds", "not reached": "**not reached**", "reversed": "**reversed**", "open": "*open*", None: "",
 }  # fmt: skip
 """Verdicts and outcomes on a page; nothing where nothing was run."""
 
@@ -38,8 +38,6 @@ def cells(found: Sequence[CellStanding]) -> list[str]:
 def said(one: CellStanding) -> str:
     """The verdict of a cell, and what kind it is unless it is a result."""
     kind, verdict = one.cell.kind, one.verdict
-    if kind == "accounting" and verdict in {"better", "worse"}:
-        verdict = "differs"  # nothing is learned: less is no success
     return MARKS[verdict] if kind == "result" or verdict is None else f"{kind}, {MARKS[verdict]}"
 
 
@@ -73,15 +71,19 @@ def claims(standing: TableStanding) -> list[str]:
         return []
     lines = ["| claim | measured | lead, paired by seed | seeds | |", "|---|---|---|---|---|"]
     for each in sorted(standing.claims, key=lambda one: one.claim.of == "ours"):
-        lines.append(
-            f"| {claim_words(each)} | {each.words} | {each.lead_words} | {each.seeds} | {MARKS[each.outcome]} |"
-        )
+        lines.append(f"| {claim_words(each)} | {each.words} | {each.lead_words} | {each.seeds} | {_said(each)} |")
     return [*lines, ""]
+
+
+def _said(one: ClaimStanding) -> str:
+    """The outcome; of a claim that a setting of ours decides, that it is shown only."""
+    mark = MARKS[one.outcome]
+    return f"shown, {mark}" if mark and one.claim.of == "setting" else mark
 
 
 def claim_words(one: ClaimStanding) -> str:
     """The claim, with the lead that it asks for unless its text has the number, and whose it is if it is ours."""
-    own = "beyond the paper: " if one.claim.of == "ours" else ""
+    own = {"ours": "beyond the paper: ", "setting": "our setting decides: "}.get(one.claim.of, "")
     sign = unit(next(iter(one.claim.measures.values())))
     number = f"{one.claim.by:g}"
     if not one.claim.by or number in one.claim.text.split():

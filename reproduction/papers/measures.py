@@ -17,6 +17,9 @@ mb_up@100epochs  the same one way; mb_down@100epochs
 up, down         MiB that training messages bring from and to a party in a round
 epsilon          that the run's records say it spent
 theorem@zeta     a quantity of VFL-CZOFO's Theorem 4.1: zeta, variance (sigma squared), epsilon (of a step)
+
+Every value says what it cannot tell apart (`Value.floor`): of shares the binomial error of the test rows, of costs to
+an accuracy the distance between two looks.
 """
 
 from __future__ import annotations
@@ -24,12 +27,13 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from colonnade.common.errors import ConfigError
+from colonnade.reproduction.papers.intervals import Position, Seeds, Value, position
 
 TRAINING = "train_accuracy"  # in a record's metrics
 _MIB, _MB = 2**20, 10**6
@@ -41,12 +45,13 @@ _FORM = re.compile(
 _LOWER = ("deviation", "mb", "mb_up", "mb_down", "mib", "seconds", "rounds", "up", "down", "epsilon")
 _UNITS = {"mb": "MB", "mb_up": "MB", "mb_down": "MB", "mib": "MiB", "up": "MiB", "down": "MiB", "seconds": "s"}
 _SHARES = ("accuracy", "own", "training", "auc")
+_COSTS = ("mb", "mib", "seconds", "rounds")
 _BARE = ("epsilon", "deviation", "rounds", "norm", "theorem")
 
 
 Better = Literal["more", "fewer", "neither"]
-Verdict = Literal["agrees", "better", "worse", "differs"]
-"""Of our value beside the paper's; one that differs counts as worse."""
+Verdict = Literal["agrees", "better", "worse", "differs", "undecided"]
+"""Of our value beside the paper's; it differs where neither direction is better."""
 
 
 def known_measure(value: str) -> str:
@@ -82,6 +87,7 @@ class RunRecord(BaseModel):
         metrics: the last of each; the share of training rows that were right in the last epoch among them.
         points: every evaluation of the test rows.
         classes: the share of each class' test rows that are right.
+        tested: number of test rows; 0 of results of before 0.3.0, whose shares have no floor then.
         rounds, parties: how many there were.
         bytes_up, bytes_down: of training messages.
         epsilon: of the party that spent most; None where nothing is protected.
@@ -97,6 +103,7 @@ class RunRecord(BaseModel):
     metrics: dict[str, float]
     points: tuple[Point, ...]
     classes: tuple[float, ...] = ()
+    tested: int = 0
     rounds: int
     parties: int
     bytes_up: int
@@ -108,13 +115,27 @@ class RunRecord(BaseModel):
     version: str = ""
 
 
-def value(record: RunRecord, measure: str) -> float:
-    """A number of a record; infinite where an accuracy was never reached, not a number where there is none."""
+def value(record: RunRecord, measure: str) -> Value:
+    """A number of a record, with its floor; infinite where it was never reached, not a number where there is none."""
+    number, (kind, _, about) = _number(record, measure), measure.partition("@")
+    if kind in _COSTS and about and not about.endswith("epochs"):
+        at, last = _place(record, float(about) / 100), _cost(record.points[-1], kind) if record.points else math.inf
+        return Value.of(number, 0.0 if at is None else _between_looks(record, at, kind), last)
+    return Value.of(number, _floor(record, number, kind))
+
+
+def seeds(records: Mapping[int, RunRecord], measure: str) -> Seeds:
+    """The number of every record, by seed."""
+    return {seed: value(record, measure) for seed, record in records.items()}
+
+
+def _number(record: RunRecord, measure: str) -> float:
     kind, _, about = measure.partition("@")
     if about.endswith("epochs"):
         return _in_epochs(record, int(about.removesuffix("epochs")), kind)
-    if about and kind in {"mb", "mib", "seconds", "rounds"}:
-        return _first(record, float(about) / 100, kind)
+    if about and kind in _COSTS:
+        at = _place(record, float(about) / 100)
+        return math.inf if at is None else _cost(record.points[at], kind)
     if kind == "accuracy" and about:
         return _after(record, float(about))
     if about:
@@ -175,21 +196,31 @@ def slack(paper: float, measure: str, digits: int | None = None) -> float:
     return _tolerance(paper, measure) + 0.5 * 10.0 ** -(decimals(paper) if digits is None else digits)
 
 
-def verdict(ours: float, paper: float, off: float, better: Better) -> Verdict:
-    """Position of our value beside the paper's.
+def verdict(ours: Sequence[float], paper: float, off: float, better: Better) -> Verdict:
+    """Position of our values, one a seed, beside the paper's, by the whole of their interval.
 
     Args:
-        ours: our value; not a number is worse than all others.
+        ours: our values.
         paper: the paper's value.
         off: distance within which they agree.
         better: which direction is better; with `neither` all that does not agree differs.
     """
+    return _said(position(ours, paper - off, paper + off), better)
+
+
+def exact_verdict(ours: float, paper: float, off: float, better: Better) -> Verdict:
+    """The same of a value that follows from shapes: one seed decides it."""
     if abs(ours - paper) <= off:
         return "agrees"
+    return _said("above" if ours > paper else "below", better)
+
+
+def _said(found: Position, better: Better) -> Verdict:
+    if found in {"within", "open"}:
+        return "agrees" if found == "within" else "undecided"
     if better == "neither":
         return "differs"
-    ahead = ours < paper if better == "fewer" else ours > paper
-    return "better" if ahead else "worse"
+    return "better" if (found == "above") == (better == "more") else "worse"
 
 
 def decimals(number: float) -> int:
@@ -203,13 +234,46 @@ def _tolerance(paper: float, measure: str) -> float:
     return 1.0 if unit(measure) == "%" else abs(paper) / 100
 
 
-def _first(record: RunRecord, share: float, kind: str) -> float:
-    point = next((point for point in record.points if point.accuracy >= share), None)
-    if point is None:
-        return math.inf
+def _place(record: RunRecord, share: float) -> int | None:
+    """Which look was the first that had this accuracy; None if none had."""
+    return next((at for at, point in enumerate(record.points) if point.accuracy >= share), None)
+
+
+def _cost(point: Point, kind: str) -> float:
     if kind in {"seconds", "rounds"}:
         return point.seconds if kind == "seconds" else point.round
     return point.bytes / (_MB if kind == "mb" else _MIB)
+
+
+def _between_looks(record: RunRecord, at: int, kind: str) -> float:
+    """Deviation of a cost that is anywhere between two looks."""
+    before = _cost(record.points[at - 1], kind) if at else 0.0
+    return (_cost(record.points[at], kind) - before) / math.sqrt(12)
+
+
+def _floor(record: RunRecord, number: float, kind: str) -> float:
+    """Binomial error of a share of the test rows, in points, and of the deviation of the classes' shares.
+
+    With one row more that is right and one more that is wrong, so that it is above 0 where all are right.
+    """
+    if not record.tested or math.isnan(number):
+        return 0.0
+    if kind in _SHARES:
+        return 100 * _binomial(number / 100, record.tested)
+    if kind == "deviation":
+        each = [_binomial(share, record.tested / len(record.classes)) for share in record.classes]
+        return 100 * math.sqrt(statistics.fmean(error * error for error in each) / len(each))
+    return 0.0
+
+
+def share(record: RunRecord, accuracy: float) -> Value:
+    """A share of a record's test rows, 0 to 1, with its binomial error."""
+    return Value.of(accuracy, _binomial(accuracy, record.tested) if record.tested else 0.0)
+
+
+def _binomial(share: float, rows: float) -> float:
+    share = (share * rows + 1) / (rows + 2)
+    return math.sqrt(share * (1 - share) / rows)
 
 
 def _in_epochs(record: RunRecord, epochs: int, kind: str) -> float:

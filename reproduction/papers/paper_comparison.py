@@ -7,10 +7,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from colonnade.reproduction.papers.intervals import Interval, Outcome, Seeds, decide, interval, mean, paired
-from colonnade.reproduction.papers.measures import RunRecord, Verdict, lower_is_better, possible, unit, value, verdict
+from colonnade.reproduction.papers.intervals import Interval, Outcome, Seeds, decide, interval, mean, paired, turned
+from colonnade.reproduction.papers.measures import (
+    RunRecord,
+    Verdict,
+    exact_verdict,
+    lower_is_better,
+    possible,
+    unit,
+    verdict,
+)
+from colonnade.reproduction.papers.measures import (
+    seeds as seeds_of,
+)
 from colonnade.reproduction.papers.orders import Pair, pairs
 from colonnade.reproduction.papers.papers import Cell, Claim, Paper, PaperTable
+
+_WORST_FIRST: tuple[Outcome, ...] = ("reversed", "not reached", "open", "holds")
 
 Find = Callable[[str, int], RunRecord | None]
 """The record of a run with a seed, if there is one."""
@@ -18,10 +31,17 @@ Find = Callable[[str, int], RunRecord | None]
 
 @dataclass(frozen=True)
 class CellStanding:
-    """A cell with what was measured."""
+    """A cell with what was measured.
+
+    Args:
+        cell: the paper's.
+        ours: a value a seed.
+        proposal: whether it is of the paper's own method, and not of one that it compares itself with.
+    """
 
     cell: Cell
     ours: Seeds
+    proposal: bool = True
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -40,10 +60,12 @@ class CellStanding:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Our mean beside the paper's value; None if nothing was run yet."""
+        """Our values beside the paper's; None if nothing was run yet. What follows from shapes asks for no seeds."""
         if not self.ours:
             return None
-        return verdict(self.mean, self.cell.paper, self.cell.slack, self.cell.direction)
+        if self.cell.kind == "accounting":
+            return exact_verdict(self.mean, self.cell.paper, self.cell.slack, "neither")
+        return verdict(self.values, self.cell.paper, self.cell.slack, self.cell.direction)
 
     @property
     def words(self) -> str:
@@ -90,15 +112,15 @@ class ClaimStanding:
         """By every other run how far the first is ahead of it, one a seed that both have."""
         first, *others = self.ours
         ahead = {run: paired(self.ours[first], self.ours[run]) for run in others}
-        return {run: tuple(-lead for lead in found) for run, found in ahead.items()} if self.claim.fewer else ahead
+        return {run: turned(found) for run, found in ahead.items()} if self.claim.fewer else ahead
 
     @property
     def outcome(self) -> Outcome | None:
-        """The first is ahead of all others, behind one, or it is open; None if one was not run yet."""
+        """The first is ahead of all others, behind one, short of the lead, or all is open; None if one has no run."""
         if not all(self.ours.values()):
             return None
         found = {decide(lead, self.claim.least) for lead in self.leads.values()}
-        return "reversed" if "reversed" in found else "open" if "open" in found else "holds"
+        return next((outcome for outcome in _WORST_FIRST if outcome in found), "open")
 
     @property
     def words(self) -> str:
@@ -144,10 +166,10 @@ class TableStanding:
 
     @property
     def short(self) -> bool:
-        """True if a result falls short, or an order is reversed; one that is open asks for seeds, not for a reason."""
+        """True if a result falls short, or a claim fails; one that is open asks for seeds, not for a reason."""
         worse = any(one.verdict in {"worse", "differs"} for one in self.cells)
         found = {pair.outcome for pair in self.pairs} | {claim.outcome for claim in self.claims}
-        return worse or "reversed" in found
+        return worse or bool({"reversed", "not reached"} & found)
 
 
 def stand(paper: Paper, find: Find, seeds: int) -> list[TableStanding]:
@@ -158,14 +180,14 @@ def stand(paper: Paper, find: Find, seeds: int) -> list[TableStanding]:
         return {seed: record for seed, record in found.items() if record is not None}
 
     def values(run: str, measure: str) -> Seeds:
-        return {seed: value(record, measure) for seed, record in records(run).items()}
+        return seeds_of(records(run), measure)
 
     def standing(name: str, table: PaperTable) -> TableStanding:
         cells = tuple(as_looked_at(cell, records(cell.run).values()) for cell in table.cells)
         return TableStanding(
             name,
             table.model_copy(update={"cells": cells}),
-            tuple(CellStanding(cell, values(cell.run, cell.measure)) for cell in cells),
+            tuple(CellStanding(cell, values(cell.run, cell.measure), paper.proposed(cell)) for cell in cells),
             tuple(_claim(claim, values) for claim in table.claims),
         )
 

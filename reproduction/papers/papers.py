@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,6 +12,7 @@ from pydantic import Field, model_validator
 
 from colonnade.common.data.known_sets.catalogue import KNOWN
 from colonnade.common.errors import ConfigError, InputError, nearest
+from colonnade.common.parsing.yaml_tree import override, read_tree
 from colonnade.common.section import Section
 from colonnade.reproduction.papers.lists import Printed, read_list
 from colonnade.reproduction.papers.measures import Better, Measure, better_of, decimals, known_measure, slack
@@ -53,6 +55,11 @@ class PaperRun(Section):
         """The file itself."""
         return FOLDER / self.file
 
+    @property
+    def protocol(self) -> str:
+        """The name of its protocol."""
+        return _protocol(self.path, tuple(each for each in self.set if each.startswith("federation.protocol")))
+
 
 class Cell(Section):
     """A number of a table.
@@ -64,9 +71,11 @@ class Cell(Section):
         run: our run.
         measure: of our run, to compare.
         kind: `accounting` follows from shapes and not from learning (bytes a round), `repeat` is printed again: neither
-            is counted among results, nor is a cell that is only `shown`: a setting was fitted to it, or it is what the
-            larger class alone has.
+            is counted among results, nor is a cell that is only `shown`: a setting was fitted to it, a setting of ours
+            that is not the paper's decides it, or it is what the larger class alone has.
         better: the better direction, by default that of the measure; with `neither` only agreement counts.
+        whose: `proposal` of the paper's own method, `other` of one that it compares itself with; by default the run's
+            protocol tells.
         group: cells of other groups are not compared in orders; by default the data set that the row begins with.
         digits: that the paper prints behind the point; a list's own digits by default.
     """
@@ -79,6 +88,7 @@ class Cell(Section):
     measure: Measure = "accuracy"
     kind: Literal["result", "accounting", "repeat", "shown"] = "result"
     better: Better | None = None
+    whose: Literal["proposal", "other"] | None = None
     group: str = ""
     digits: int = Field(default=-1, ge=-1, le=6)
 
@@ -122,7 +132,8 @@ class Claim(Section):
         fewer, more: the measure of every run, the one that is to be ahead first.
         within: how far it may be behind.
         by: how far it must be ahead.
-        of: whose claim it is; ours go beyond the paper, and are counted apart.
+        of: whose claim it is; ours go beyond the paper, and are counted apart. `setting` is a claim of the paper that a
+            setting of ours decides, which is not the paper's: it is shown, and says nothing of the paper.
     """
 
     text: str
@@ -130,7 +141,7 @@ class Claim(Section):
     more: dict[Name, Measure] = Field(default_factory=dict)
     within: float = Field(default=0, ge=0)
     by: float = Field(default=0, ge=0)
-    of: Literal["paper", "ours"] = "paper"
+    of: Literal["paper", "ours", "setting"] = "paper"
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Claim:
@@ -194,6 +205,16 @@ class Excluded(Section):
         return f"{said} ({self.tried.rstrip('.')})" if self.tried else said
 
 
+@cache
+def _protocol(path: Path, changes: tuple[str, ...]) -> str:
+    """Name of the protocol of a configuration with these changes."""
+    tree = read_tree(path)
+    for change in changes:
+        override(tree, change)
+    found = tree["federation"]["protocol"]
+    return str(found["name"] if isinstance(found, dict) else found)
+
+
 def listed_set(name: str) -> bool:
     """True if the catalogue has a data set that papers call so."""
     said = name.strip().lower()
@@ -247,16 +268,17 @@ class FindingSentence(Section):
 
 
 class Finding(Section):
-    """A paper in short: sentences about what held, what failed, and what is new."""
+    """A paper in short: what held, what failed, what a setting of ours decides and not the paper, and what is new."""
 
     held: tuple[FindingSentence, ...] = ()
     failed: tuple[FindingSentence, ...] = ()
+    setting: tuple[FindingSentence, ...] = ()
     new: tuple[FindingSentence, ...] = ()
 
     @property
     def sentences(self) -> tuple[FindingSentence, ...]:
         """All of them."""
-        return self.held + self.failed + self.new
+        return self.held + self.failed + self.setting + self.new
 
     @model_validator(mode="after")
     def _decided(self) -> Finding:
@@ -273,6 +295,7 @@ class Paper(Section):
     Args:
         cite: authors, year, title.
         called: what its protocol is called.
+        proposals: the protocols of this package that are the paper's own method.
         note: holds for all of its cells.
         finding: the paper in short.
         runs: by name.
@@ -281,6 +304,7 @@ class Paper(Section):
 
     cite: str
     called: str = ""
+    proposals: tuple[str, ...] = ()
     note: str = ""
     finding: Finding = Finding()
     runs: dict[Name, PaperRun]
@@ -320,6 +344,10 @@ class Paper(Section):
                         whose = "beyond the paper" if ours else "the paper's"
                         raise ConfigError(f"finding {sentence.text!r}, under {kind}: {evidence!r} is {whose}")
         return self
+
+    def proposed(self, cell: Cell) -> bool:
+        """True if a cell is of the paper's own method."""
+        return cell.whose == "proposal" if cell.whose else self.runs[cell.run].protocol in self.proposals
 
     def evidence(self, named: str) -> Claim | Cell:
         """The claim or cell that `TABLE: TEXT` or `TABLE: ROW, COLUMN` names. Raises ConfigError if none is it."""
@@ -379,7 +407,7 @@ def _only(name: str, paper: Paper, table: str) -> Paper:
         raise InputError(f"{name} has no {table!r}{near}", hint=f"there are {known}")
     kept = paper.tables[table]
     runs = {run: paper.runs[run] for run in kept.runs}
-    return Paper.model_construct(cite=paper.cite, called=paper.called, note=paper.note, runs=runs, tables={table: kept})
+    return paper.model_copy(update={"finding": Finding(), "runs": runs, "tables": {table: kept}})
 
 
 def _folder(*, quick: bool) -> Path:

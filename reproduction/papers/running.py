@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import statistics
 import subprocess
 import tempfile
@@ -33,6 +34,7 @@ from colonnade.simulation.federation import Simulation
 from colonnade.simulation.folder import summarise
 from colonnade.simulation.outcome import Outcome
 
+_PUBLIC_START = re.compile(r"^ *public_start:.*\n", re.MULTILINE)
 _THEOREM = ("zeta", "variance", "epsilon")
 
 
@@ -60,8 +62,12 @@ class Job:
 
     @property
     def digest(self) -> str:
-        """Of the file and of what is changed: a result counts as long as this is the same."""
-        said = json.dumps([self.run.path.read_text(), self.sets])
+        """Of the file and of what is changed: a result counts as long as this is the same.
+
+        `federation.public_start` does not count: a run in one process draws all starts from the seed, whatever it says.
+        """
+        text = _PUBLIC_START.sub("", self.run.path.read_text())
+        said = json.dumps([text, [each for each in self.sets if not each.startswith("federation.public_start=")]])
         return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
@@ -196,6 +202,7 @@ def _record(found: dict[str, Any], course: _Course) -> RunRecord:
         metrics={key: round(float(number), 6) for key, number in metrics.items()},
         points=points,
         classes=classes,
+        tested=sum(map(sum, confusion)),
         rounds=found["rounds"],
         parties=len(found["parties"]),
         bytes_up=sizes[0],

@@ -51,16 +51,17 @@ def summary(listed: Paper, one: tuple[float, ...], two: tuple[float, ...]) -> st
 @pytest.mark.parametrize(
     ("kind", "claim", "one", "two", "heading"),
     [
-        ("held", AHEAD, (91, 92), (81, 82), "What held"),
-        ("held", AHEAD, (81, 82), (91, 92), "What is open"),  # reversed
+        ("held", AHEAD, (91, 92.1), (81, 82), "What held"),
+        ("held", AHEAD, (81, 82), (91, 92.1), "What is open"),  # reversed
         ("held", AHEAD, (91,), (81,), "What is open"),  # one seed
+        ("held", AHEAD, (91, 92), (81, 82), "What is open"),  # equal leads: a coincidence
         ("held", AHEAD, (91, 80), (81, 92), "What is open"),
-        ("failed", AHEAD, (81, 82), (91, 92), "What did not hold"),
-        ("failed", AHEAD, (91, 92), (81, 82), "What is open"),
-        ("failed", OURS, (91, 92), (81, 82), "What did not hold"),  # ours says what is so
-        ("failed", OURS, (81, 82), (91, 92), "What is open"),
-        ("new", OURS, (91, 92), (81, 82), "What is new"),
-        ("new", OURS, (81, 82), (91, 92), "What is open"),
+        ("failed", AHEAD, (81, 82), (91, 92.1), "What did not hold"),
+        ("failed", AHEAD, (91, 92.1), (81, 82), "What is open"),
+        ("failed", OURS, (91, 92.1), (81, 82), "What did not hold"),  # ours says what is so
+        ("failed", OURS, (81, 82), (91, 92.1), "What is open"),
+        ("new", OURS, (91, 92.1), (81, 82), "What is new"),
+        ("new", OURS, (81, 82), (91, 92.1), "What is open"),
         ("held", "t: a, b", (90, 90.1), (1, 1), "What held"),
         ("held", "t: a, b", (70, 70.1), (1, 1), "What is open"),
         ("failed", "t: a, b", (70, 70.1), (1, 1), "What did not hold"),
@@ -135,7 +136,7 @@ def test_a_value_agrees_with_its_whole_interval(ours: tuple[float, ...], said: s
 
 def test_support_is_counted() -> None:
     listed = paper(held=[{"text": "All.", "rests_on": [AHEAD, "t: a, b"]}])
-    tables = stand(listed, lambda run, _seed: record(90 if run == "one" else 80), 2)
+    tables = stand(listed, lambda run, seed: record(90 + 0.1 * seed if run == "one" else 80), 3)
     found = support(listed.finding.held[0], "held", tables)
     assert (found.supports, found.contradicts, found.open, found.waiting) == (2, 0, 0, 0)
     assert found.stands

@@ -10,11 +10,17 @@ from pathlib import Path
 import pytest
 
 from colonnade.cli.research.reproduce import ReproductionOptions, reproduce
+from colonnade.reproduction.comparison.plan import jobs as comparison_jobs
+from colonnade.reproduction.comparison.plan import read_plan
+from colonnade.reproduction.frontier.plan import read_frontier
 from colonnade.reproduction.papers.code import code_digest, digest_of
+from colonnade.reproduction.papers.counts import Count, count
 from colonnade.reproduction.papers.measures import RunRecord
-from colonnade.reproduction.papers.papers import PaperRun, chosen
+from colonnade.reproduction.papers.paper_comparison import TableStanding, stand
+from colonnade.reproduction.papers.papers import Paper, PaperRun, chosen
 from colonnade.reproduction.papers.results import Results
 from colonnade.reproduction.papers.running import Job
+from colonnade.reproduction.papers.work import jobs
 
 COMMITTED = Path(__file__).parents[3] / "docs" / "results"
 _ELSEWHERE = re.compile(r"; [^;]*, torch [^)]*\)")  # the machine that wrote a page
@@ -104,8 +110,69 @@ def test_the_digest_of_code_is_of_what_it_does(tmp_path: Path) -> None:
     assert re.fullmatch(r"[0-9a-f]{12}", code_digest())
 
 
-def test_the_counts_are_on_every_page() -> None:
-    for name in ("index", *(name for name, _paper in chosen(""))):
+def _counted() -> dict[str, Count]:
+    """Counts of the committed results by page; `index` has all."""
+    results, tables = Results(COMMITTED), dict[str, list[TableStanding]]()
+    for name, paper in chosen(""):
+
+        def find(run: str, seed: int, name: str = name, paper: Paper = paper) -> RunRecord | None:
+            return results.get(Job(name, run, paper.runs[run], seed))
+
+        tables[name] = stand(paper, find, max(3, results.seeds(name)))
+    found = {name: count(each) for name, each in tables.items()}
+    return found | {"index": count([table for each in tables.values() for table in each])}
+
+
+def test_the_counts_on_every_page_are_those_of_the_records() -> None:
+    for name, found in _counted().items():
         text = (COMMITTED / f"{name}.md").read_text()
-        assert re.search(r"[0-9]+ agree with the paper, [0-9]+ are better, [0-9]+ worse|Of [0-9]+ claims", text)
-        assert re.search(r"[0-9]+ cells of the papers are left out", text)
+        for whose, verdicts in (("papers' own", found.proposals), ("that they compare", found.others)):
+            line = re.search(rf"Of (\d+) results of (?:the|methods) {whose}[^,]*, ([^.]*)\.", text)
+            assert verdicts.listed == (int(line[1]) if line else 0), name
+            assert line is None or line[2] == verdicts.words
+        assert re.search(rf"Of {found.claims.listed} claims, {found.claims.words}", text)
+        assert f"{found.excluded} cells of the papers are left out" in text
+
+
+def test_no_other_page_has_counts_of_its_own() -> None:
+    """Counts are printed where results are; a page that repeats one is wrong after the next run."""
+    root = COMMITTED.parents[1]
+    pages = [root / "README.md", *(root / "docs").rglob("*.md")]
+    others = [path for path in pages if path.parent != COMMITTED]
+    stated = re.compile(r"[0-9]+ (of [0-9]+ )?(results )?agree with the papers?\b|[0-9]+ (are )?better, [0-9]+ worse")
+    assert [path.name for path in others if stated.search(path.read_text())] == []
+
+
+def test_every_paper_has_results_of_its_own_method() -> None:
+    for name, found in _counted().items():
+        assert found.proposals.listed, name
+        assert found.proposals.undecided <= found.proposals.listed
+
+
+@pytest.mark.parametrize("file", ["results.json", "frontier.json"])
+def test_no_stored_result_is_stale(file: str) -> None:
+    """None has an epsilon of before 0.2.0, whose accounting was another; each knows its test rows, and is of a list."""
+    plan = read_frontier()
+    listed = [(name, paper) for name, paper in chosen("")]
+    listed += [(f"quick-{name}", paper) for name, paper in chosen("", quick=True)]
+    wanted = [*jobs(listed, 16, wire=False), *plan.jobs(tuple(plan.sets), 3)]
+    beside = read_plan()
+    wanted += comparison_jobs(beside, tuple(beside.protocols), 3)
+    known = {f"{job.paper}/{job.name}/{job.seed}": job.digest for job in wanted}
+    for key, kept in json.loads((COMMITTED / file).read_text()).items():
+        assert known.get(key) == kept["digest"], f"{key}: no list has this configuration: delete the line"
+        assert kept["record"]["tested"] > 0, key
+        assert "epsilon" not in kept["record"] or not kept["record"]["version"].startswith("0.1."), key
+        assert not key.startswith("quick-") or not kept["record"]["version"].startswith(("0.1.", "0.2.")), key
+
+
+def test_public_starts_leave_a_stored_result_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run in one process draws every start from the seed."""
+    text = "federation:\n  seed: 0\n"
+    (tmp_path / "a.yaml").write_text(text)
+    (tmp_path / "b.yaml").write_text(text + "  public_start: true\n")
+    monkeypatch.setattr("colonnade.reproduction.papers.papers.FOLDER", tmp_path)
+    plain, public = (Job("p", "r", PaperRun(file=f"{name}.yaml", minutes=1), 0).digest for name in "ab")
+    by_set = Job("p", "r", PaperRun(file="a.yaml", set=("federation.public_start=true",), minutes=1), 0).digest
+    other = Job("p", "r", PaperRun(file="a.yaml", set=("federation.batch=2",), minutes=1), 0).digest
+    assert plain == public == by_set != other

@@ -6,6 +6,7 @@ import math
 import re
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 from xml.etree import ElementTree
 
@@ -18,6 +19,7 @@ from matplotlib.figure import Figure
 from colonnade.reproduction.pages import drawings
 from colonnade.reproduction.pages.drawings import FILLS, limits
 from colonnade.reproduction.pages.pictures import Picture, pictures
+from colonnade.reproduction.papers.intervals import Value
 from colonnade.reproduction.papers.paper_comparison import CellStanding, ClaimStanding, TableStanding
 from colonnade.reproduction.papers.papers import Cell, Claim, PaperTable
 from tests.support.patience import PATIENCE
@@ -33,8 +35,11 @@ def cell(ours: tuple[float, ...], paper: float = 90, measure: str = "accuracy", 
 
 
 def claim(values: dict[str, float], measure: str = "accuracy", way: str = "more", text: str = "ahead") -> ClaimStanding:
-    """Records of two equal seeds each; NaN stands for a run that did not happen."""
-    ours = {run: {} if math.isnan(value) else {0: value, 1: value} for run, value in values.items()}
+    """Records of three equal seeds each, whose deviation is at least .01; NaN stands for a run that did not happen."""
+    ours = {
+        run: {} if math.isnan(value) else {seed: Value.of(value, 0.01) for seed in range(3)}
+        for run, value in values.items()
+    }
     return ClaimStanding(Claim.model_validate({"text": text, way: dict.fromkeys(values, measure)}), ours)
 
 
@@ -156,7 +161,8 @@ class TestPictures:
 
 class TestBars:
     def test_are_the_papers_and_ours_in_powers_of_ten(self, axes: Any) -> None:
-        (found,) = axes(cells=(cell((10.0,), paper=1000, measure="mb@95"), cell((100.0,), paper=10, measure="mb@95")))
+        few = partial(cell, measure="mb@95")
+        (found,) = axes(cells=(few((10.0, 10.1, 9.9), paper=1000), few((100.0, 101.0, 99.0), paper=10)))
         (_, paper), (blue, ours), (_, other), (red, short) = bars_of(found)
         assert (blue, red) == (FILLS["better"], FILLS["worse"])
         assert [paper, ours, other, short] == pytest.approx([1000, 10, 10, 100])
@@ -164,7 +170,7 @@ class TestBars:
         assert found.xaxis.get_major_formatter()(10) == "10 MB"
 
     def test_never_goes_to_the_right_edge(self, axes: Any) -> None:
-        (found,) = axes(cells=(cell((math.inf,), paper=50, measure="mib@95"),))
+        (found,) = axes(cells=(cell((math.inf,) * 3, paper=50, measure="mib@95"),))
         (_, paper), (colour, ours) = bars_of(found)
         assert colour == FILLS["worse"]
         assert paper < ours == found.get_xlim()[1]
