@@ -86,7 +86,7 @@ def test_verdicts_are_the_same_in_every_unit(leads: list[int], floor: int, power
     assert decide(scaled, 4 * scale) == decide(tuple(Value.of(lead, floor) for lead in leads), 4)
 
 
-@given(st.lists(st.floats(-20, 20), min_size=2, max_size=5), st.floats(0, 3), st.floats(0, 3))
+@given(st.lists(st.floats(-20, 20), min_size=2, max_size=5), st.floats(0.01, 3), st.floats(0, 3))
 def test_a_larger_floor_decides_no_more(leads: list[float], floor: float, more: float) -> None:
     wide = decide(tuple(Value.of(lead, floor + more) for lead in leads))
     assert wide in {"open", decide(tuple(Value.of(lead, floor) for lead in leads))}
