@@ -346,7 +346,7 @@ class TestPages:
         text = _page(tmp_path, PaperTable(title="", claims=(claim,)), name="figures3to5")
         assert "| ahead | one 90.00 %, two 80.00 % | +10.00 (5.51 to 14.49) points | 2 | holds |" in text
         assert "half of the last digit" in text
-        assert "every pair of one seed" in text
+        assert "so is all of one seed" in text
         assert "## Figures 3 to 5: " in text
 
     @pytest.mark.parametrize(("seeds", "said"), [(1, False), (2, False), (3, True)])
