@@ -21,7 +21,7 @@ from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.privacy.accounting.chain import BEGINNING, newest
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
-from colonnade.reports.console.summary import OF_TRAINING, back_off_words, metric_rows, own_models, what_else
+from colonnade.reports.console.summary import OF_TRAINING, STARTS, back_off_words, metric_rows, own_models, what_else
 from colonnade.reports.guarantee import by_party, describe_privacy, details
 from colonnade.reports.records.ledgers import is_file_name
 from colonnade.reports.records.run import RecordedRun, read_run
@@ -130,6 +130,8 @@ def _good(run: RecordedRun) -> Iterator[tuple[str, object]]:
 def _protected(run: RecordedRun) -> Iterator[tuple[str, object]]:
     yield "parties' data", describe_privacy(run.summary)
     yield from details(run.summary)
+    if run.summary.get("start") == "secret":
+        yield "starts", STARTS["secret"]
     yield from ((name, words) for name, words in what_else(run.summary) if name not in OF_TRAINING)
     for kind, book in run.books.items():
         ways = ", ".join({"": "nothing private", "none": "in the clear"}.get(how, how) for how in book.mechanisms)
@@ -154,12 +156,13 @@ def _provenance(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, 
     yield "run", RunFolder(run.folder).number() or "not known"
     if run.config:
         yield "SHA-256 of the configuration", hashlib.sha256(run.config.encode()).hexdigest()
+    of = "no first weights" if run.summary.get("start") == "secret" else "first weights"
     if config is not None:
         agreed = json.dumps(config.federation.hashes(), sort_keys=True).encode()
         yield "hash of what members agreed on", hashlib.sha256(agreed).hexdigest()[:_HASH]
         yield (
             "seed",
-            f"{config.federation.seed} (of batches and first weights; of noise where it is seeded)",
+            f"{config.federation.seed} (of batches and {of}; of noise where it is seeded)",
         )
     for name in run.parties:
         ledger = RunFolder(run.folder).party(name).ledger

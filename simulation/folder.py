@@ -82,6 +82,7 @@ def summarise(outcome: Outcome) -> dict[str, object]:
         "dataset": describe_source(ctx.config.labels.model_dump(mode="json")),
         "parties": list(names),
         "rounds": ctx.round,
+        "start": "seeded" if ctx.draws.public else "secret",
         "seconds": round(outcome.seconds, 6),
         "metrics": dict(ctx.metrics),
         "best": ctx.best.summary(outcome.best_saved),

@@ -38,6 +38,12 @@ from colonnade.server.training.context import check_labels
 from colonnade.server.training.lost_classes import LabelParts, of_common
 from colonnade.simulation.contexts import refuse_other_rows
 
+_STARTS = {
+    True: "federation.public_start: every member can compute the others' first models, and with what they send solve "
+    "for their columns: leave it out where data are secret",
+    False: "starts: each member draws its own in secret (in `simulate` they follow from federation.seed)",
+}
+
 
 def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> None:
     """Checks a configuration and the data, models and keys that it names, and prints the findings.
@@ -86,6 +92,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     if labels is not None and config.server is not None:
         _check_classes(config.federation, config.server, labels, overlap.common, schedules)
     _show_privacy(config, schedules)
+    _show_starts(public=federation.public_start)
     for hint in untuned.of_federation(federation, min(schedules.values(), key=_train_rows)) if schedules else ():
         out.print(hint, style="yellow", markup=False, soft_wrap=True)
     check_identities(config, base)  # last: data can be checked before certificates have come back
@@ -97,6 +104,10 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     seen = [*([SERVER] if config.server is not None else []), *config.parties]
     of = f" in what {listed(seen)} say of their own; {', '.join(missing)} not looked at" if missing else ""
     out.print(f"{among}, nothing wrong found{of}", markup=False, soft_wrap=True)
+
+
+def _show_starts(*, public: bool) -> None:
+    out.print(_STARTS[public], style="yellow" if public else None, markup=False, soft_wrap=True)
 
 
 def _show_privacy(config: Config, schedules: Mapping[str, Schedule]) -> None:

@@ -16,7 +16,6 @@ from colonnade.reports.console.screen import INTERRUPTED
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.console.summary import WARNING, metric_rows, own_models, what_else
 from colonnade.reports.guarantee import describe_privacy, details
-from colonnade.server.reporting.summary import findings
 from colonnade.simulation.folder import summarise
 from colonnade.simulation.outcome import Outcome
 
@@ -65,7 +64,7 @@ def _show(outcome: Outcome, folder: Path, seconds: float) -> None:
     for name, words in details(said):
         table.add_row(name, words)
     table.add_row("answers missing, late", f"{sum(ctx.missing.values())}, {sum(outcome.late.values())}")
-    for name, words in what_else(findings(ctx)):
+    for name, words in what_else(said):
         table.add_row(name, words)
     if outcome.captures:
         table.add_row("captured", megabytes(sum(capture.size for capture in outcome.captures.values())))

@@ -202,8 +202,18 @@ OF_TRAINING = ("turns", "went back")
 """Lines of `what_else` that are not about privacy."""
 
 
+STARTS = {
+    "secret": "secret: each member drew its own",
+    "public": "public, from federation.seed: every member can compute the others' first models",
+    "seeded": "from federation.seed: one process held the tables of all members",
+}
+"""`start` of a summary, in words."""
+
+
 def what_else(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Lines about what only some runs have."""
+    if (start := summary.get("start")) in ("public", "seeded"):
+        yield "starts", STARTS[start]
     if (labels := summary.get("label_privacy")) is not None:
         yield "training labels", label_words(labels)
     if (answers := summary.get("answer_privacy")) is not None:

@@ -51,6 +51,7 @@ def summarise(
         "dataset": describe_source(ctx.config.labels.model_dump(mode="json")),
         "parties": list(federation.names),
         "rounds": ctx.round,
+        "start": "public" if ctx.draws.public else "secret",
         "seconds": round(time.time() - begun, 3),
         "seconds_to_first_round": None if first is None else round(first - begun, 3),
         "metrics": dict(ctx.metrics),
@@ -78,7 +79,6 @@ def _versions(others: Mapping[str, str]) -> dict[str, str]:
 def findings(ctx: ServerContext) -> dict[str, Any]:
     """Results that only some runs have, null in all others."""
     return {
-        "start": "public" if ctx.draws.public else "secret",
         "label_privacy": label_privacy(ctx),
         "answer_privacy": response_noise_summary(ctx),
         "theorem": theorem(ctx),

@@ -14,9 +14,9 @@ FILES = tuple((ROOT / "tests").rglob("test_*.py"))
 SECTION = "## Members that lie\n", "\n## "
 NONE = "nothing is promised"
 PROMISES = {
-    "alignment", "kept alignments", "blinded sums", "FedVS's shares", "a party's noise", "a row's noise", "noise once",
-    "one code a row", "private labels", "private answers", "ledgers", "transcripts", "checkpoints, sessions",
-    "predictions", "strangers", "messages",
+    "alignment", "kept alignments", "first models", "blinded sums", "FedVS's shares", "a party's noise",
+    "a row's noise", "noise once", "one code a row", "private labels", "private answers", "ledgers", "transcripts",
+    "checkpoints, sessions", "predictions", "strangers", "messages",
 }  # fmt: skip
 
 

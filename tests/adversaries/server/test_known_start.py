@@ -1,6 +1,8 @@
 """A curious member knows the agreed seed, and must not know another's first weights, dropout, directions or rounding.
 
 The server that knew a party's first model knew its first embeddings as a function of the columns, and solved for these.
+
+Bounds: first models (server, party, both).
 """
 
 from __future__ import annotations
