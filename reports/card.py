@@ -22,7 +22,7 @@ from colonnade.common.privacy.accounting.chain import BEGINNING, newest
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.console.summary import OF_TRAINING, STARTS, back_off_words, metric_rows, own_models, what_else
-from colonnade.reports.guarantee import by_party, describe_privacy, details
+from colonnade.reports.guarantee import by_party, describe_person, describe_privacy, details
 from colonnade.reports.records.ledgers import is_file_name
 from colonnade.reports.records.run import RecordedRun, read_run
 from colonnade.reports.run_page.about import headline
@@ -103,7 +103,9 @@ def _parties(run: RecordedRun, config: Config | None) -> str:
         epsilon = epsilons.get(name)
         spent = "no guarantee" if epsilon is None else f"{epsilon:.4g} at delta {delta:g}"
         lines.append((name, columns, source, model, spent, run.summary.get("missing", {}).get(name, "not known")))
-    return _table(("party", "columns", "source", "model", "epsilon", "rounds missed"), lines)
+    heads = ("party", "columns", "source", "model", "epsilon, this party alone", "rounds missed")
+    table = _table(heads, lines)
+    return f"{table}\n\nPrivacy of {describe_person(run.summary)}." if epsilons and delta is not None else table
 
 
 def _columns(run: RecordedRun, config: Config, name: str, own: PartyConfig) -> str:

@@ -1,4 +1,7 @@
-"""Privacy of a summary, in words: no epsilon without its delta, a person's with a party's."""
+"""Privacy of a summary, in words: no epsilon without its delta, a person's before a party's.
+
+A person whose row lies at every party is in all releases: that epsilon alone bounds what the run has said of somebody.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def by_party(summary: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def describe_privacy(summary: Mapping[str, Any]) -> str:
-    """The guarantee in a line, of the party that released most and of a person; or that there is none."""
+    """The guarantee in a line, of a person and of the party that released most; or that there is none."""
     spent = summary["privacy"]
     if spent is None:
         return f"no guarantee; the server sees {CONTRACTS[summary['protocol']].sees['server']}"
@@ -43,7 +46,7 @@ def describe_privacy(summary: Mapping[str, Any]) -> str:
     accounted = _accounted(summary)
     if why is not None:
         return f"no guarantee: {why}; by the accounting alone {accounted}"
-    return accounted if accounted == NOT_SAID else f"{accounted}; {describe_person(summary)}"
+    return accounted if accounted == NOT_SAID else f"{describe_person(summary)}; {accounted}"
 
 
 def headline(summary: Mapping[str, Any]) -> str:
@@ -56,7 +59,7 @@ def headline(summary: Mapping[str, Any]) -> str:
     known = [epsilon for epsilon in by_party(summary).values() if epsilon is not None]
     if why is not None or not known:
         return f"no privacy guarantee ({why or NOT_SAID})"
-    return f"a party: epsilon {max(known):.2f} at delta {summary['delta']:g}; {describe_person(summary)}"
+    return f"{describe_person(summary)}; one party alone: epsilon {max(known):.2f} at delta {summary['delta']:g}"
 
 
 def describe_person(summary: Mapping[str, Any]) -> str:
@@ -91,4 +94,4 @@ def _accounted(summary: Mapping[str, Any]) -> str:
         return NOT_SAID
     words = ", ".join(f"{max(found):.2f} ({_NEIGHBOURS[kind]})" for kind, found in known.items())
     run_cache = f", {spent['release_epsilon']:.2f} a release" if "release_epsilon" in spent else ""
-    return f"a party: epsilon {words}{run_cache}, at delta {summary['delta']:g}"
+    return f"one party alone: epsilon {words}{run_cache}, at delta {summary['delta']:g}"

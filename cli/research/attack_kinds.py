@@ -94,7 +94,7 @@ def claimed(summary: Mapping[str, Any]) -> str:
     said = ["none for rows"]
     if known:
         each = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
-        said = [f"{each}, at delta {summary['delta']:g}; {guarantee.describe_person(summary)}"]
+        said = [f"{guarantee.describe_person(summary)}; {each}, at delta {summary['delta']:g}"]
     for of in ("label_privacy", "answer_privacy"):
         if (found := summary.get(of)) and found["epsilon"] is not None:
             said.append(f"labels {found['epsilon']:.3f} at delta {found.get('delta', 0):g}")

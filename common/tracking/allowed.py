@@ -161,10 +161,12 @@ def summary_record(
 
 
 def epsilons(summary: Mapping[str, Any], parties: Collection[str]) -> dict[str, float]:
-    """Every party's epsilon at the end, by the name of its metric."""
-    spent = summary.get("epsilon")
+    """A person's epsilon at the end and every party's, by the name of its metric."""
+    spent, person = summary.get("epsilon"), summary.get("person")
     found = numbers(spent if isinstance(spent, Mapping) else {}, parties)
-    return {f"epsilon/{party}": value for party, value in found.items()}
+    of_all = numbers(person if isinstance(person, Mapping) else {}, ("epsilon",)).get("epsilon")
+    first = {} if of_all is None else {"epsilon_of_a_person": of_all}
+    return first | {f"epsilon/{party}": value for party, value in found.items()}
 
 
 def _leaves(key: str, value: Any) -> Iterator[tuple[str, Parameter]]:

@@ -14,8 +14,8 @@ from colonnade.reports.records.run import RecordedRun
 
 _NOT_SAID = "What was spent is summed up at the run's end; until then every party's ledger has its own count."
 _PERSON = (
-    "A party's epsilon is about what that party sends. A person whose row lies at every party is in the releases of "
-    "all of them, which together say more: that epsilon is in the last line."
+    "A person whose row lies at every party is in the releases of all of them, which together say more than those of "
+    "one: that epsilon is in the first line. A party's is about what that party sends alone."
 )
 _ADJACENCIES = {
     "participation": "epsilon, a party absent",
@@ -79,7 +79,7 @@ def _by_party(run: RecordedRun, spent: Mapping[str, Any]) -> Html:
         found = "no guarantee" if person["epsilon"] is None else _number(person["epsilon"])
         strict = "row" if "row" in kinds else "replace"
         own = (found if kind == strict else "-" for kind in kinds)
-        rows.append(("all, of a person", _number(_together(spent)), *own, delta))
+        rows.insert(0, ("all, of a person", _number(_together(spent)), *own, delta))
     heads = ("party", "releases", *(_ADJACENCIES[kind] for kind in kinds), "delta")
     why = guarantee.void(run.summary)
     return table(heads, rows, caption="Privacy spent by every party" + (", by the accounting" if why else ""))

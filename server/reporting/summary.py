@@ -102,7 +102,7 @@ def warning(ctx: ServerContext) -> str | None:
 
 
 def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, Any]:
-    """The parties' privacy: `epsilon` by party, `delta`, a person's `epsilon`, and their derivation.
+    """The parties' privacy: a person's `epsilon`, `epsilon` by party, `delta`, and their derivation.
 
     `epsilon` is null where there is no guarantee; `privacy.void` then gives the reason, and
     `privacy.epsilon` the result of the accounting alone. `person` is for a person whose row lies at every party.
@@ -112,7 +112,7 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
     """
     names, plan = ctx.federation.names, ctx.schedule.privacy
     if plan is None:
-        return {"epsilon": dict.fromkeys(names), "delta": None, "person": None, "privacy": None}
+        return {"person": None, "epsilon": dict.fromkeys(names), "delta": None, "privacy": None}
     counts = {name: releases.get(name) for name in names}
     by_adjacency: dict[str, dict[str, float | None]] = {
         adjacency: {n: None if c is None else round(plan.epsilon(c, adjacency), 6) for n, c in counts.items()}
@@ -120,9 +120,9 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
     }
     void = plan.void
     return {
+        "person": person(ctx, plan, counts),
         "epsilon": dict.fromkeys(names) if void else by_adjacency[plan.config.adjacency],
         "delta": plan.config.delta,
-        "person": person(ctx, plan, counts),
         "privacy": {
             "mechanism": plan.config.mechanism,
             "clip": plan.config.clip,

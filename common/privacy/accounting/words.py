@@ -22,7 +22,7 @@ class Sentence(NamedTuple):
 
 
 def describe_plan(plan: PrivacyPlan, parties: int, active: str = "") -> list[Sentence]:
-    """The guarantees of `federation.privacy` on the rows of a run, a sentence each.
+    """The guarantees of `federation.privacy` on the rows of a run, a sentence each; that of a person stands first.
 
     Args:
         plan: of the run; its releases are the most that a party, or a row, makes.
@@ -35,17 +35,17 @@ def describe_plan(plan: PrivacyPlan, parties: int, active: str = "") -> list[Sen
     person = plan.person_epsilon([plan.most] * parties)
     if plan.strict == "row":
         whose = "a row's own embeddings" if plan.config.unbounded else "a row"
-        about = f"{whose} at one party: epsilon {own:.2f}"
+        about = f"{whose} at one party alone: epsilon {own:.2f}"
     else:
         absent = plan.epsilon(plan.most, "participation")
-        about = f"a party: epsilon {own:.2f} (other data), {absent:.2f} (the party absent)"
+        about = f"one party alone: epsilon {own:.2f} (other data), {absent:.2f} (the party absent)"
     if plan.void:
         reasons = "; ".join(dict.fromkeys(reason for reason in (plan.void, plan.config.unbounded) if reason))
         said = f"no guarantee: {reasons}; by the accounting alone {about} at {delta} ({noise})"
         weak = [*little(own), *large_delta(plan), *_none_left(plan)]
         return [Sentence(said, weak=True), *_once(plan, parties), *weak]
-    all_of_them = f"no guarantee ({active})" if active else f"epsilon {person:.2f}"
-    said = f"{about} at {delta} ({noise}); a person at all {parties} parties: {all_of_them}"
+    all_of_them = f"no guarantee ({active})" if active else f"epsilon {person:.2f} at {delta}"
+    said = f"a person at all {parties} parties: {all_of_them}; {about} at {delta} ({noise})"
     weak = little(own if active else max(own, person))
     return [Sentence(said, weak=bool(active)), *_once(plan, parties), *weak, *large_delta(plan), *_none_left(plan)]
 

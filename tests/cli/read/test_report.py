@@ -170,7 +170,7 @@ def test_privacy_spent_by_every_party(tmp_path: Path, monkeypatch, capfd, void: 
     made = page(monkeypatch, capfd, leave(tmp_path / "run", said))
     assert made.cells("bob")[-1] == ["bob", "4", "2.25", "6.125", "1e-05"]
     assert made.cells("cyd")[-1] == ["cyd", "not said", "not said", "not said", "1e-05"]
-    assert ("a party: epsilon 2.25 at delta 1e-05;" in made.words) == (void is None)
+    assert ("; one party alone: epsilon 2.25 at delta 1e-05" in made.words) == (void is None)
     assert (f"There is no guarantee: {void}." in made.words) == (void is not None)
 
 

@@ -45,7 +45,7 @@ def test_a_party_and_a_person_have_their_epsilons() -> None:
     ((text, weak),) = said(*sets)
     releases = int(re.search(r"(\d+) releases", text)[1])  # type: ignore[index]
     party, person = (exact_epsilon([(60, count)], 1e-5, replace=True) for count in (releases, 4 * releases))
-    assert numbers(text) == pytest.approx([party, person], abs=0.006) and not weak
+    assert numbers(text) == pytest.approx([person, party], abs=0.006) and not weak
     assert "noise multiplier 60" in text and "at delta 1e-05" in text and "a person at all 4 parties" in text
 
 
@@ -56,7 +56,7 @@ def test_what_is_foretold_is_what_the_run_spends(federation: str) -> None:
     outcome = federate(config({"name": "split", "embedding": 8}, *sets))
     plan, spent = outcome.server.schedule.privacy, [privacy.releases for privacy in outcome.privacy.values()]
     assert plan is not None
-    assert numbers(text) == [round(plan.epsilon(max(spent)), 2), round(plan.person_epsilon(spent), 2)]
+    assert numbers(text) == [round(plan.person_epsilon(spent), 2), round(plan.epsilon(max(spent)), 2)]
     events = [event["said"] for event in outcome.events if event["kind"] == "privacy"]
     assert events[0] == text
     kinds = [event["kind"] for event in outcome.events]
@@ -66,12 +66,12 @@ def test_what_is_foretold_is_what_the_run_spends(federation: str) -> None:
 def test_a_large_epsilon_is_called_little_protection() -> None:
     (text, weak), (little, weak_too) = said("federation.privacy={clip: 1, noise_multiplier: 1}")
     assert not weak and weak_too and numbers(text)[0] > LITTLE < numbers(text)[1]
-    assert f"epsilon {numbers(text)[1]:.2f} is above 20 and protects little" in little
+    assert f"epsilon {numbers(text)[0]:.2f} is above 20 and protects little" in little
 
 
 def test_a_persons_epsilon_counts_though_a_partys_is_small() -> None:
     lines = said("federation.privacy={clip: 1, epsilon: 15}")
-    assert numbers(lines[0][0])[0] <= 15 < 20 < numbers(lines[0][0])[1] and len(lines) == 3
+    assert numbers(lines[0][0])[1] <= 15 < 20 < numbers(lines[0][0])[0] and len(lines) == 3
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_the_hint_for_protected_rows_protects_them() -> None:
         config({"name": "vfl_afe", "embedding": 8}, "federation.privacy=")
     assert f"give privacy: {PROPOSED}" in refused.value.hint and "epsilon 8 of a row" in refused.value.hint
     (first, *_) = said(f"federation.privacy={PROPOSED}", protocol="vfl_afe")
-    assert 7.5 < numbers(first[0])[0] <= 8 and not first[1]
+    assert 7.5 < numbers(first[0])[1] <= 8 < numbers(first[0])[0] and not first[1]
 
 
 def test_no_hint_proposes_noise_without_its_epsilon() -> None:
@@ -191,7 +191,7 @@ def test_a_new_federation_proposes_what_it_says(tmp_path: Path) -> None:
     code, printed = colonnade("check", file)
     printed = " ".join(printed.split())
     assert code == 0, printed
-    party, person, *_ = numbers(printed)
+    person, party, *_ = numbers(printed)
     assert 7.5 < party <= 8
     stated = re.search(r"Of a person at all 5\s+# parties it is then ([\d.]+)\. ", text)
     assert stated and float(stated[1]) == pytest.approx(person, abs=0.1)
@@ -203,11 +203,11 @@ def test_check_prints_epsilon_of_the_common_rows(tmp_path: Path, monkeypatch, ca
     assert code == 0
     code, printed = colonnade("check", file)
     printed = " ".join(printed.split())
-    assert "federation.privacy: a party: epsilon" in printed and "protects little" in printed
+    assert "federation.privacy: a person at all" in printed and "protects little" in printed
     tree = yaml.safe_load(file.read_text())
     plan = Schedule(parse(tree).federation, 1797, 0).privacy
     assert plan is not None
-    assert numbers(printed)[0] == round(plan.epsilon(plan.releases), 2)
+    assert numbers(printed)[1] == round(plan.epsilon(plan.releases), 2)
     del tree["federation"]["privacy"]
     file.write_text(yaml.safe_dump(tree))
     assert "privacy: " not in colonnade("check", file)[1]
@@ -217,7 +217,7 @@ def test_a_simulation_begins_with_its_epsilon(tmp_path: Path) -> None:
     file = write_file(tmp_path, federation={"privacy": {"clip": 1, "noise_multiplier": 60}, "epochs": 1})
     code, printed = colonnade("simulate", file, "--out", tmp_path / "run")
     assert code == 0, printed
-    assert printed.index("federation.privacy: a party: epsilon") < printed.index("test accuracy")
+    assert printed.index("federation.privacy: a person at all") < printed.index("test accuracy")
 
 
 def test_a_budget_that_training_spends_is_said_to_leave_no_prediction() -> None:
