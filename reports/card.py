@@ -23,6 +23,7 @@ from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.console.summary import OF_TRAINING, STARTS, back_off_words, metric_rows, own_models, what_else
 from colonnade.reports.guarantee import by_party, describe_person, describe_privacy, details
+from colonnade.reports.markdown import plain, table
 from colonnade.reports.records.ledgers import is_file_name
 from colonnade.reports.records.run import RecordedRun, read_run
 from colonnade.reports.run_page.about import headline
@@ -62,7 +63,7 @@ def markdown(run: RecordedRun) -> str:
     """The card's text."""
     config = _config(run)
     sections = [
-        f"# Model card: {_plain(run.summary.get('federation') or run.name)}\n\n{_plain(headline(run))}",
+        f"# Model card: {plain(run.summary.get('federation') or run.name)}\n\n{plain(headline(run))}",
         _section("Training", _facts(_trained(run, config))),
         _section("Parties and data", _parties(run, config)),
         _section("Quality", _facts(_good(run))),
@@ -104,8 +105,8 @@ def _parties(run: RecordedRun, config: Config | None) -> str:
         spent = "no guarantee" if epsilon is None else f"{epsilon:.4g} at delta {delta:g}"
         lines.append((name, columns, source, model, spent, run.summary.get("missing", {}).get(name, "not known")))
     heads = ("party", "columns", "source", "model", "epsilon, this party alone", "rounds missed")
-    table = _table(heads, lines)
-    return f"{table}\n\nPrivacy of {describe_person(run.summary)}." if epsilons and delta is not None else table
+    made = _table(heads, lines)
+    return f"{made}\n\nPrivacy: {plain(describe_person(run.summary))}." if epsilons and delta is not None else made
 
 
 def _columns(run: RecordedRun, config: Config, name: str, own: PartyConfig) -> str:
@@ -143,13 +144,13 @@ def _protected(run: RecordedRun) -> Iterator[tuple[str, object]]:
 def _limits(run: RecordedRun) -> str:
     """Visible data of each role, by the protocol's contract, and the limits of the model."""
     contract = CONTRACTS.get(run.summary["protocol"])
-    lines = [] if contract is None else [f"- The {role} sees {what}." for role, what in contract.sees.items()]
+    lines = [] if contract is None else [f"The {role} sees {what}." for role, what in contract.sees.items()]
     lines += [
-        "- Predictions leak information on the training rows to their callers.",
-        "- Members are assumed to follow the protocol. A party that falsifies its columns spoils the model undetected.",
-        "- Numbers above are of this run's test rows alone; other data may give better or worse ones.",
+        "Predictions leak information on the training rows to their callers.",
+        "Members are assumed to follow the protocol. A party that falsifies its columns spoils the model undetected.",
+        "Numbers above are of this run's test rows alone; other data may give better or worse ones.",
     ]
-    return "\n".join(map(_plain, lines))
+    return "\n".join(f"- {plain(line)}" for line in lines)
 
 
 def _provenance(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, object]]:
@@ -189,10 +190,4 @@ def _facts(rows: Iterator[tuple[str, object]]) -> str:
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join("| " + " | ".join(_plain(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
-def _plain(value: object) -> str:
-    """A value in one line, in which nothing is markup."""
-    return " ".join(str(value).split()).replace("<", "&lt;")
+    return "\n".join(table(head, rows))

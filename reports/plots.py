@@ -8,8 +8,9 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
+
+from colonnade.reports.html.markup import written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,7 +117,7 @@ def _cleaned(text: str, title: str, about: str) -> str:
     """Without what only a file may have or nobody sees, and with words for those who hear it."""
     text = re.sub("<defs>\\s*<style.*?</defs>|\\n *", "", text[text.index("<svg") :], flags=re.S)
     text = re.sub("<[^>]*>", _shortened, text).replace(_INK, "currentColor")
-    said = "".join(f"<{tag}>{escape(words)}</{tag}>" for tag, words in (("title", title), ("desc", about)) if words)
+    said = "".join(f"<{tag}>{written(words)}</{tag}>" for tag, words in (("title", title), ("desc", about)) if words)
     font = 'font-family="system-ui, sans-serif" stroke-linejoin="round"' + (' role="img"' if title else "")
     return re.sub("<svg([^>]*)>", lambda found: f"<svg{found[1]} {font}>{said}", text, count=1)
 

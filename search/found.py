@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from colonnade.reports.html.markup import written
 from colonnade.search.metrics import SearchMetric
 from colonnade.search.space import Tree
 from colonnade.search.study import TrialRecord, TrialStore
@@ -76,12 +76,12 @@ class Search:
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{record.number}</td><td>{record.state}</td><td>{value_words(record.value)}</td>"
-            f"<td>{escape(' '.join(record.settings))}</td></tr>"
+            f"<td>{written(' '.join(record.settings))}</td></tr>"
             for record in ranked(self._store.records(), self._store.goal)[:10]
         )
         return (
-            f"<p>Search in {escape(str(self.folder))}: {escape(self.metric)} <b>{self.best_value:.4f}</b> with "
-            f"{escape(self.words)}</p><table><tr><th>trial</th><th>state</th><th>{escape(self.metric)}</th>"
+            f"<p>Search in {written(str(self.folder))}: {written(self.metric)} <b>{self.best_value:.4f}</b> with "
+            f"{written(self.words)}</p><table><tr><th>trial</th><th>state</th><th>{written(self.metric)}</th>"
             f"<th>settings</th></tr>{rows}</table>"
         )
 

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from colonnade.common.runtime.permissions import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
 from colonnade.reports.console.outputs import write_text
 from colonnade.reports.console.screen import out as console
+from colonnade.reports.html.markup import written
 from colonnade.reports.words import counted
 from colonnade.search.folder import SearchFolder, Tables, digest, place_of, refuse_incomplete
 from colonnade.search.metrics import SearchMetric, fold_metric
@@ -82,9 +82,9 @@ class Validation:
             for record in self._records
         )
         return (
-            f"<p>{escape(self.metric)}: mean <b>{self.mean:.4f}</b>, standard deviation {self.deviation:.4f} over "
+            f"<p>{written(self.metric)}: mean <b>{self.mean:.4f}</b>, standard deviation {self.deviation:.4f} over "
             f"{counted(len(self._records), 'fold')}</p><table><tr><th>repeat</th><th>fold</th><th>rows</th>"
-            f"<th>{escape(self.metric)}</th></tr>{rows}</table>"
+            f"<th>{written(self.metric)}</th></tr>{rows}</table>"
         )
 
 

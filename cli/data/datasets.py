@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from colonnade.common.data.known_sets.catalogue import KNOWN, DataSet, known
 from colonnade.common.data.known_sets.fetch import fetch as fetch_set
 from colonnade.common.data.known_sets.places import presence
+from colonnade.reports.console.screen import Screen
 
 app = typer.Typer(help="List the data sets that Colonnade knows, or fetch one.")
 
@@ -31,7 +31,7 @@ def datasets(context: typer.Context) -> None:
             data_set.licence,
             _where(name, data_set),
         )
-    console = Console()
+    console = Screen()
     console.print(table)
     console.print("\nDownload one that is marked `fetch`: colonnade datasets fetch NAME", highlight=False)
 

@@ -6,15 +6,16 @@ import inspect
 import sys
 from types import ModuleType
 
-from rich.markup import escape
 from rich.syntax import Syntax
 from rich.table import Column, Table
+from rich.text import Text
 
 from colonnade.client.protocols import PARTICIPATE
 from colonnade.common.config.outside import OUTSIDE_LOSSES, OUTSIDE_METRICS
 from colonnade.common.contracts.registry import CONTRACTS, OUTSIDE
 from colonnade.common.data.outside import SOURCES
 from colonnade.common.errors import ConfigError, InputError, nearest
+from colonnade.common.escaped import escaped_lines
 from colonnade.common.models.outside import MODELS
 from colonnade.common.parsing.reference import protocol_section
 from colonnade.common.runtime.plug_ins import owner
@@ -30,14 +31,15 @@ def list_all() -> None:
     """Prints every protocol with its source and what each role sees."""
     table = Table("name", "what", "source", show_lines=True)
     for name in CONTRACTS:
-        where = f"\n{escape(OUTSIDE.version(name))}" if name in OUTSIDE.entries else ""
+        where = f"\n{OUTSIDE.version(name)}" if name in OUTSIDE.entries else ""
         try:
             contract = CONTRACTS[name]
         except ConfigError as broken:  # it does not affect the others
-            table.add_row(escape(name) + where, escape(f"{broken}"), "")
+            table.add_row(name + where, str(broken), "")
             continue
-        sees = "\n".join(f"[dim]{role} sees {escape(what)}[/]" for role, what in contract.sees.items())
-        table.add_row(escape(name) + where, f"{escape(contract.title)}\n{sees}", escape(contract.source))
+        sees = "".join(f"\n{role} sees {what}" for role, what in contract.sees.items())
+        said = Text.assemble(escaped_lines(contract.title), (escaped_lines(sees), "dim"))
+        table.add_row(name + where, said, contract.source)
     out.print(table)
 
 
@@ -51,7 +53,7 @@ def list_plug_ins() -> None:
                 note = ""
             except ConfigError:
                 note = "not usable: the name is taken"
-            table.add_row(*map(escape, (plug_ins.group, entry.name, owner(entry), entry.value, note)))
+            table.add_row(plug_ins.group, entry.name, owner(entry), entry.value, note)
     if not table.row_count:
         out.print("no plug-in is installed (docs/plug_ins.md)", markup=False)
         return
@@ -81,7 +83,7 @@ def _show_keys(name: str) -> None:
     out.rule(f"keys of federation.protocol: {name}", style="dim")
     table = Table("key", "type", "default", "meaning", box=None)
     for key in protocol_section(name).keys:
-        table.add_row(key.name, *(escape(text.replace("`", "")) for text in (key.type, key.default, key.meaning)))
+        table.add_row(key.name, *(text.replace("`", "") for text in (key.type, key.default, key.meaning)))
     out.print(table)
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from rich.table import Table
+from rich.text import Text
 
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable
 from colonnade.reports.console.screen import out as console
@@ -138,7 +139,7 @@ def _show(options: ReproductionOptions, name: str, tables: list[TableStanding], 
             table = Table("", "", "paper", "ours", "seeds", "", title=title)
             for one in standing.cells:
                 seeds, kind = str(len(one.ours)), "" if one.cell.kind == "result" else f" ({one.cell.kind})"
-                mark = _MARKS[one.verdict] + kind
+                mark = Text.from_markup(_MARKS[one.verdict]).append(kind)
                 table.add_row(one.cell.row, one.cell.column, one.paper_words, one.words, seeds, mark)
             console.print(table)
         if standing.pairs:
@@ -148,7 +149,7 @@ def _show(options: ReproductionOptions, name: str, tables: list[TableStanding], 
         if standing.claims:
             table = Table("claim", "measured", "lead", "seeds", "", title=title)
             for claim in standing.claims:
-                mark = _MARKS[claim.outcome]
+                mark = Text.from_markup(_MARKS[claim.outcome])
                 table.add_row(claim_words(claim), claim.words, claim.lead_words, claim.seeds, mark)
             console.print(table)
         for excluded in standing.table.excluded:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from colonnade.common.escaped import escaped_lines
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.runtime.numbers import plain
 from colonnade.reports.words import counted
@@ -123,7 +124,7 @@ class Progress:
         ]
         if slow := _slow(now["slowest"]):
             parts.append(slow)
-        return Text("  ".join(parts))
+        return Text(escaped_lines("  ".join(parts)))
 
 
 class PartyProgress:

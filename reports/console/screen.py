@@ -22,7 +22,13 @@ INTERRUPTED = 130
 
 
 class Screen(Console):
-    """A console that prints no control character of a text, whoever wrote it: names, reasons, columns, paths."""
+    """A console for text that anybody wrote: names, reasons, columns, paths.
+
+    It prints no control character, and reads no markup: `[bold]` is printed as it is. Styles are given beside a text.
+    """
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(markup=False, **how)
 
     def render_str(self, text: str, **how: Any) -> Text:
         """Renders every printed string, also in a table."""
@@ -40,8 +46,8 @@ def debugging() -> bool:
 
 def show_error(message: str, hint: str = "", who: str = "") -> None:
     """Prints an error and what to do about it."""
-    err.print(f"[bold red]error:[/] {who + ': ' if who else ''}", end="")
-    err.print(message, markup=False)
+    err.print("error:", style="bold red", end=" ")
+    err.print(f"{who}: {message}" if who else message)
     if hint:
         err.print(f"       {hint}", markup=False, style="dim")
 

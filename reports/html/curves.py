@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
+from colonnade.reports.html.markup import written
 from colonnade.reports.html.svg import colour, rules, svg, words
 
 WIDTH, HEIGHT = 860, 250
@@ -109,11 +109,13 @@ def _feet(plane: _Plane, across: Say) -> str:
 def _line(curve: Curve, plane: _Plane, say: Say, across: Say) -> str:
     points = [point for point in curve.points if plane.low <= point[1] <= plane.high]
     places = ["{:.1f},{:.1f}".format(*plane.place(point)) for point in points]
-    values = f'data-x="{escape(";".join(across(x) for x, _ in points))}" data-y="{";".join(say(y) for _, y in points)}"'
+    values = (
+        f'data-x="{written(";".join(across(x) for x, _ in points))}" data-y="{";".join(say(y) for _, y in points)}"'
+    )
     dash = f' stroke-dasharray="{curve.dash}"' if curve.dash else ""
     line = (
         f'<polyline points="{" ".join(places)}" fill="none" stroke="{curve.stroke}" stroke-width="2"{dash} {values}>'
-        f"<title>{escape(curve.name)}</title></polyline>"
+        f"<title>{written(curve.name)}</title></polyline>"
     )
     if len(places) != 1:
         return line

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+from colonnade.common.escaped import escaped_lines
+
 _VOID = ("input", "link", "meta")
 
 
@@ -15,7 +17,12 @@ class Html(str):
 
 def text(value: object) -> Html:
     """A value as it may stand in a page."""
-    return value if isinstance(value, Html) else Html(escape(str(value)))
+    return value if isinstance(value, Html) else Html(written(str(value)))
+
+
+def written(value: str) -> str:
+    """A text for HTML and SVG: no character of it is markup, invisible, or changes the direction of writing."""
+    return escape(escaped_lines(value))
 
 
 def joined(parts: list[Html], by: str = "") -> Html:
@@ -32,7 +39,7 @@ def tag(name: str, /, *inside: object, **attributes: object) -> Html:
         attributes: `_` at the end is left off, other `_` become `-`; True stands alone, None and False are left out.
     """
     given = "".join(
-        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(str(value))}"')
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{written(str(value))}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )

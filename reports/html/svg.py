@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from colorsys import hls_to_rgb
-from html import escape
+
+from colonnade.reports.html.markup import written
 
 _TEN = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
 
@@ -29,7 +30,7 @@ def svg(width: int, height: int, parts: Sequence[str], *, title: str, about: str
         parts: what is in it.
         title, about: what it is and what it shows, for those who hear it.
     """
-    said = "".join(f"<{tag}>{escape(words)}</{tag}>" for tag, words in (("title", title), ("desc", about)) if words)
+    said = "".join(f"<{tag}>{written(words)}</{tag}>" for tag, words in (("title", title), ("desc", about)) if words)
     style = 'font-family="system-ui, sans-serif" font-size="11" fill="#333"'
     box = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     return (
@@ -39,7 +40,7 @@ def svg(width: int, height: int, parts: Sequence[str], *, title: str, about: str
 
 def words(x: float, y: float, said: str, anchor: str) -> str:
     """A line of text; `anchor` is start, middle or end."""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(said)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{written(said)}</text>'
 
 
 def rules(

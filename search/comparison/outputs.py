@@ -17,6 +17,7 @@ from colonnade.common.version import VERSION
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.html.frame import contents, facts, frame, section, table
 from colonnade.reports.html.markup import tag
+from colonnade.reports.markdown import plain
 from colonnade.reports.words import counted
 from colonnade.search.comparison.kept_runs import DONE
 from colonnade.search.comparison.outcomes import CANNOT, SHARES, ProtocolOutcome, ReferenceOutcome
@@ -223,7 +224,13 @@ class ComparisonOutput:
         return frame(f"{self.id}: comparison of protocols", [contents(shown), *shown])
 
     def _markdown(self) -> str:
-        lines = [f"# {self.id}: comparison of protocols", "", self.heading + ".", "", *_marked(_HEAD, self._rows())]
+        lines = [
+            f"# {plain(self.id)}: comparison of protocols",
+            "",
+            f"{plain(self.heading)}.",
+            "",
+            *_marked(_HEAD, self._rows()),
+        ]
         lines += ["", _CHOSEN, ""]
         for title, pairs in (
             ("Data", self._about()),
@@ -232,7 +239,7 @@ class ComparisonOutput:
             ("Beside the defaults", self._notes()),
         ):
             if pairs:
-                lines += [f"## {title}", "", *(f"- **{name}**: {_plain(text)}" for name, text in pairs), ""]
+                lines += [f"## {title}", "", *(f"- **{plain(name)}**: {plain(text)}" for name, text in pairs), ""]
         return "\n".join(lines)
 
     def _csv(self) -> str:
@@ -295,14 +302,11 @@ def _cell(value: Any) -> str:
     return "-" if value in (None, "") else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _plain(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
 def _marked(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """A table in Markdown."""
     marks = ["---" if place in _WORDS else "--:" for place in range(len(head))]
-    return [f"| {' | '.join(map(_plain, line))} |" for line in (head, marks, *rows)]
+    lines = ([plain(cell) for cell in head], marks, *([plain(cell) for cell in row] for row in rows))
+    return [f"| {' | '.join(line)} |" for line in lines]
 
 
 def _arrow(lines: list[dict[str, Any]]) -> pa.Table:

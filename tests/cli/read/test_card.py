@@ -51,7 +51,7 @@ def test_ledgers_are_summed_up_and_markup_is_text(tmp_path: Path) -> None:
     add_parties(folder)
     said = made(folder)
     assert "| Embedding messages | 6, 1.2 kB, 384 rows: in the clear |" in said
-    assert "| stopped early | it \\| was &lt;b>time&lt;/b> |" in said
+    assert "| stopped early | it \\| was &lt;b&gt;time&lt;/b&gt; |" in said
 
 
 def test_a_run_that_has_not_ended_has_no_card(tmp_path: Path) -> None:
