@@ -107,6 +107,8 @@ APART: Mapping[str, str] = {
     "leakage_deeper": "the second table of `leakage`",
     "epsilon_figure": "draws the picture of docs/choosing.md, and times nothing",
     "rescaling": "an audit for docs/protocols/vfl_afe.md, and times nothing",
+    "raw_http2": "a stranger of `strangers`",
+    "strangers": "memory that strangers take of two ports: `python -m benchmarks.strangers`",
     "flooders": "the strangers of flood, as a process",
     "gpu": "needs a GPU: `python -m benchmarks.gpu`",
     "gpu_loops": "the floors of `gpu`",

@@ -1,13 +1,32 @@
-"""Limits on gRPC callers: connections and calls, each with a time limit."""
+"""Limits on gRPC callers: connections, calls and held bytes, each with a time limit.
+
+What a caller may send before anything of it is read is its HTTP/2 window, times its streams. gRPC enlarges windows by
+itself, up to 32 MB a stream, where a caller sends fast and answers its pings late (BDP probes): a server to which
+strangers connect has them off, and windows of a fixed size. A message that is read gets the room that it needs.
+"""
 
 from __future__ import annotations
 
 _CALLS = 64  # at once, over one connection
 _IDLE = 300.0  # seconds without a call after which a connection is closed
 _METADATA = 8192  # bytes
+_WINDOW = 4096  # bytes of a call that is not read yet
+_PENDING = (512, 1024)  # calls that no handler has taken yet: from here on some, and all, are refused
+
+Option = tuple[str, int]
 
 
-def bounds(connections: int, patience: float) -> list[tuple[str, int]]:
+def fixed_window(bytes: int) -> list[Option]:
+    """gRPC's settings for a window of this size for every stream, whatever its sender does."""
+    return [("grpc.http2.lookahead_bytes", bytes), ("grpc.http2.bdp_probe", 0)]
+
+
+def pending(some: int, all: int) -> list[Option]:
+    """gRPC's settings for calls that no handler has taken: it refuses some from `some` on, and all from `all` on."""
+    return [("grpc.server.max_pending_requests", some), ("grpc.server.max_pending_requests_hard_limit", all)]
+
+
+def bounds(connections: int, patience: float) -> list[Option]:
     """gRPC's settings of a server.
 
     Args:
@@ -21,4 +40,6 @@ def bounds(connections: int, patience: float) -> list[tuple[str, int]]:
         ("grpc.max_connection_idle_ms", round(1000 * _IDLE)),
         ("grpc.max_concurrent_streams", _CALLS),
         ("grpc.max_metadata_size", _METADATA),
+        *fixed_window(_WINDOW),
+        *pending(*_PENDING),
     ]

@@ -22,11 +22,13 @@ from colonnade.common.conversation.outbox import Outbox
 from colonnade.common.conversation.traffic import WireBytes
 from colonnade.common.errors import ContractError, PartyAway
 from colonnade.common.escaped import escaped
+from colonnade.common.network.grpc_bounds import fixed_window
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import WireError
 from colonnade.common.wire.frame import MOST_PARCELS, pack, read_hello, unpack
 
 _OVERHEAD = 64  # overhead bytes of a waiting frame
+_IDLE_FRAMES = 4096  # frames of which nothing is used, beyond as many as are of use: those of a session that is over
 _CLOSING = 5.0  # seconds for a peer to read the rest when its stream is closed
 
 # Keepalives detect a dead peer within 20 s, also on an idle stream, and tolerate one that hangs for 10 s. gRPC has two
@@ -40,19 +42,25 @@ _KEEPALIVE = [
     ("grpc.http2.min_ping_interval_without_data_ms", 2_000),
 ]
 
-# Room for a few messages in flight, so that none waits for a window to open; large HTTP/2 frames.
-_FLOW = [("grpc.http2.lookahead_bytes", 4 << 20), ("grpc.http2.max_frame_size", 1 << 20)]
+AHEAD_OF_READER = 4 << 20
+"""Bytes that a party's end takes before they are read: a few messages, so that none waits for a window to open."""
+
+_FRAME = 1 << 20  # bytes of an HTTP/2 frame
 
 
-def channel_options(largest: int) -> list[tuple[str, object]]:
-    """gRPC's settings at both ends, for a receiver of frames of at most `largest` bytes.
+def channel_options(largest: int, ahead: int = AHEAD_OF_READER) -> list[tuple[str, object]]:
+    """gRPC's settings at either end, for a receiver of frames of at most `largest` bytes.
+
+    Args:
+        largest: bytes of a frame.
+        ahead: bytes that the transport may take of a stream which is not read.
 
     gRPC drops a stream that exceeds its size limit without telling the server the reason. So its limit is a multiple of
     ours, which catches the sizes in between with an error that names the sender.
     """
     cap = min(4 * largest + (16 << 20), (1 << 31) - 1)
     sizes = [("grpc.max_receive_message_length", cap), ("grpc.max_send_message_length", -1)]
-    return [*_KEEPALIVE, *_FLOW, *sizes]
+    return [*_KEEPALIVE, *fixed_window(ahead), ("grpc.http2.max_frame_size", _FRAME), *sizes]
 
 
 class Duplex(Protocol):
@@ -107,6 +115,7 @@ class Connection:
         self._loss: Exception | None = None
         self._over = asyncio.Event()  # nothing more can be sent or received
         self.outlet: Outbox[bytes] = Outbox(largest)
+        self._useless = 0  # frames of which nothing was used, less those of which something was
         self._writer: asyncio.Task[None] | None = None
         self._reader: asyncio.Task[None] | None = None
 
@@ -229,10 +238,15 @@ class Connection:
         self.wire.received += len(frame) + 5
         if len(frame) > self._largest:
             raise WireError(f"at most {self._largest} bytes", f"{len(frame)}")
+        used = False
         for parcel in unpack(frame, self.session, self._codec, self._inlet.expects):
             if isinstance(parcel, Begin):  # before the next frame, which is of the new session, is read
                 self.session = parcel.session
             self._receive(parcel)
+            used = True
+        self._useless = max(self._useless + (-1 if used else 1), 0)
+        if self._useless > _IDLE_FRAMES:
+            raise WireError(f"at most {_IDLE_FRAMES} frames that are empty or of another session", "more")
 
     async def _write(self) -> None:
         try:

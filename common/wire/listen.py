@@ -10,10 +10,11 @@ from typing import Any
 import grpc
 
 from colonnade.common.escaped import escaped
+from colonnade.common.network.grpc_bounds import pending
 from colonnade.common.network.ports import cannot_listen, refuse_taken
 from colonnade.common.runtime.descriptors import connections
 from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.connection import Connection, channel_options
+from colonnade.common.wire.connection import AHEAD_OF_READER, Connection, channel_options
 from colonnade.common.wire.frame import METHOD
 
 _KEY = "server.listen"
@@ -24,9 +25,11 @@ _STRANGERS = [
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 10_000),
     ("grpc.max_concurrent_streams", 1),
-    ("grpc.server.max_pending_requests", 64),
-    ("grpc.server.max_pending_requests_hard_limit", 256),
+    *pending(64, 256),
 ]
+
+# Bytes that all connections together may have sent before any of them is admitted, while the transport keeps them.
+_UNREAD = 128 << 20
 _EACH = 4  # connections that a party may need at a time: a dead one, the next, and certificate probes
 
 # Given a new connection and its certificate (PEM, or None without TLS), accepts or refuses it.
@@ -75,8 +78,13 @@ class Listener(grpc.GenericRpcHandler):
             EnvironmentFault: the port is in use, the address is not ours, or the limit of open files is too low.
         """
         refuse_taken(address, _KEY)
-        most = ("grpc.max_allowed_incoming_connections", connections(_EACH * self._parties))
-        options = [*channel_options(self._largest), *_STRANGERS, most, ("grpc.so_reuseport", 0)]
+        most = connections(_EACH * self._parties)
+        options = [
+            *channel_options(self._largest, min(_UNREAD // most, AHEAD_OF_READER)),
+            *_STRANGERS,
+            ("grpc.max_allowed_incoming_connections", most),
+            ("grpc.so_reuseport", 0),
+        ]
         self._server = grpc.aio.server(options=options)
         self._server.add_generic_rpc_handlers((self,))
         try:

@@ -281,6 +281,7 @@ class Hub:
         self._changed.set()
 
     def _hear(self, party: str, member: Member, parcel: said.Parcel) -> None:
+        member.count(parcel, self.round)
         if member.parted.is_set() and not isinstance(parcel, said.Saved | said.Spent):
             return
         match parcel:

@@ -151,6 +151,22 @@ ENDS: dict[str, tuple[Lie, type[Exception], str]] = {
     "a flood of what nobody waits for": (
         at(Embedding, 2, lambda sent: [*[ones(2)] * 1000, sent]), PartyLost, "party2 was lost: no Embedding for round",
     ),
+    "a flood of checkpoints that nobody asked for": (
+        at(Embedding, 2, lambda sent: [*[Saved(1, "no room " * 100)] * 1000, sent]), ContractError,
+        r"party2 sent a frame: expected at most \d\d notices by round 2, got \d\d, the last of them Saved",
+    ),
+    "a flood of releases": (
+        at(Embedding, 2, lambda sent: [*[Spent(1)] * 1000, sent]), ContractError,
+        r"party2 sent a frame: expected at most \d\d notices by round 2, got \d\d, the last of them Spent",
+    ),
+    "a flood of empty frames": (
+        at(Embedding, 2, lambda sent: [*[lambda _now: b""] * 5000, sent]), ContractError,
+        "party2 sent a frame: expected at most 4096 frames that are empty or of another session, got more",
+    ),
+    "a flood of another session": (
+        at(Embedding, 2, lambda sent: [*[lambda _now: pack(Spent(1), 7, CODEC)] * 5000, sent]), ContractError,
+        "party2 sent a frame: expected at most 4096 frames that are empty or of another session, got more",
+    ),
     # frames
     "half a frame": (
         frame(lambda whole: [whole[:-100]]), ContractError, "party2 sent a frame: expected 4128 bytes more, got 4028",
@@ -246,6 +262,15 @@ def test_where_rounds_go_on_without_absent_parties_the_liar_is_cut_off_and_they_
     assert [(event["round"], event["party"]) for event in scene.of_kind("missing")] == [(t, LIAR) for t in (2, 3, 4)]
     (leave,) = scene.of_kind("leave")
     assert leave["party"] == LIAR and "sent a frame: expected 4128 bytes more" in leave["reason"]
+
+
+def test_where_rounds_go_on_without_absent_parties_a_flooder_is_put_out_and_they_do(tmp_path: Path) -> None:
+    """Of a thousand notices the server handles as many as a session may need."""
+    sets = ("federation.absence=continue", "federation.quorum={need: 3, grace: 1}")
+    scene = lied(tmp_path, at(Embedding, 2, lambda sent: [*[Saved(1, "no")] * 1000, sent]), *sets)
+    assert scene.error is None and sorted(scene.losses) == list(range(1, ROUNDS + 1))
+    (leave,) = scene.of_kind("leave")
+    assert leave["party"] == LIAR and "notices by round 2" in leave["reason"]
 
 
 def test_the_others_hear_who_it_was_and_nothing_that_it_wrote(tmp_path: Path) -> None:
