@@ -15,7 +15,7 @@ from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import Message, tensor_specs
 from colonnade.common.observability.capture import Captured, Way
 
-_BY_ROW = ("rows", "losses")  # names of dimensions with one entry per row of the batch
+_BY_ROW = ("rows", "losses", "lines")  # names of dimensions with one entry per row of the batch
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ def pieces(
             yield Piece(f"{kind}, estimated", one.way, epoch, part, rows, made)
         for name, spec in tensor_specs(type(one.message)):
             values: Tensor = getattr(one.message, name)
+            if spec.dims[:1] == ("lines",):
+                values = values[: len(rows)]  # the last line is of no row
             if spec.dims[:1] == ("rows",) and len(values) != len(rows):
                 raise InputError(
                     f"a {type(one.message).__name__} of round {one.round} has {len(values)} rows, the schedule "

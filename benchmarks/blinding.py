@@ -47,7 +47,7 @@ def _masks(bits: int) -> Figure:
         for key in keys.values():
             Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor().update_into(zeros, stream)
 
-    floor, masks = times(keystream, lambda: blinder.blind(words, next(rounds), 0, roster))
+    floor, masks = times(keystream, lambda: blinder.blind(words, next(rounds), 0, roster, bytes(32)))
     return Figure(
         f"{PARTIES - 1} masks of {ROWS} x {WIDTH} modulo 2^{bits}", masks, 2.0, "ms", floor, "their keystream"
     )

@@ -36,6 +36,7 @@ from colonnade.common.protocols.fedvs import (
 )
 from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs, SetProver
 from colonnade.common.secure_aggregation.masked_sums import confirmed, smallest_set
+from colonnade.common.secure_aggregation.subject import EVALUATION, TRAINING, subject
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked, marks
 
 _SHARES = "data_shares"
@@ -91,6 +92,7 @@ class CodedParty:
             self._prover = SetProver(ctx.name, ctx.federation.names, keys.masks)
         self._rounding = ctx.state.keep("weight_rounding", lambda: ctx.draws.generator("weights"))
         self._columns: tuple[int, ...] = ()
+        self._sharing = ""  # number of the data sharing
         self._data = torch.empty(0)  # F_n(alpha_j) of all n concatenated, int32 (all coded rows, all columns)
         self._largest = torch.empty(0)  # the size of each column's largest entry, quantised, int64 (1, columns)
 
@@ -110,14 +112,15 @@ class CodedParty:
         plan = await self._server.recv(Preparation, round, parties=len(ctx.federation.names))
         if plan is None:
             raise ContractError(SERVER, "Preparation", "", "before the first round", "a round")
-        self._columns = self._check_plan(plan, columns)
+        self._columns, self._sharing = self._check_plan(plan, columns), plan.sharing
         received = torch.empty(0 if not plan.anew else self._rows.total, sum(self._columns), dtype=torch.int32)
         for stage, block in enumerate(self._rows.chunks(self._cfg.chunk)):
             quantised = self._quantised(block)
             sizes = fixed_point.from_field(self._code.field, quantised).abs().amax(0, keepdim=True)
             self._largest = torch.maximum(self._largest, sizes)
             if plan.anew:
-                received[block.positions] = await self._share_data(round, stage, quantised)
+                about = subject(_SHARES, block.rows, plan.sharing, *self._columns)
+                received[block.positions] = await self._share_data(round, stage, quantised, about)
         if plan.anew:
             ctx.run_cache.keep(_SHARES, plan.sharing, {"shares": received})
         self._data = ctx.run_cache.get(_SHARES)["shares"]
@@ -133,11 +136,11 @@ class CodedParty:
             raise ContractError(SERVER, "Preparation", "sharing", held or "a new one", plan.sharing)
         return columns
 
-    async def share(self, round: int, stage: int, coded: int) -> Sum | None:
+    async def share(self, round: int, stage: int, blocks: Sequence[Block]) -> Sum | None:
         """Shares our model with all other parties, and receives the set that this stage sums over: steps 14 to 20.
 
         Args:
-            coded: coded rows of all responses in this stage.
+            blocks: of all responses in this stage.
 
         Returns:
             None if the server has gone on without us, or we do not respond: we lack a member's share, or the stage
@@ -149,8 +152,11 @@ class CodedParty:
             SetError: another party was told another set.
             EnvironmentFault: the set cannot be written to the disk.
         """
+        coded, purpose = sum(len(block.positions) for block in blocks), EVALUATION if stage else TRAINING
+        rows = torch.cat([block.rows for block in blocks])
+        about = subject(purpose, rows, round, stage, self._sharing, *self._columns)
         shares, sizes = self._model_shares(coded)
-        opened = await self._exchange("model", round, stage, shares, sizes)
+        opened = await self._exchange("model", round, stage, shares, sizes, about)
         if opened is None:
             return None
         names = self._ctx.federation.names
@@ -161,7 +167,7 @@ class CodedParty:
         self._check_set(announced, stage)
         members = marked(names, announced.senders)
         entered, lacking = self._enter(round, stage, members), any(name not in opened for name in members)
-        agreed = await self._confirm(round, stage, members, entered=entered, waits=not lacking)
+        agreed = await self._confirm(round, stage, members, about, entered=entered, waits=not lacking)
         if not entered or lacking:
             empty = self._ctx.admit_masked(nothing(0, self._cfg.embedding, dtype=torch.int32))
             await self._server.send(Answer(round, stage, 0, hash_of(announced.senders), empty))
@@ -189,7 +195,7 @@ class CodedParty:
         values[block.rows == NOTHING] = 0
         return quantised_data(self._ctx.name, self._code.field, values, self._cfg.data_bits)
 
-    async def _share_data(self, round: int, stage: int, quantised: Tensor) -> Tensor:
+    async def _share_data(self, round: int, stage: int, quantised: Tensor, about: bytes) -> Tensor:
         """(rows of a chunk, columns) -> every party's shares of theirs, int32 (coded, all columns)."""
         code = self._code
         segments = quantised.view(code.segments, -1)  # (K, coded * columns)
@@ -197,7 +203,7 @@ class CodedParty:
         coded = len(quantised) // code.segments
         names = self._ctx.federation.names
         sizes = {name: coded * columns for name, columns in zip(names, self._columns, strict=True)}
-        opened = await self._exchange("data", round, stage, shares.to(torch.int32), sizes)
+        opened = await self._exchange("data", round, stage, shares.to(torch.int32), sizes, about)
         if opened is None or len(opened) < len(names):
             lacking = [name for name in names if name not in (opened or {})]
             raise ContractError(SERVER, "Bundle", "boxes", "everybody's data shares", f"none of {', '.join(lacking)}")
@@ -240,10 +246,13 @@ class CodedParty:
             expected = f"at least {self._least} parties, as federation.quorum, blinding and our policy have it"
             raise ContractError(SERVER, "Senders", "senders", expected, str(members))
 
-    async def _confirm(self, round: int, stage: int, members: Collection[str], *, entered: bool, waits: bool) -> bool:
+    async def _confirm(
+        self, round: int, stage: int, members: Collection[str], about: bytes, *, entered: bool, waits: bool
+    ) -> bool:
         """Proves the set to all other parties, and waits until enough of them have; False if that is not to be.
 
         Args:
+            about: hash of what the stage sums.
             entered: False if the stage is bound to another set, which we then do not confirm.
             waits: False if we do not answer in any case.
         """
@@ -253,14 +262,15 @@ class CodedParty:
         if not entered:
             await self._server.send(SetProof(round, stage, torch.empty(0, PROOF_BYTES, dtype=torch.uint8)))
             return False
-        await self._server.send(SetProof(round, stage, self._prover.proofs(round, members, stage=stage, to=names)))
+        proofs = self._prover.proofs(round, members, about=about, stage=stage, to=names)
+        await self._server.send(SetProof(round, stage, proofs))
         while waits:
             received = await self._server.recv(SetProofs, round, parties=len(names), proof=PROOF_BYTES)
             if received is None:
                 return False
             if received.stage >= stage:  # else of the stage before, in which we did not answer
                 enough = self._cfg.confirming(len(names))
-                self._prover.check(round, members, received.proofs, stage=stage, enough=enough)
+                self._prover.check(round, members, received.proofs, about=about, stage=stage, enough=enough)
                 return True
         return False
 

@@ -8,7 +8,7 @@ import torch
 
 from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.crypto.sealing import PROOF_BYTES, Agreement, Offer, Pairing, PairKeys, Seals
+from colonnade.common.crypto.sealing import KEY_PROOF_BYTES, Agreement, Offer, Pairing, PairKeys, Seals
 from colonnade.common.crypto.signatures import Verifier
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.raw import take_apart, to_bytes, to_tensor
@@ -36,7 +36,7 @@ async def agree(ctx: ClientContext, server: Link) -> Keys:
     Raises:
         ForgedError: a party's key is not its own, or not the one that it has offered now, or it was shown
             other keys than we were; the message names the party.
-        TranscriptError: the server has told another party otherwise of the session than us.
+        TranscriptError: the server has told another party otherwise of the session than us, or it has other rows.
         SealError: a party's key is unusable.
         ContractError: the server has relayed something else.
     """
@@ -66,9 +66,9 @@ async def agree(ctx: ClientContext, server: Link) -> Keys:
 async def _confirm(ctx: ClientContext, server: Link, pairing: Pairing) -> PairKeys:
     """Proves to every other party that we have the same ring, and waits for each party's proof."""
     names, ours = ctx.federation.names, pairing.proofs()
-    rows = [to_tensor(ours.get(name, bytes(PROOF_BYTES))) for name in names]
+    rows = [to_tensor(ours.get(name, bytes(KEY_PROOF_BYTES))) for name in names]
     await server.send(KeyProof(ctx.round, torch.stack(rows)))
-    received = await server.recv(KeyProofs, ctx.round, parties=len(names), proof=PROOF_BYTES)
+    received = await server.recv(KeyProofs, ctx.round, parties=len(names), key_proof=KEY_PROOF_BYTES)
     if received is None:
         raise ContractError(SERVER, "KeyProofs", "", "everyone's proofs before the first round", "a round")
     return pairing.confirm({name: to_bytes(row) for name, row in zip(names, received.proofs, strict=True)})

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from colonnade.client.aggregation.key_agreement import agree
 from colonnade.client.aggregation.recovery import ShareOpening
@@ -28,6 +29,7 @@ from colonnade.common.secure_aggregation.masked_sums import (
 )
 from colonnade.common.secure_aggregation.masks import Blinder, RoundKeys
 from colonnade.common.secure_aggregation.recovery import SharedKeys
+from colonnade.common.secure_aggregation.subject import EVALUATION, subject
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked
 
 Training = Callable[[int, Released], Message]  # (round, released) -> the protocol's message
@@ -37,8 +39,12 @@ Evaluation = Callable[[int, str, int, Released], Message]  # (round, part, block
 class SumTerms(Protocol):
     """The party side of the sums of a session."""
 
-    async def begin(self, round: int) -> bool:
-        """Receives the set that a round sums over. False if we send nothing in it."""
+    async def begin(self, round: int, about: bytes) -> bool:
+        """Receives the set that a round sums over. False if we send nothing in it.
+
+        Args:
+            about: hash of what the round sums over, as we were asked for it (common/secure_aggregation/subject.py).
+        """
 
     async def train(self, round: int, released: Released) -> None:
         """Sends our values of the batch, float32 (rows, width), as the privacy stage released them."""
@@ -71,7 +77,7 @@ class _Clear:
     def __init__(self, server: Link, training: Training, evaluation: Evaluation) -> None:
         self._server, self._training, self.evaluation = server, training, evaluation
 
-    async def begin(self, round: int) -> bool:  # noqa: ARG002  # no set is needed
+    async def begin(self, round: int, about: bytes) -> bool:  # noqa: ARG002  # no set is needed
         """Returns True in every round."""
         return True
 
@@ -100,6 +106,7 @@ class _Blinded:
             self._opening = ShareOpening(ctx, server, keys, prover, self._record, least=self._least)
         self._prover = prover if self._opening is None and confirmed(ctx.federation) else None
         self._set: frozenset[str] = frozenset()
+        self._about = b""
         self._fresh = self._clipped = False
         if self._least == 2:  # the smallest that there is
             ctx.warn("sums may be of two parties: either that shows its part to the server shows the other's")
@@ -109,13 +116,14 @@ class _Blinded:
         if self._opening is not None:
             await self._opening.begin(round)
 
-    async def begin(self, round: int) -> bool:
+    async def begin(self, round: int, about: bytes) -> bool:
         """Receives S and confirms it. A round with another set than before is refused, with a warning and no values.
 
         Raises:
             ContractError: the set is invalid, or smaller than agreed.
             SetError: another party does not confirm it.
         """
+        self._about = about
         await self.share(round)
         names = self._ctx.federation.names
         announced = await self._server.recv(Members, round, parties=len(names))
@@ -147,27 +155,33 @@ class _Blinded:
 
     async def _confirm(self, round: int, prover: SetProver) -> bool:
         """Proves the set to all others in it, and waits for their proofs. False if the server goes on without us."""
-        await self._server.send(SetProof(round, 0, prover.proofs(round, self._set)))
+        await self._server.send(SetProof(round, 0, prover.proofs(round, self._set, about=self._about)))
         received = await self._server.recv(SetProofs, round, parties=len(self._ctx.federation.names), proof=PROOF_BYTES)
         if received is None:
             return False
-        prover.check(round, self._set, received.proofs)
+        prover.check(round, self._set, received.proofs, about=self._about)
         return True
 
     async def train(self, round: int, released: Released) -> None:
         """Masks and sends values as stage 0 of the round; with recovery, opens shares for those whose words arrived."""
         if self._opening is None:
-            await self._server.send(self._masked(round, 0, released))
+            await self._server.send(self._masked(round, 0, self._about, released))
             return
-        await self._server.send(self._masked(round, 0, released, self._opening.of_round(round)))
-        self._set = await self._opening.settle(round, self._set, fresh=self._fresh) or self._set
+        await self._server.send(self._masked(round, 0, self._about, released, self._opening.of_round(round)))
+        settled = await self._opening.settle(round, self._set, self._about, fresh=self._fresh)
+        self._set = settled or self._set
 
     def evaluation(self, round: int, part: str, block: int, released: Released) -> Message:
         """Masks values as the block's own stage."""
-        return self._masked(round, self._ctx.schedule.stage(round, part, block), released)
+        schedule = self._ctx.schedule
+        about = subject(EVALUATION, schedule.blocks(part)[block], part, block)
+        return self._masked(round, schedule.stage(round, part, block), about, released)
 
-    def _masked(self, round: int, stage: int, released: Released, keys: RoundKeys | None = None) -> Masked:
-        words = self._blinder.blind(self._encoded(released), round, stage, self._set, keys)
+    def _masked(
+        self, round: int, stage: int, about: bytes, released: Released, keys: RoundKeys | None = None
+    ) -> Masked:
+        words = functional.pad(self._encoded(released), (0, 0, 0, 1))  # the line of zeros
+        words = self._blinder.blind(words, round, stage, self._set, about, keys)
         return Masked(round, stage, self._ctx.admit_masked(words.viewed(torch.int32), released))
 
     def _encoded(self, released: Released) -> Tensor:

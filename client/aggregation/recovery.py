@@ -57,7 +57,7 @@ class ShareOpening:
         """Keys of the masks of a round."""
         return self._keys.of_round(round)
 
-    async def settle(self, round: int, laid: frozenset[str], *, fresh: bool) -> frozenset[str] | None:
+    async def settle(self, round: int, laid: frozenset[str], about: bytes, *, fresh: bool) -> frozenset[str] | None:
         """Confirms who is summed, and opens shares once everybody in that set has confirmed it.
 
         First that is everybody over whom the words are masked. The server names a smaller set if a party vanishes
@@ -67,6 +67,7 @@ class ShareOpening:
         Args:
             round: of the words.
             laid: over whom they are masked, as the record of sets has it.
+            about: hash of what the round sums over.
             fresh: True if the round is a new one, whose set may still become smaller.
 
         Returns:
@@ -82,7 +83,7 @@ class ShareOpening:
             Arrived: {"parties": parties},
             SetProofs: {"parties": parties, "proof": PROOF_BYTES},
         }
-        await self._server.send(SetProof(round, 0, self._prover.proofs(round, summed, laid)))
+        await self._server.send(SetProof(round, 0, self._prover.proofs(round, summed, laid, about=about)))
         while True:
             received = await self._server.recv_one(kinds, round)
             if isinstance(received, Arrived):
@@ -95,9 +96,9 @@ class ShareOpening:
                     await self._server.send(SetProof(round, 0, torch.empty(0, PROOF_BYTES, dtype=torch.uint8)))
                     return None
                 self._record.narrow(round, summed)
-                await self._server.send(SetProof(round, 0, self._prover.proofs(round, summed, laid)))
+                await self._server.send(SetProof(round, 0, self._prover.proofs(round, summed, laid, about=about)))
             elif isinstance(received, SetProofs):
-                self._prover.check(round, summed, received.proofs, laid)
+                self._prover.check(round, summed, received.proofs, laid, about=about)
                 self._opened = round
                 await self._server.send(self._keys.open(round, laid, summed))
                 return summed

@@ -30,7 +30,7 @@ class ShareExchange:
     seals: Seals
 
     async def __call__(
-        self, purpose: str, round: int, stage: int, shares: Tensor, sizes: Mapping[str, int]
+        self, purpose: str, round: int, stage: int, shares: Tensor, sizes: Mapping[str, int], about: bytes
     ) -> dict[str, Tensor] | None:
         """Sends shares and waits for the bundle of the other parties'.
 
@@ -38,6 +38,7 @@ class ShareExchange:
             purpose: of the shares; boxes are bound to it, to the round and to the stage.
             shares: one for each party in roster order, int32 (parties, elements); ours is among them.
             sizes: elements of every party's shares.
+            about: hash of what they are for: a receiver that was told otherwise cannot open them.
 
         Returns:
             The shares that could be opened, int32 (elements,) by sender, our own among them; None if the
@@ -49,7 +50,7 @@ class ShareExchange:
         names, me = self.ctx.federation.names, self.ctx.name
         rows = shares.contiguous().view(torch.uint8).numpy()
         others = {name: row.data for name, row in zip(names, rows, strict=True) if name != me}
-        sealed = self.seals.boxes(others, purpose, round, stage)
+        sealed = self.seals.boxes(others, purpose, round, stage, about=about)
         for to, box in zip(others, sealed.numpy(), strict=True):
             self.ctx.receipts.sent(to, round, stage, box.data)
         await self.server.send(Shares(round, stage, self.ctx.admit_masked(sealed)))
@@ -58,11 +59,11 @@ class ShareExchange:
             return None
         if bundle.stage != stage:
             raise ContractError(SERVER, "Bundle", "stage", str(stage), str(bundle.stage))
-        opened = self._open(purpose, bundle, sizes)
+        opened = self._open(purpose, bundle, sizes, about)
         opened[me] = shares[names.index(me)]
         return opened
 
-    def _open(self, purpose: str, bundle: Bundle, sizes: Mapping[str, int]) -> dict[str, Tensor]:
+    def _open(self, purpose: str, bundle: Bundle, sizes: Mapping[str, int], about: bytes) -> dict[str, Tensor]:
         names, lengths = self.ctx.federation.names, bundle.lengths.tolist()
         if any(length < 0 for length in lengths) or sum(lengths) != len(bundle.boxes):
             expected = f"lengths that add up to {len(bundle.boxes)} bytes"
@@ -75,14 +76,14 @@ class ShareExchange:
                 continue
             if length:
                 try:
-                    opened[name] = self._open_one(purpose, bundle, name, box, 4 * sizes[name])
+                    opened[name] = self._open_one(purpose, bundle, name, box, 4 * sizes[name], about)
                 except SealError as altered:
                     self.ctx.warn(f"round {bundle.round}: {altered}")
             self.ctx.receipts.received(name, bundle.round, bundle.stage, box if name in opened else None)
         elements = to_tensor(b"".join(opened.values())).view(torch.int32)
         return dict(zip(opened, torch.split(elements, [sizes[name] for name in opened]), strict=True))
 
-    def _open_one(self, purpose: str, bundle: Bundle, name: str, box: memoryview, size: int) -> bytes:
+    def _open_one(self, purpose: str, bundle: Bundle, name: str, box: memoryview, size: int, about: bytes) -> bytes:
         if len(box) != size + OVERHEAD:
             raise SealError(f"{name!r} has sealed {len(box)} bytes, not {size + OVERHEAD}")
-        return self.seals.open(name, box, purpose, bundle.round, bundle.stage)
+        return self.seals.open(name, box, purpose, bundle.round, bundle.stage, about=about)

@@ -22,7 +22,7 @@ class Record(Protocol):
 
 
 class Instructions:
-    """The instructions of one session of training, in the order of their arrival.
+    """The instructions of one session, in the order of their arrival.
 
     Args:
         party: its name, for messages.
@@ -30,10 +30,14 @@ class Instructions:
         last: the round before which the run cannot end.
         held: rounds of the checkpoints that the party holds.
         record: of the run.
+        saves: False for predictions, which change no model: checkpoints stay as they are.
     """
 
-    def __init__(self, party: str, begun: int, last: int, held: Collection[int], record: Record) -> None:
+    def __init__(
+        self, party: str, begun: int, last: int, held: Collection[int], record: Record, *, saves: bool = True
+    ) -> None:
         self._party, self._newest, self._last, self._record = party, begun, last, record
+        self._saves = saves
         self._held = {round for round in held if round <= begun}
         self._opened = False  # True while no checkpoint was asked for of the newest open round
         self._closed = False
@@ -75,6 +79,8 @@ class Instructions:
 
     def _check_save(self, save: Save) -> None:
         """Checks a request for a checkpoint: the party removes all others than those that it names."""
+        if not self._saves:
+            raise ContractError(SERVER, "Save", "", "none in a prediction", f"one of round {save.round}")
         if save.round != self._newest or not self._opened:
             expected = f"{self._newest}, the newest open round" if self._opened else "an open round, once"
             raise ContractError(SERVER, "Save", "round", expected, str(save.round))

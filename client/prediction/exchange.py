@@ -10,6 +10,7 @@ from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
 from colonnade.common.prediction.messages import Ask, Averaged, Output, refuse_own, summed, width
+from colonnade.common.secure_aggregation.subject import PREDICTION, subject
 
 
 async def answer(ctx: ClientContext, server: Link) -> None:
@@ -24,13 +25,15 @@ async def answer(ctx: ClientContext, server: Link) -> None:
     own = await terms(
         ctx, server, "blinded" if summed(ctx.federation) else "clear", Output, lambda t, _part, _block, o: Output(t, o)
     )
+    asked = b""  # hash of all requests of the session: masks cancel if all parties were sent the same ones
     async for t in server.rounds(after=ctx.round):
-        if not await own.begin(t):
-            continue
         ask = await server.recv(Ask, t)
         if ask is None:  # the server went on without us: follow it
             continue
         _refuse_unknown(ask, ctx.features.shape[0])
+        asked = subject(PREDICTION, ask.rows, t, int(ask.own), before=asked)
+        if not await own.begin(t, asked):
+            continue
         with torch.no_grad():
             o = local(ctx.features[ask.rows])  # (rows, width)
         await own.train(t, ctx.release(o, evaluation=True, rows=ask.rows))  # 2

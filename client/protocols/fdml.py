@@ -18,6 +18,7 @@ from colonnade.common.numerics.losses import OBJECTIVES
 from colonnade.common.privacy.release import through_clip
 from colonnade.common.privacy.settings import PrivacyConfig
 from colonnade.common.protocols.fdml import Aggregate, Config, Evaluation, Logits
+from colonnade.common.secure_aggregation.subject import TRAINING, subject
 
 
 def local(ctx: ClientContext, cfg: Config) -> Local:
@@ -32,9 +33,9 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     parties = len(ctx.federation.names)
     own = await terms(ctx, server, cfg.aggregate, Logits, Evaluation)
     async for t in server.rounds(after=ctx.round):
-        if not await own.begin(t):
-            continue
         batch = ctx.schedule.batch(t)
+        if not await own.begin(t, subject(TRAINING, batch)):
+            continue
         h = bottom.forward(ctx.features[batch])  # (rows, width)
         with torch.no_grad():
             o = head(h)

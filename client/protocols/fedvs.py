@@ -30,7 +30,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     await coded.prepare()  # 2-9
     async for t in server.rounds(after=ctx.round):
         batch = rows.training(t)
-        total = await coded.share(t, 0, len(batch.positions))  # 14-20
+        total = await coded.share(t, 0, [batch])  # 14-20
         if total is not None:
             await coded.answer(t, 0, 0, batch.positions, total, 0)  # 23
         real = batch.rows[batch.real]
@@ -46,14 +46,14 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
 @evaluation
 async def _evaluate(ctx: ClientContext, rows: CodedRows, coded: CodedParty, round: int) -> None:
     """Evaluates the parts that are due, coded like the training rows: one sharing of the model for all of them."""
-    blocks = [block.positions for part in ctx.schedule.evaluations(round) for block in rows.blocks(part)]
-    total = await coded.share(round, 1, sum(map(len, blocks))) if blocks else None
+    blocks = [block for part in ctx.schedule.evaluations(round) for block in rows.blocks(part)]
+    total = await coded.share(round, 1, blocks) if blocks else None
     if total is None:
         return
     first = 0
-    for number, positions in enumerate(blocks):
-        await coded.answer(round, 1, number, positions, total, first)
-        first += len(positions)
+    for number, block in enumerate(blocks):
+        await coded.answer(round, 1, number, block.positions, total, first)
+        first += len(block.positions)
 
 
 def _network(ctx: ClientContext, cfg: Config) -> Polynomial:

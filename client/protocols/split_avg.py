@@ -14,6 +14,7 @@ from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.protocols.split_avg import AverageGradient, Config, Embedding, Gradient
+from colonnade.common.secure_aggregation.subject import TRAINING, subject
 
 __all__ = ["local", "participate"]
 
@@ -42,4 +43,8 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     async def report(t: int) -> None:
         await evaluate(ctx, server, t, model, partial(own.evaluation, t))
 
-    await follow_rounds(ctx, server, exchange, report, arrivals=cfg.arrivals, begin=own.begin)
+    async def begin(t: int) -> bool:
+        return await own.begin(t, subject(TRAINING, ctx.schedule.batch(t)))
+
+    summed = begin if cfg.aggregate == "blinded" else None
+    await follow_rounds(ctx, server, exchange, report, arrivals=cfg.arrivals, begin=summed)

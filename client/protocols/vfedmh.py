@@ -9,6 +9,7 @@ from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
 from colonnade.common.models.two_part import TwoPart, TwoPartEvaluation
 from colonnade.common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction
+from colonnade.common.secure_aggregation.subject import TRAINING, subject
 
 __all__ = ["local", "participate"]
 
@@ -56,9 +57,9 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         return True
 
     async for t in server.rounds(after=ctx.round):
-        if not await own.begin(t):
-            continue
         batch = ctx.schedule.batch(t)
+        if not await own.begin(t, subject(TRAINING, batch)):
+            continue
         e = model.embed(ctx.features[batch])  # (rows, width)
         await own.train(t, ctx.release(e, rows=batch))  # 1
         if (shared := await average(t, 0, len(batch))) is None:  # the server went on without us: follow it

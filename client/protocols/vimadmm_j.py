@@ -18,6 +18,7 @@ from colonnade.common.numerics.backprop import backprop
 from colonnade.common.numerics.steps.descent import Descent
 from colonnade.common.numerics.steps.local_steps import joint_local_steps
 from colonnade.common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
+from colonnade.common.secure_aggregation.subject import TRAINING, subject
 
 
 def local(ctx: ClientContext, cfg: Config) -> Local:
@@ -37,9 +38,9 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         if ctx.sits_out(t):
             await evaluate(ctx, server, t, whole, partial(own.evaluation, t))
             continue
-        if not await own.begin(t):
-            continue
         batch = ctx.schedule.batch(t)
+        if not await own.begin(t, subject(TRAINING, batch)):
+            continue
         x = ctx.features[batch]
         with torch.no_grad():
             o = ctx.release(head(bottom.forward(x)))  # (rows, classes)

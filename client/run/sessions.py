@@ -26,6 +26,7 @@ from colonnade.client.training.progress import TrainingProgress
 from colonnade.client.transcript.transcript import PartyTranscript, always_in_step, report_finding
 from colonnade.common.alignment.kept.keeping import Keeping, Place
 from colonnade.common.alignment.kept.place import lasting
+from colonnade.common.alignment.keys import digest_in_order
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import RunCache
@@ -50,12 +51,14 @@ from colonnade.common.errors import CheckpointError, ContractError, EnvironmentF
 from colonnade.common.models.torch_generators import keep_generators
 from colonnade.common.observability.capture import Capture
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.prediction import messages as prediction
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.accounting.words import describe_plan
 from colonnade.common.runtime.device import release_free_memory
 from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING
 from colonnade.common.runtime.run_folder import PartyFolder
 from colonnade.common.runtime.user_code import naming_user_code
+from colonnade.common.secure_aggregation.subject import PREDICTION, TRAINING, rows_known
 
 
 @dataclass
@@ -97,6 +100,7 @@ class PartySessions:
     _columns: Columns = field(init=False)
     _privacy: Privacy = field(init=False)
     _own: OwnPredictions = field(init=False)
+    _rows_known: str = field(default="", init=False)
     _pin: Pin = field(init=False)
     _draws: Draws = field(init=False)
     _rows: PartyRows | None = field(default=None, init=False)
@@ -161,6 +165,12 @@ class PartySessions:
         else:
             columns = prepare(self.config.data, features, train, seed, self.name, kept)
         self._columns = columns.to(self.device)
+        self._rows_known = ""
+        if prediction.summed(self.federation):
+            aligned = self.federation.align != "none" and features.ids is not None
+            keys = digest_in_order(features.ids or (), self.federation.keys) if aligned else b""
+            purpose = PREDICTION if self.task.predicts else TRAINING
+            self._rows_known = rows_known(purpose, rows, features.official_test, keys)
         self._own = OwnPredictions(self._folder.own_predictions, features.ids, self.federation.classes)
 
     def greeting(self, hello: Hello) -> Hello:
@@ -205,6 +215,7 @@ class PartySessions:
         with membership.telling():
             try:
                 _refuse_many(begin)
+                self._present(begin)
                 self._pin.admit(begin)
             except ContractError as wrong:
                 membership.post(Failure("", *declared(wrong)))
@@ -262,6 +273,7 @@ class PartySessions:
             session = Session(
                 self.federation.id, begin.run, begin.session, self.federation.hashes(),
                 roster=self.federation.pins, round=begin.round, backed_off=begin.backed_off,
+                parties=self._present(begin), rows=self._rows_known,
             )  # fmt: skip
             transcript = self._transcript(membership, session, link)
             ctx = ClientContext(
@@ -286,12 +298,10 @@ class PartySessions:
                 encoder=self._privacy.encoder,
             )
             link.on_save = lambda save: self._save(membership, owner, save, ctx.state)
-            if transcript is not None:
-                ctx.keyed, ctx.receipts = transcript.keyed, transcript.receipts
-                deliver = self._pin.before_rounds(transcript.inward(deliver), link.lose)
-                rules = Instructions(self.name, begin.round, self._last_round, self.store.rounds(), self._pin)
-                deliver = rules.checked(deliver, link.lose)
-                transcript.begin()
+            ctx.keyed, ctx.receipts = transcript.keyed, transcript.receipts
+            deliver = self._pin.before_rounds(transcript.inward(deliver), link.lose)
+            deliver = self._instructions(begin).checked(deliver, link.lose)
+            transcript.begin()
             side = lambda: self._half(membership, ctx, link, transcript)  # noqa: E731
             return await membership.attend(deliver, side, link=link)
         finally:
@@ -303,13 +313,32 @@ class PartySessions:
                 capture.close()
                 self.telemetry.event("capture", party=self.name, bytes=capture.size)
 
-    def _transcript(self, membership: Membership, session: Session, link: Link) -> PartyTranscript | None:
-        """The transcript of a session of training; predictions have none."""
+    def _present(self, begin: Begin) -> tuple[str, ...]:
+        """The parties of a prediction, as the server names them; empty in training, of the whole roster.
+
+        Raises:
+            ContractError: we are not among them, others are not of the roster, or a sum would lack one.
+        """
+        if not self.task.predicts:
+            return ()
+        names, there = self.federation.names, begin.parties
+        if prediction.summed(self.federation) and there != names:
+            raise ContractError(SERVER, "Begin", "parties", "all, since their outputs are summed", ", ".join(there))
+        if self.name not in there or there != tuple(name for name in names if name in there):
+            expected = f"{self.name}, and others of the roster"
+            raise ContractError(SERVER, "Begin", "parties", expected, ", ".join(there))
+        return there
+
+    def _instructions(self, begin: Begin) -> Instructions:
         if self.task.predicts:
-            return None
+            return Instructions(self.name, begin.round, 0, (), self._pin, saves=False)
+        return Instructions(self.name, begin.round, self._last_round, self.store.rounds(), self._pin)
+
+    def _transcript(self, membership: Membership, session: Session, link: Link) -> PartyTranscript:
+        """The transcript of a session. All parties that are present take part in every request of a prediction."""
+        in_step = self.task.predicts or always_in_step(self.federation, self.task.contract)
         return PartyTranscript(
-            self.name, self.federation, session, self.identity,
-            in_step=always_in_step(self.federation, self.task.contract),
+            self.name, self.task.federation, session, self.identity, there=session.parties, in_step=in_step,
             send=membership.post, report=partial(report_finding, self.telemetry, self.name), fail=link.lose,
         )  # fmt: skip
 
@@ -345,9 +374,7 @@ class PartySessions:
         report = partial(self.telemetry.event, party=self.name)
         return Chaos(self.config.chaos, index, self.federation.seed, RealIncidents(self._folder.chaos), report)
 
-    async def _half(
-        self, membership: Membership, ctx: ClientContext, link: Link, transcript: PartyTranscript | None
-    ) -> None:
+    async def _half(self, membership: Membership, ctx: ClientContext, link: Link, transcript: PartyTranscript) -> None:
         self._tell_spent(membership)
         self.progress.phases.turn(COMPUTING)
         try:
@@ -355,8 +382,7 @@ class PartySessions:
                 await self.task.side(ctx, link)
             self.progress.phases.turn(CHECKPOINT)
             await self._saved()
-            if transcript is not None:
-                await transcript.conclude(lambda: membership.gone)
+            await transcript.conclude(lambda: membership.gone)
         finally:
             self.progress.phases.turn()
             self._tell_spent(membership)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from colonnade.client.transcript.comparison import OtherParty, OwnRecord
@@ -16,11 +16,13 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.conversation.compression import form_of
 from colonnade.common.conversation.control import Item, Open, Statement
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.relay import LARGEST
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import PairKeys, SealError, Session
 from colonnade.common.crypto.signatures import ForgedError, Signer, Verifier
 from colonnade.common.crypto.told import TranscriptError, refuse_other_parts
+from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.transcript.entries import ToldEntry, entry_of, salt_key, salted
@@ -52,6 +54,7 @@ class PartyTranscript:
         federation: the agreed section.
         session: as the server has begun it here.
         identity: signs; None on loopback without TLS: nothing is signed then.
+        there: the parties that take part; the whole roster if left out.
         in_step: True if every party answers in every round.
         send: sends a statement to the server.
         report: called with every finding: (error, True if it ends the run).
@@ -65,6 +68,7 @@ class PartyTranscript:
         session: Session,
         identity: Identity | None = None,
         *,
+        there: Collection[str] = (),
         in_step: bool,
         send: Callable[[Statement], None],
         report: Callable[[TranscriptError, bool], None],
@@ -75,11 +79,11 @@ class PartyTranscript:
         self._every, self._in_step = federation.transcript.every, in_step
         self._send, self._report, self._fail = send, report, fail
         self._exact = form_of(federation.compress.down) == AS_IS
-        names = tuple(other for other in federation.names if other != name)
+        names = tuple(other for other in there or federation.names if other != name)
         self._others = {other: OtherParty(other, session.round) for other in names if self._every}
         self._told: dict[str, Any] = {**session.told(), "offers": ""}
         self._verifiers: dict[tuple[str, bytes], Verifier] = {}
-        self._own, self._noted = OwnRecord(last=session.round), list[ToldEntry]()
+        self._own, self._noted = OwnRecord(last=session.round), dict[tuple[str, int], ToldEntry]()
         self._newest, self._number, self._due, self._warned = session.round, 0, False, set[str]()
         self._keys: PairKeys | None = None
         self._salt: bytes | None = b""  # None where keys are agreed on and it has not come yet
@@ -101,8 +105,12 @@ class PartyTranscript:
             if isinstance(item, Statement):
                 self._guard(lambda: self._hear(item))
             else:
-                self._guard(lambda: self._note(item))
-                deliver(item)
+                try:
+                    self._guard(lambda: self._note(item))
+                except ContractError as second:
+                    self._fail(second)
+                else:
+                    deliver(item)
 
         return receive
 
@@ -158,13 +166,19 @@ class PartyTranscript:
                 continue
 
     def _note(self, item: Item) -> None:
-        """Notes an item, and states the window that it ends."""
+        """Notes an item, and states the window that it ends.
+
+        Raises:
+            ContractError: there was one like it before: we would act on the first, and state the second.
+        """
         if isinstance(item, Message) and type(item).__name__ == _RING and self._keys is None:
             self._salt = None
         if isinstance(item, Open) and item.round > self._newest:
             self._open(item.round)
         elif (entry := entry_of(item, self._newest, exact=self._exact)) is not None:
-            self._noted.append(entry)
+            if (key := (entry.name, entry.round)) in self._noted or key in self._own.entries:
+                raise ContractError(SERVER, entry.name, "", f"one in round {entry.round}", "a second")
+            self._noted[key] = entry
             if len(self._noted) >= _MOST_ENTRIES:
                 self._flush()
 
@@ -190,11 +204,12 @@ class PartyTranscript:
         self._due = False
         key = salt_key(self._session.run, self._session.number if self._keys is not None else 0, self._salt)
         while True:
-            now, self._noted = self._noted[:_MOST_ENTRIES], self._noted[_MOST_ENTRIES:]
+            noted = list(self._noted.items())
+            now, self._noted = dict(noted[:_MOST_ENTRIES]), dict(noted[_MOST_ENTRIES:])
             entries: dict[str, dict[int, str]] = {}
-            for entry in now:
-                found = entries.setdefault(entry.name, {})[entry.round] = salted(key, entry)
-                self._own.entries[entry.name, entry.round] = found
+            for (name, round), entry in now.items():
+                found = entries.setdefault(name, {})[round] = salted(key, entry)
+                self._own.entries[name, round] = found
             if not self._noted:
                 break
             self._state(entries=entries)

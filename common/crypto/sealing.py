@@ -13,7 +13,8 @@ Every unordered pair has two more keys, for masks and for receipts, that neither
 A key is used only after the other end has confirmed it: each party sends every other a value that
 only these two can derive, and only from this ring. This refuses an offer that was signed in an
 earlier session of the same number, since its private part is gone, and a ring that differs between
-parties.
+parties. A second value proves that both know the same rows in the same order (`Session.rows`), which no
+member says in the clear: all keys are derived over that too.
 """
 
 from __future__ import annotations
@@ -41,9 +42,15 @@ from colonnade.common.messaging.raw import to_tensor
 from colonnade.common.runtime.json_values import parse_json
 
 KEY_BYTES = PROOF_BYTES = 32
+KEY_PROOF_BYTES = 2 * PROOF_BYTES  # of the keys, and of the rows
 OVERHEAD = 12 + 16  # bytes of a box beyond its content: a nonce and a tag
 
 _Context = str | int
+
+_OTHER_ROWS = (
+    "the server has aligned their rows differently, or one has another table: compare the number of common rows and "
+    "the tables with {other}'s operator, and align again"
+)
 
 
 class SealError(PeerError):
@@ -64,6 +71,9 @@ class Session:
         roster: member -> fingerprint of its certificate, the server among them.
         round: to go on after, 0 at the beginning.
         backed_off: number of times that the run went back after a divergence.
+        parties: that take part, where it need not be the whole roster: in a prediction; empty elsewhere.
+        rows: hash of the rows that the party knows (common/secure_aggregation/subject.py). Keys between parties are
+            bound to it, and it is not shown to the server, which could guess at keys of rows.
     """
 
     federation: str = ""
@@ -73,6 +83,8 @@ class Session:
     roster: Mapping[str, str] = field(default_factory=dict)
     round: int = 0
     backed_off: int = 0
+    parties: tuple[str, ...] = ()
+    rows: str = ""
 
     def transcript(self, *more: _Context) -> bytes:
         """An unambiguous encoding of the session and of `more`."""
@@ -80,7 +92,7 @@ class Session:
 
     def told(self) -> Parts:
         """All that the server has told a party of the session, in a fixed order."""
-        return {
+        told: dict[str, str | int] = {
             "section": hash_of_values({"": self.federation, **self.config}),
             "roster": hash_of_values(self.roster),
             "run": self.run,
@@ -88,6 +100,7 @@ class Session:
             "round": self.round,
             "backed_off": self.backed_off,
         }
+        return {**told, "parties": hash_of_values(dict.fromkeys(self.parties, ""))} if self.parties else told
 
 
 @dataclass(frozen=True)
@@ -200,41 +213,55 @@ class Pairing:
         self._name, self._session, self._digest, self._secrets = name, session, digest, secrets
 
     def proofs(self) -> dict[str, bytes]:
-        """Proofs to send, by party: each a value that only the two parties can derive."""
-        return {other: self._derive(other, "proof", self._name, other) for other in self._secrets}
+        """Proofs to send, by party: of the keys and of the rows, values that only the two parties can derive."""
+        return {other: self._proof(self._name, other, other) for other in self._secrets}
 
     def confirm(self, proofs: Mapping[str, bytes]) -> PairKeys:
-        """The keys, if all the others have proved that they hold the same.
+        """The keys, if all the others have proved that they hold the same, for the same rows.
 
         Args:
             proofs: received from each of the others.
 
         Raises:
-            ForgedError: a party has not; the message names it.
+            ForgedError: a party has not proved the keys; the message names it.
+            TranscriptError: a party has, and not the rows.
         """
         for other in self._secrets:
-            expected = self._derive(other, "proof", other, self._name)
-            if not hmac.compare_digest(proofs.get(other, b""), expected):
+            expected, received = self._proof(other, self._name, other), proofs.get(other, b"")
+            half = len(expected) // 2
+            if not hmac.compare_digest(received[:half], expected[:half]):
                 raise ForgedError(
                     f"{other!r} does not confirm the agreed keys: it was shown other keys than "
                     f"{self._name!r} was, or its own is from an earlier session",
                     hint="the server is not honest, or the two run different versions",
                 )
+            if not hmac.compare_digest(received[half:], expected[half:]):
+                text = f"{other} does not have the same rows as {self._name}, in the same order"
+                raise TranscriptError(text, other=other, part="rows", hint=_OTHER_ROWS.format(other=other))
         keys = {other: self._pair(other) for other in self._secrets}
         masks, receipts = (
-            {other: self._derive(other, use, *sorted([self._name, other])) for other in self._secrets}
+            {other: self._derive_for_rows(other, use, *sorted([self._name, other])) for other in self._secrets}
             for use in ("masks", "receipts")
         )
         return PairKeys(Seals(self._name, keys), masks, receipts, self._digest)
 
     def _pair(self, other: str) -> tuple[AESGCM, AESGCM]:
-        outward = self._derive(other, "sealed", self._name, other)
-        inward = self._derive(other, "sealed", other, self._name)
+        outward = self._derive_for_rows(other, "sealed", self._name, other)
+        inward = self._derive_for_rows(other, "sealed", other, self._name)
         return AESGCM(outward), AESGCM(inward)
 
-    def _derive(self, other: str, use: str, one: str, two: str) -> bytes:
+    def _proof(self, sender: str, receiver: str, other: str) -> bytes:
+        """Of the keys, then of the rows."""
+        keys = self._derive(other, "proof", sender, receiver)
+        return keys + self._derive_for_rows(other, "proof of rows", sender, receiver)
+
+    def _derive_for_rows(self, other: str, use: str, one: str, two: str) -> bytes:
+        """A key that only those derive who know the same rows."""
+        return self._derive(other, use, one, two, *([self._session.rows] if self._session.rows else []))
+
+    def _derive(self, other: str, use: str, one: str, two: str, *more: str) -> bytes:
         """A key with another party, for one use between two, in this order."""
-        info = self._session.transcript(use, self._digest, one, two)
+        info = self._session.transcript(use, self._digest, one, two, *more)
         return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=info).derive(self._secrets[other])
 
 
@@ -263,44 +290,49 @@ class Seals:
         self._name, self._keys = name, keys
         self._nonces = {other: count() for other in keys}
 
-    def seal(self, to: str, content: bytes | memoryview, *context: _Context) -> bytes:
+    def seal(self, to: str, content: bytes | memoryview, *context: _Context, about: bytes = b"") -> bytes:
         """A box that only `to` can open, OVERHEAD bytes longer than its content.
 
         Args:
             context: the box's purpose, round and place. The receiver must pass the same.
+            about: hash of what else the two must agree on, likewise.
         """
         nonce = next(self._nonces[to]).to_bytes(12)  # a key is for one direction of one session: never twice
-        return nonce + self._keys[to][0].encrypt(nonce, content, _bound(context))
+        return nonce + self._keys[to][0].encrypt(nonce, content, _bound(context, about))
 
-    def boxes(self, contents: Mapping[str, memoryview], purpose: str, *context: _Context) -> MaskedTensor:
+    def boxes(
+        self, contents: Mapping[str, memoryview], purpose: str, *context: _Context, about: bytes = b""
+    ) -> MaskedTensor:
         """Boxes of one size, uint8 (others, bytes).
 
         Args:
             contents: for each of the others, by party.
-            purpose, context: as for `seal`.
+            purpose, context, about: as for `seal`.
         """
-        boxes = [self.seal(to, content, purpose, *context) for to, content in contents.items()]
+        boxes = [self.seal(to, content, purpose, *context, about=about) for to, content in contents.items()]
         return MaskedTensor(
             to_tensor(b"".join(boxes)).view(len(boxes), -1 if boxes else 0), f"{purpose} shares, sealed"
         )
 
-    def open(self, sender: str, box: bytes | memoryview, *context: _Context) -> bytes:
+    def open(self, sender: str, box: bytes | memoryview, *context: _Context, about: bytes = b"") -> bytes:
         """The content of a box.
 
         Raises:
             SealError: it was altered, is for another party, or of another context; names the sender and the context.
         """
+        other = ", or for other rows or another sharing" if about else ""
         try:
-            return self._keys[sender][1].decrypt(box[:12], box[12:], _bound(context))
+            return self._keys[sender][1].decrypt(box[:12], box[12:], _bound(context, about))
         except (InvalidTag, ValueError) as altered:
             what = " ".join(map(str, context))
             raise SealError(
-                f"what {sender!r} sealed for {self._name!r} ({what}) cannot be opened: it was altered on the way",
+                f"what {sender!r} sealed for {self._name!r} ({what}) cannot be opened: it was altered on the way"
+                f"{other}",
                 hint="check the path between the two, the server first",
             ) from altered
 
 
 @lru_cache(maxsize=64)
-def _bound(context: tuple[_Context, ...]) -> bytes:
+def _bound(context: tuple[_Context, ...], about: bytes) -> bytes:
     """Authenticated data of a context, the same for all boxes of a round."""
-    return json.dumps(context).encode()
+    return json.dumps([*context, about.hex()] if about else context).encode()

@@ -19,11 +19,12 @@ PARTS: Mapping[str, str] = {
     "session": "session",
     "round": "round",
     "backed_off": "number of back-offs",
+    "parties": "the parties that are present",
     "offers": "the offered keys",
 }
 """Parts of the beginning of a session in their fixed order, in words."""
 
-_HASHED = ("section", "roster", "offers")
+_HASHED = ("section", "roster", "parties", "offers")
 _LONGEST = 64  # characters of a value in an error
 
 DISHONEST = (

@@ -12,7 +12,7 @@ of common/secure_aggregation/masked_sums.py, over all parties. Labels are not us
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from colonnade.common.config.run_options import QuorumConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.errors import InputError
-from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.privacy.codes.settings import number_of_codes
 from colonnade.common.secure_aggregation.masked_sums import BLINDED, blinded_limits
@@ -41,6 +41,8 @@ class Ask(ServerMessage):
         own: whether parties are to predict too, from the average that they will be told.
         rows: positions among the rows that all members hold alike.
     """
+
+    alike: ClassVar[Alike | None] = Alike(("own", "rows"))
 
     own: bool
     rows: Annotated[Tensor, TensorSpec("rows", dtype=torch.int64)]
@@ -60,6 +62,8 @@ class Output(PartyMessage):
 @message
 class Averaged(ServerMessage):
     """Server to party: E of these rows, float32 (rows, width)."""
+
+    alike: ClassVar[Alike | None] = Alike(("e",))
 
     e: Annotated[Tensor, TensorSpec("rows", "width")]
 
@@ -125,4 +129,4 @@ def prediction_federation(federation: FederationConfig) -> FederationConfig:
 
 def _limits(federation: FederationConfig, _config: ProtocolConfig) -> dict[str, int]:
     numbers = width(federation)
-    return {"rows": ROWS, "width": numbers, **blinded_limits(federation, numbers)}
+    return {"rows": ROWS, "width": numbers, **blinded_limits(federation, ROWS, numbers)}

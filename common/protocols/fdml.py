@@ -84,7 +84,7 @@ def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
         "rows": federation.batch,
         "width": config.embedding,
         "classes": federation.outputs,
-        **blinded_limits(federation, federation.outputs),
+        **blinded_limits(federation, federation.batch, federation.outputs),
     }
 
 

@@ -116,7 +116,8 @@ class AverageGradient(ServerMessage):
 
 def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
-    return {"rows": federation.batch, "width": config.embedding, **blinded_limits(federation, config.embedding)}
+    rows, width = federation.batch, config.embedding
+    return {"rows": rows, "width": width, **blinded_limits(federation, rows, width)}
 
 
 def check(_federation: FederationConfig, config: Config) -> None:

@@ -105,7 +105,7 @@ def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
         "rows": federation.batch,
         "width": config.embedding,
         "classes": federation.outputs,
-        **blinded_limits(federation, config.embedding),
+        **blinded_limits(federation, federation.batch, config.embedding),
     }
 
 

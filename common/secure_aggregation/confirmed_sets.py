@@ -3,10 +3,10 @@
     1   party k    for every other party in the set a proof that it was told this set -> server
     2   server     the proofs that are for it                                         -> every party in the set
 
-A proof is an HMAC-SHA256 under a key of the pair, over its direction, the round, its stage and the set, so that the
-server, which relays it, can make none. A party goes on when everybody in the set has proved it: no two of these parties
-then go on with different sets. Where a round has one possible set, as with `federation.quorum: wait`, there is nothing
-to confirm.
+A proof is an HMAC-SHA256 under a key of the pair, over its direction, the round, its stage, the set and the hash of
+what is summed (common/secure_aggregation/subject.py), so that the server, which relays it, can make none. A party goes
+on when everybody in the set has proved it: no two of these parties then go on with different sets or rows. Where a
+round has one possible set, as with `federation.quorum: wait`, no set is confirmed.
 
 Two sets, each of more than half of the parties, have a party in common, and a party confirms one set a round. Two
 disjoint ones could both be confirmed, so `check_blinded` refuses smaller quorums.
@@ -85,6 +85,7 @@ class SetProver:
         members: Collection[str],
         laid: Collection[str] = (),
         *,
+        about: bytes,
         stage: int = 0,
         to: Collection[str] | None = None,
     ) -> Tensor:
@@ -94,9 +95,10 @@ class SetProver:
             round, stage: of the sum.
             members: the set.
             laid: over whom the words are masked, where that is settled before the set.
+            about: hash of what the sum is over.
             to: receivers; the other members if left out.
         """
-        told, own = self._told(round, stage, members, laid), self._roster.index(self._name)
+        told, own = self._told(round, stage, about, members, laid), self._roster.index(self._name)
         receivers = members if to is None else to
         others = [
             _NONE if party == self._name or party not in receivers else self._proof(party, f"{own} {place} {told}")
@@ -111,20 +113,21 @@ class SetProver:
         proofs: Tensor,
         laid: Collection[str] = (),
         *,
+        about: bytes,
         stage: int = 0,
         enough: int | None = None,
     ) -> None:
         """Returns if every other member has proved that it was told this set; with `enough`, so many of the roster.
 
         Args:
-            round, stage, members, laid: as we were told.
+            round, stage, members, laid, about: as we were told.
             proofs: as the server has relayed them, uint8 (parties, 32).
             enough: parties that have to confirm, ourselves among them; the others send no proof.
 
         Raises:
             SetError: one of them has not; names it.
         """
-        told, own = self._told(round, stage, members, laid), self._roster.index(self._name)
+        told, own = self._told(round, stage, about, members, laid), self._roster.index(self._name)
         names, confirmed = ", ".join(name for name in self._roster if name in members), 1
         for place, (party, row) in enumerate(zip(self._roster, proofs, strict=True)):
             due = party in members if enough is None else bool(row.any())
@@ -133,7 +136,7 @@ class SetProver:
             if not hmac.compare_digest(to_bytes(row), self._proof(party, f"{place} {own} {told}")):
                 raise SetError(
                     f"{party} does not confirm that round {round} sums over {names}: the server has told it another "
-                    "set, or has altered what it said",
+                    "set or other rows, or has altered what it said",
                     hint="compare the events of both parties; if both ran as agreed, the server is not honest",
                 )
             confirmed += 1
@@ -144,10 +147,10 @@ class SetProver:
                 hint="it may have told others another set: compare the events of all parties",
             )
 
-    def _told(self, round: int, stage: int, *sets: Collection[str]) -> str:
-        """The text that is proved: the round, its stage and the sets, by places in the roster."""
+    def _told(self, round: int, stage: int, about: bytes, *sets: Collection[str]) -> str:
+        """The text that is proved: the round, its stage, what is summed, and the sets, by places in the roster."""
         places = [[place for place, party in enumerate(self._roster) if party in one] for one in sets]
-        return f"{round} {stage} {places}"
+        return f"{round} {stage} {about.hex()} {places}"
 
     def _proof(self, other: str, what: str) -> bytes:
         return hmac.digest(self._keys[other], f"set {what}".encode(), "sha256")

@@ -2,7 +2,8 @@
 
     1   party k    a fresh public key, signed                                       -> server
     2   server     the ring: everybody's offers                                     -> all
-    3   party k    for every other party a proof that it holds the same ring, and the key that it offered -> server
+    3   party k    for every other party proofs that it holds the same ring, the key that it offered, and the same
+                   rows in the same order                                           -> server
     4   server     the proofs that are for it                                       -> every party
 
 A protocol whose parties exchange secrets declares these kinds among its messages; `client/aggregation/key_agreement.py`
@@ -16,7 +17,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from colonnade.common.crypto.sealing import KEY_BYTES, PROOF_BYTES
+from colonnade.common.crypto.sealing import KEY_BYTES, KEY_PROOF_BYTES, PROOF_BYTES
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 
 _CERTIFICATE = 8192  # maximum bytes of a chain in PEM
@@ -63,20 +64,20 @@ class KeyRing(ServerMessage):
 
 @message
 class KeyProof(PartyMessage):
-    """Party to server: for every party in the roster's order a proof, uint8 (parties, 32); zeros in its own place."""
+    """Party to server: for every party in the roster's order a proof, uint8 (parties, 64); zeros in its own place."""
 
-    proofs: Annotated[Tensor, TensorSpec("parties", "proof", dtype=_BYTES, public="under keys of the session")]
+    proofs: Annotated[Tensor, TensorSpec("parties", "key_proof", dtype=_BYTES, public="under keys of the session")]
 
 
 @message
 class KeyProofs(ServerMessage):
-    """Server to party: the proofs that are for it, in the roster's order, uint8 (parties, 32).
+    """Server to party: the proofs that are for it, in the roster's order, uint8 (parties, 64).
 
     Args:
         proofs: zeros in its own place.
     """
 
-    proofs: Annotated[Tensor, TensorSpec("parties", "proof", dtype=_BYTES)]
+    proofs: Annotated[Tensor, TensorSpec("parties", "key_proof", dtype=_BYTES)]
 
 
 AGREEMENT = (KeyOffer, KeyRing, KeyProof, KeyProofs)
@@ -95,4 +96,5 @@ def agreement_limits(parties: int) -> dict[str, int]:
         "told": _TOLD,
         "all_told": parties * _TOLD,
         "proof": PROOF_BYTES,
+        "key_proof": KEY_PROOF_BYTES,
     }

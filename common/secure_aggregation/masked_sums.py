@@ -3,8 +3,11 @@
     for each round t:
       0   server     S, the parties over whose values this round sums              -> every party in S
           party k    unless S can only be all: confirms S to all others in S       -> server, which relays it
-      1   party k    [v_k] = v_k + r_k, words modulo 2^b, of a batch or a block    -> server
-      2   server     sum of [v_k] over S, in which the masks r_k cancel
+      1   party k    [v_k] = v_k + r_k, words modulo 2^b, of a batch or a block, and of a line of zeros    -> server
+      2   server     sum of [v_k] over S, in which the masks r_k cancel: the last line is zero
+
+Masks are bound to what each party itself was asked for (common/secure_aggregation/subject.py): if two parties of S were
+asked for different rows, they do not cancel, the sum is noise, and its last line is not zero.
 
 Keys come from the agreement (common/secure_aggregation/key_agreement.py), words from common/numerics/ring.py, masks
 from common/secure_aggregation/masks.py. If a party in S does not respond there is no sum: the round is abandoned, and
@@ -51,7 +54,9 @@ class Members(ServerMessage):
 
 @message
 class Masked(PartyMessage):
-    """Party to server: [v_k], int32 (rows, words): words of 64 bits as two of 32, the lower one first.
+    """Party to server: [v_k], int32 (rows + 1, words): words of 64 bits as two of 32, the lower one first.
+
+    The last line masks zeros: in the sum it shows whether all masks cancel.
 
     Stage 0 is the training batch of the round; a block of validation or test rows has a stage of its own.
     Without rows it says that the party takes no part in the round, which it has entered over another set before.
@@ -62,20 +67,22 @@ class Masked(PartyMessage):
     """
 
     stage: int
-    words: Annotated[MaskedTensor, TensorSpec("rows", "words", dtype=torch.int32)]
+    words: Annotated[MaskedTensor, TensorSpec("lines", "words", dtype=torch.int32)]
 
 
 BLINDED = (*AGREEMENT, Members, SetProof, SetProofs, Masked, *RECOVERY)
 """Message kinds that a contract adds to its own."""
 
 
-def blinded_limits(federation: FederationConfig, width: int) -> dict[str, int]:
-    """Largest values of the dimensions of these messages, except `rows`.
+def blinded_limits(federation: FederationConfig, rows: int, width: int) -> dict[str, int]:
+    """Largest values of the dimensions of these messages.
 
     Args:
+        rows: of a sum.
         width: numbers per row.
     """
-    return {**agreement_limits(len(federation.parties)), **RECOVERY_LIMITS, "words": words(federation, width)}
+    own = {"lines": rows + 1, "words": words(federation, width)}
+    return {**agreement_limits(len(federation.parties)), **RECOVERY_LIMITS, **own}
 
 
 def words(federation: FederationConfig, width: int) -> int:

@@ -7,11 +7,13 @@ The paper's r_k is one number for every entry of every round: the differences of
 This implementation keeps the signs and the pairs of Eq. 4 and changes the summands:
 
 - every entry of every round has a mask of its own, words of a ChaCha20 keystream. Its key is derived (HMAC-SHA256)
-  from the pair's key CK_kj and the message's context: round, stage, set of parties, shape, width;
+  from the pair's key CK_kj and the message's context: round, stage, set of parties, shape, width, and the hash of what
+  is summed, which each party computes itself (common/secure_aggregation/subject.py);
 - sums are of integers modulo 2^32 or 2^64 (`common/numerics/ring.py`), where a uniform mask hides any number.
   A real mask could not: it would have to be large, and would leave rounding errors;
 - two messages of the same round over different sets of parties would reveal an embedding by their difference, so
-  there is never more than one.
+  there is never more than one: rounds, and stages in them, only increase in a session, whatever the server names;
+- parties that were asked for different rows have masks that do not cancel, so that the sum is noise.
 
 The server learns the sum over the set. With the keys of some of its parties it learns the sum over the others, so a set
 needs at least two more parties than may collude with the server.
@@ -69,7 +71,7 @@ class RoundKeys:
 
 
 class Blinder:
-    """Blinds one party's messages of a session. One per key agreement: it records the rounds already blinded.
+    """Blinds one party's messages of a session. One per key agreement: it records the newest round and stage.
 
     Args:
         name: the party's.
@@ -83,7 +85,7 @@ class Blinder:
 
     def __init__(self, name: str, roster: Sequence[str], keys: Mapping[str, bytes], *, least: int) -> None:
         self._name, self._roster, self._keys, self._least = name, tuple(roster), keys, least
-        self._done: set[tuple[int, int]] = set()
+        self._newest = (-1, -1)  # round and stage
         lacking = [party for party in self._roster if party != name and party not in keys]
         if name not in self._roster or lacking:
             what = f"no key for {lacking[0]!r}" if lacking else "no place in the roster"
@@ -92,30 +94,37 @@ class Blinder:
             raise InputError(f"{name!r} would blind for {least} parties, which hides nothing", hint=f"take {LEAST}")
 
     def blind(
-        self, words: Tensor, round: int, stage: int, parties: Collection[str], keys: RoundKeys | None = None
+        self,
+        words: Tensor,
+        round: int,
+        stage: int,
+        parties: Collection[str],
+        about: bytes,
+        keys: RoundKeys | None = None,
     ) -> MaskedTensor:
-        """[E_k] = E_k + r_k (Eq. 5), once per round and stage.
+        """[E_k] = E_k + r_k (Eq. 5), once per round and stage, in ascending order.
 
         Args:
             words: encoded, of any shape, int32 for words modulo 2^32 or int64 for 2^64, on the CPU.
             round: of the message.
             stage: within the round.
             parties: the agreed set whose words are summed.
+            about: hash of what the sum is over, as this party was asked for it.
             keys: for double masks; None for masks of the session's keys alone.
 
         Returns:
             A new tensor of that shape and dtype, uniform to any observer without one of the pair keys in the set.
 
         Raises:
-            BlindError: the round and stage were blinded before, for any set, or the set is too small, lacks this party,
-                or includes an unknown one.
+            BlindError: the round and stage, or later ones, were blinded before, for any set, or the set is too small,
+                lacks this party, or includes an unknown one.
             InputError: the words are of another dtype.
         """
         if words.dtype not in _UNSIGNED:
             raise InputError(f"{self._name!r} blinds words of {words.dtype}", hint="encode them as int32 or int64")
         chosen = self._agreed(round, stage, set(parties))
         blinded = np.array(words.numpy(), order="C").view(_UNSIGNED[words.dtype])
-        self._add_masks(blinded.reshape(-1), chosen, _context(round, stage, chosen, blinded), keys)
+        self._add_masks(blinded.reshape(-1), chosen, _context(round, stage, chosen, blinded, about), keys)
         said = f"blinded, a sum of {len(chosen)}"
         return MaskedTensor(torch.from_numpy(blinded.view(words.numpy().dtype)), said, summed=True)
 
@@ -127,12 +136,14 @@ class Blinder:
                 f"{self._name!r} does not blind round {round}, stage {stage}: {wrong}",
                 hint="what it sent could be told from the sums: begin another round, with enough parties",
             )
-        self._done.add((round, stage))
+        self._newest = (round, stage)
         return tuple(party for party in self._roster if party in parties)
 
     def _objection(self, round: int, stage: int, parties: set[str]) -> str:
-        if (round, stage) in self._done:
+        if (round, stage) == self._newest:
             return "it has done so before"
+        if (round, stage) < self._newest:
+            return f"it has blinded round {self._newest[0]}, stage {self._newest[1]} since"
         if self._name not in parties:
             return "it is not among the parties that are summed"
         if strangers := sorted(parties - set(self._roster)):
@@ -158,6 +169,8 @@ def remove_masks(
     parties: Sequence[str],
     own: Mapping[str, bytes],
     pairs: Mapping[tuple[str, str], bytes],
+    *,
+    about: bytes,
 ) -> Tensor:
     """A sum of doubly masked words without the masks that do not cancel in it.
 
@@ -167,12 +180,13 @@ def remove_masks(
         parties: the agreed set over which they were masked, in the roster's order.
         own: keys of the own masks of those whose words arrived.
         pairs: keys between one whose words arrived and one whose did not, in this order.
+        about: hash of what the sum is over.
 
     Returns:
         A new tensor of that shape and dtype.
     """
     words = np.array(total.numpy(), order="C").view(_UNSIGNED[total.dtype])
-    flat, message = words.reshape(-1), _context(round, stage, parties, words)
+    flat, message = words.reshape(-1), _context(round, stage, parties, words, about)
     for key in own.values():
         _add_stream(flat, key, message, np.subtract)
     for (one, other), key in pairs.items():
@@ -181,9 +195,9 @@ def remove_masks(
     return torch.from_numpy(words.view(total.numpy().dtype))
 
 
-def _context(round: int, stage: int, parties: Sequence[str], words: _Words) -> bytes:
+def _context(round: int, stage: int, parties: Sequence[str], words: _Words, about: bytes) -> bytes:
     """Hash of what the masks of a message are bound to."""
-    message = [round, stage, tuple(parties), words.shape, 8 * words.itemsize]
+    message = [round, stage, tuple(parties), words.shape, 8 * words.itemsize, about.hex()]
     return sha256(json.dumps(message).encode()).digest()
 
 

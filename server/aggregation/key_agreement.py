@@ -6,7 +6,7 @@ import torch
 
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Quorum
-from colonnade.common.crypto.sealing import KEY_BYTES, PROOF_BYTES
+from colonnade.common.crypto.sealing import KEY_BYTES, KEY_PROOF_BYTES
 from colonnade.common.crypto.signatures import Signer
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message
@@ -49,7 +49,7 @@ async def introduce(ctx: ServerContext, clients: Cohort) -> Signer:
         server=to_tensor(signer.certificate),
     )
     await clients.broadcast(ring)
-    proofs = await clients.collect(KeyProof, ctx.round, patience, parties=len(clients), proof=PROOF_BYTES)
+    proofs = await clients.collect(KeyProof, ctx.round, patience, parties=len(clients), key_proof=KEY_PROOF_BYTES)
     await _refuse_more(KeyProof, clients, ctx.round)
     received = torch.stack([proof.proofs for proof in proofs.values()], dim=1)  # (receivers, senders, proof)
     await clients.broadcast(

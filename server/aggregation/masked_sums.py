@@ -22,6 +22,7 @@ from colonnade.common.secure_aggregation.masked_sums import (
     words,
 )
 from colonnade.common.secure_aggregation.masks import remove_masks
+from colonnade.common.secure_aggregation.subject import TRAINING, subject
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marks
 from colonnade.server.aggregation.key_agreement import introduce
 from colonnade.server.aggregation.recovery import ShareCollection
@@ -80,7 +81,7 @@ class Blinded:
         announced = Members(round, marks(tuple(self._clients), members))
         await self._clients.broadcast(dict.fromkeys(members, announced))
         if self._shares is not None:
-            found = await self._recovered(round, len(batch), members, self._shares, fresh=fresh)
+            found = await self._recovered(round, batch, members, self._shares, fresh=fresh)
         else:
             found = await self._confirm(round, members) or await self._sum(round, 0, len(batch), members)
         self._judge(round, members, found)
@@ -104,24 +105,25 @@ class Blinded:
         return self._found(self._total(responses), responses)
 
     async def _recovered(
-        self, round: int, rows: int, members: Sequence[str], shares: ShareCollection, *, fresh: bool
+        self, round: int, batch: Tensor, members: Sequence[str], shares: ShareCollection, *, fresh: bool
     ) -> Found:
         """The sum over those whose words arrive, without the masks that they have with the others."""
-        responses = await self._received(round, 0, rows, members)
+        responses = await self._received(round, 0, len(batch), members)
         summed = await shares.settle(round, members, responses, fresh=fresh)
         if summed is None:
             return Found(None, responses)
         keys = await shares.open(round, members, summed)
         there = {party: responses[party] for party in summed}
         missing = tuple(party for party in self._clients if party not in there)
-        total = remove_masks(self._total(there), round, 0, members, keys.own, keys.pairs)
+        about = subject(TRAINING, batch)
+        total = remove_masks(self._total(there), round, 0, members, keys.own, keys.pairs, about=about)
         return self._found(total, replace(responses, answers=there, missing=missing), members, keys.unchecked)
 
     async def _received(self, round: int, stage: int, rows: int, members: Collection[str]) -> Responses[Masked]:
         responses = await self._clients.collect(Masked, round, self._ctx.quorum, among=members)
         responses = without_refusals(responses, lambda masked: len(masked.words))
         for party, response in responses.items():
-            check_exact(party, response, {"rows": rows, "words": self._words})
+            check_exact(party, response, {"lines": rows + 1, "words": self._words})
             if response.stage != stage:
                 raise ContractError(party, "Masked", "stage", str(stage), str(response.stage))
         return responses
@@ -132,12 +134,15 @@ class Blinded:
     def _found(
         self, total: Tensor, responses: Responses[Masked], laid: Collection[str] = (), unchecked: Collection[str] = ()
     ) -> Found:
-        if not self._ring.fits(total):
+        values, zeros = total[:-1], total[-1]
+        if bool(zeros.any()) or not self._ring.fits(values):
             expected, got = f"masks that cancel, over {', '.join(responses)}", "a sum out of range"
+            if bool(zeros.any()):
+                got = "a sum of zeros that is not 0: they were told of different rows, or words were changed"
             if unchecked:
                 got += f"; the shares of keys that {', '.join(unchecked)} opened could not be compared with others"
             raise ContractError(f"one of {', '.join(laid or responses)}", "Masked", "words", expected, got)
-        return Found(self._ring.decode(total).float(), responses)
+        return Found(self._ring.decode(values).float(), responses)
 
     def _members(self, round: int) -> list[str] | None:
         """The round's set in roster order; None if it is bound to a set of which a party is away."""

@@ -160,7 +160,7 @@ def offer(round: int = 0, size: int = 32) -> KeyOffer:
 
 
 def proof(round: int = 0) -> KeyProof:
-    return KeyProof(round, torch.zeros(len(NAMES), 32, dtype=torch.uint8))
+    return KeyProof(round, torch.zeros(len(NAMES), 64, dtype=torch.uint8))
 
 
 def introduced(*sent: tuple[str, Message], later: tuple[str, Message] | None = None) -> None:

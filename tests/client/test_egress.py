@@ -261,7 +261,7 @@ def test_a_tensor_released_and_masked_is_logged_with_both_and_its_cost(path: Pat
     egress(Masked(3, 1, egress.admit_masked(words(), released)))
     (line,) = lines(path)
     assert (line["kind"], line["mechanism"], line["epsilon"]) == ("Masked", "gaussian True, blinded, a sum of 3", 2.5)
-    assert (line["bytes"], line["rows"], line["about"]) == (32, 2, {"stage": 1})
+    assert (line["bytes"], line["rows"], line["about"]) == (32, 1, {"stage": 1})  # one of the two lines is of zeros
 
 
 def test_the_tensor_under_a_mask_was_released_and_is_used_once(egress: Egress, outside: Outside) -> None:

@@ -13,7 +13,7 @@ from colonnade.common.messaging.message import Message, dtype_name, payload_byte
 from colonnade.common.privacy.accounting.chain import Chain
 from colonnade.common.runtime.json_lines import read_lines
 
-_ROWS = ("rows", "coded", "keys")  # names of dimensions that count rows
+_ROWS = {"rows": 0, "coded": 0, "keys": 0, "lines": 1}  # dimensions that count rows, and how many more than these
 
 
 class Ledger:
@@ -81,7 +81,7 @@ def _entry(message: Message, to: str, mechanism: str, epsilon: float | None) -> 
 def _rows(message: Message) -> int:
     """Number of rows in the message, coded ones included; 0 if no tensor has such a dimension."""
     named = [zip(spec.dims, getattr(message, name).shape, strict=True) for name, spec in tensor_specs(type(message))]
-    return max((size for dims in named for dim, size in dims if dim in _ROWS), default=0)
+    return max((size - _ROWS[dim] for dims in named for dim, size in dims if dim in _ROWS and size), default=0)
 
 
 def _key(entry: dict[str, Any]) -> str:

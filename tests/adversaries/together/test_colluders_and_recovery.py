@@ -16,7 +16,7 @@ from torch import Tensor
 
 from colonnade.common.secure_aggregation.masks import BlindError, remove_masks
 from colonnade.common.secure_aggregation.recovery import OpenedShares, _elements, _key, _wrapped
-from tests.common.secure_aggregation.test_recovery import Parties, drawn
+from tests.common.secure_aggregation.test_recovery import ABOUT, Parties, drawn
 
 ROUND = 5
 View = tuple[list[str], dict[str, OpenedShares]]
@@ -69,7 +69,7 @@ def uncovered(there: Parties, victim: str, message: Tensor, views: list[View]) -
     with_it, without = sorted(views, key=lambda view: victim not in view[0])
     row = _wrapped(key_of(there, victim, without), there.dealt[victim].pair_keys[ROUND - 1].numpy())
     pairs = {(victim, name): row[place].tobytes() for place, name in enumerate(there.names) if name != victim}
-    return remove_masks(message, ROUND, 0, there.names, {victim: key_of(there, victim, with_it)}, pairs)
+    return remove_masks(message, ROUND, 0, there.names, {victim: key_of(there, victim, with_it)}, pairs, about=ABOUT)
 
 
 def shown(count: int, threshold: int) -> tuple[Parties, dict[str, Tensor], dict[str, Tensor]]:

@@ -39,6 +39,7 @@ class Known:
 
     keys: dict[str, dict[str, bytes]] = field(default_factory=dict)
     values: dict[str, Tensor] = field(default_factory=dict)  # of the newest round
+    about: dict[int, bytes] = field(default_factory=dict)  # what a round sums, by which masks are derived
     clean: list[Tensor] = field(default_factory=list)
     noisy: list[Tensor] = field(default_factory=list)
 
@@ -52,10 +53,10 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Known:
         seen.keys[name] = dict(keys)
         make(self, name, roster, keys, least=least)
 
-    def blinded(self: Blinder, words: Tensor, round: int, stage: int, parties: Any, keys: Any = None) -> Any:
+    def blinded(self: Blinder, words: Tensor, round: int, stage: int, parties: Any, about: bytes, *more: Any) -> Any:
         if stage == 0:
-            seen.values[self._name] = words.clone()
-        return blind(self, words, round, stage, parties, keys)
+            seen.values[self._name], seen.about[round] = words.clone(), about
+        return blind(self, words, round, stage, parties, about, *more)
 
     def shared(self: NoiseShare, bounded: Tensor) -> Tensor:
         seen.clean.append(bounded.double().clone())
@@ -80,7 +81,7 @@ def opened(words: dict[str, Tensor], known: Known, colluders: tuple[str, ...], r
         if name in colluders:
             continue
         left[name] = blinded.clone()
-        context = sha256(json.dumps([round, 0, PARTIES, blinded.shape, 32]).encode()).digest()
+        context = sha256(json.dumps([round, 0, PARTIES, blinded.shape, 32, known.about[round].hex()]).encode()).digest()
         for other in colluders:
             key = hmac.digest(known.keys[other][name], context, "sha256")
             stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(4 * blinded.numel()))
@@ -146,8 +147,8 @@ def test_noise_once_is_what_was_promised_up_to_the_agreed_colluders_and_less_by_
     """One colluder was agreed on: three shares carry the promised noise, and h of them sqrt(h / 3) of it."""
     outcome = federate(config(PROTOCOL, *SHORT, ONCE))
     scale = ring(outcome.server.federation, outcome.server.schedule.privacy).scale
-    total = signed(sum(words_of(outcome).values()) % 2**32).double() / scale  # type: ignore[union-attr]
-    mine = sum(known.values[name].double() / scale for name in PARTIES[:count])
+    total = signed(sum(words_of(outcome).values()) % 2**32)[:-1].double() / scale  # type: ignore[union-attr]
+    mine = sum(known.values[name][:-1].double() / scale for name in PARTIES[:count])
     exact = total - mine - sum(known.clean[count : len(PARTIES)])
     honest = len(PARTIES) - count
     expected = PROMISED * math.sqrt(honest / 3)

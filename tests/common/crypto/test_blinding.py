@@ -28,6 +28,7 @@ from colonnade.common.secure_aggregation.masks import Blinder, BlindError
 
 ROSTER = ("zoe", "ada", "bob", "eve", "kim", "dan")  # not in the alphabet's order
 LARGE = 2**21
+ABOUT = bytes(32)
 
 
 def keys(name: str) -> dict[str, bytes]:
@@ -46,7 +47,7 @@ def embedding(*shape: int, seed: int = 0) -> Tensor:
 def blind(ring: Ring, embeddings: dict[str, Tensor], round: int = 1, stage: int = 0) -> dict[str, Tensor]:
     """Messages of every party of a set."""
     return {
-        name: blinder(name).blind(ring.encode(part), round, stage, list(embeddings))
+        name: blinder(name).blind(ring.encode(part), round, stage, list(embeddings), ABOUT)
         for name, part in embeddings.items()
     }
 
@@ -94,10 +95,10 @@ def test_masks_of_any_shape_cancel_for_all_sets_of_a_size(size: int) -> None:
 
 def test_words_in_any_order_of_memory_are_blinded_in_their_own() -> None:
     ring, part = Ring(4.0, 2), embedding(7, 5)
-    straight = blinder("ada").blind(ring.encode(part), 1, 0, ("ada", "bob"))
+    straight = blinder("ada").blind(ring.encode(part), 1, 0, ("ada", "bob"), ABOUT)
     turned = ring.encode(part.mT.contiguous()).mT
     before = turned.clone()
-    assert torch.equal(blinder("ada").blind(turned, 1, 0, ("ada", "bob")), straight)
+    assert torch.equal(blinder("ada").blind(turned, 1, 0, ("ada", "bob"), ABOUT), straight)
     assert torch.equal(turned, before)  # the input is unchanged
 
 
@@ -107,7 +108,7 @@ def test_words_in_any_order_of_memory_are_blinded_in_their_own() -> None:
 @pytest.mark.parametrize("bits", [32, 64])
 def test_blinded_values_are_uniform_and_independent_of_the_data(bits: int) -> None:
     ring, part = Ring(4.0, 3, bits), embedding(LARGE // 64, 64)
-    sent = blinder("bob").blind(ring.encode(part), 1, 0, ("zoe", "bob", "eve"))
+    sent = blinder("bob").blind(ring.encode(part), 1, 0, ("zoe", "bob", "eve"), ABOUT)
     assert is_uniform(sent) and are_unrelated(sent, part)
     assert not is_uniform(ring.encode(part))  # so that the test can fail
 
@@ -115,17 +116,19 @@ def test_blinded_values_are_uniform_and_independent_of_the_data(bits: int) -> No
 @pytest.mark.parametrize("other", [(2, 0), (1, 1)], ids=["round", "stage"])
 def test_masks_of_two_rounds_or_stages_are_unrelated(other: tuple[int, int]) -> None:
     zeros, ada = torch.zeros(LARGE, dtype=torch.int32), blinder("ada")
-    one, two = ada.blind(zeros, 1, 0, ROSTER), ada.blind(zeros, *other, ROSTER)
+    one, two = ada.blind(zeros, 1, 0, ROSTER, ABOUT), ada.blind(zeros, *other, ROSTER, ABOUT)
     assert are_unrelated(one, two) and is_uniform(one - two) and is_uniform(one + two)
 
 
 def test_masks_of_other_sets_shapes_and_widths_are_unrelated() -> None:
     """Each difference would be zero if the keys did not depend on it."""
     zeros, trio = torch.zeros(600, 600, dtype=torch.int32), ("ada", "bob", "eve")
-    mask = blinder("ada").blind(zeros, 1, 0, trio)
-    with_bob, with_eve = (blinder("ada").blind(zeros, 1, 0, ("ada", other)) for other in trio[1:])
-    reshaped = blinder("ada").blind(zeros.reshape(300, 1200), 1, 0, trio).reshape(600, 600)
-    lower_halves = blinder("ada").blind(zeros.long(), 1, 0, trio).int()
+    mask = blinder("ada").blind(zeros, 1, 0, trio, ABOUT)
+    with_bob, with_eve = (blinder("ada").blind(zeros, 1, 0, ("ada", other), ABOUT) for other in trio[1:])
+    reshaped = blinder("ada").blind(zeros.reshape(300, 1200), 1, 0, trio, ABOUT).reshape(600, 600)
+    lower_halves = blinder("ada").blind(zeros.long(), 1, 0, trio, ABOUT).int()
+    other_rows = blinder("ada").blind(zeros, 1, 0, trio, b"other rows")
+    assert is_uniform(mask - other_rows)
     assert is_uniform(mask - with_bob - with_eve)
     assert is_uniform(mask - reshaped)
     assert is_uniform(mask.flatten()[::2] - lower_halves.flatten()[: zeros.numel() // 2])
@@ -145,14 +148,14 @@ def test_without_one_partys_message_there_is_noise_and_no_partial_sum() -> None:
 
 def test_a_mask_is_that_of_the_primitives_with_the_signs_of_eq_4() -> None:
     """HMAC-SHA256 and ChaCha20 implemented again, summed by Python's integers."""
-    message = sha256(b'[3, 1, ["zoe", "bob", "dan"], [2, 3], 32]').digest()
+    message = sha256(f'[3, 1, ["zoe", "bob", "dan"], [2, 3], 32, "{ABOUT.hex()}"]'.encode()).digest()
     total = [0] * 6
     for other, sign in (("zoe", -1), ("dan", 1)):
         mac = HMAC(keys("bob")[other], SHA256())
         mac.update(message)
         stream = Cipher(ChaCha20(mac.finalize(), bytes(16)), mode=None).encryptor().update(bytes(24))
         total = [t + sign * int.from_bytes(stream[4 * i : 4 * i + 4], "little") for i, t in enumerate(total)]
-    sent = blinder("bob").blind(torch.arange(6, dtype=torch.int32).reshape(2, 3), 3, 1, {"dan", "zoe", "bob"})
+    sent = blinder("bob").blind(torch.arange(6, dtype=torch.int32).reshape(2, 3), 3, 1, {"dan", "zoe", "bob"}, ABOUT)
     assert [word % 2**32 for word in sent.flatten().tolist()] == [(i + t) % 2**32 for i, t in enumerate(total)]
 
 
@@ -189,7 +192,10 @@ def test_a_constant_cancels_but_reveals_differences_between_rows_and_rounds_exac
 def test_ours_reveals_no_difference_between_rows_or_rounds() -> None:
     ring, bob = Ring(4.0, 6), blinder("bob")
     first, second = rounds(2)
-    sent, later = bob.blind(ring.encode(first), 1, 0, ROSTER), bob.blind(ring.encode(second), 2, 0, ROSTER)
+    sent, later = (
+        bob.blind(ring.encode(first), 1, 0, ROSTER, ABOUT),
+        bob.blind(ring.encode(second), 2, 0, ROSTER, ABOUT),
+    )
     for seen, true in [
         (sent - sent[0, 0], first),
         (sent[1::2] - sent[::2], first[1::2] - first[::2]),
@@ -205,11 +211,20 @@ def test_ours_reveals_no_difference_between_rows_or_rounds() -> None:
 @pytest.mark.parametrize("again", [ROSTER, ROSTER[:4]], ids=["the same set", "another"])
 def test_a_round_and_stage_are_blinded_once(again: tuple[str, ...]) -> None:
     words, ada = torch.ones(3, dtype=torch.int32), blinder("ada")
-    ada.blind(words, 4, 0, ROSTER)
+    ada.blind(words, 4, 0, ROSTER, ABOUT)
     with pytest.raises(BlindError, match=r"^'ada' does not blind round 4, stage 0: it has done so before$"):
-        ada.blind(words, 4, 0, again)
-    ada.blind(words, 4, 1, again)
-    ada.blind(words, 5, 0, again)
+        ada.blind(words, 4, 0, again, ABOUT)
+    ada.blind(words, 4, 1, again, ABOUT)
+    ada.blind(words, 5, 0, again, ABOUT)
+
+
+@pytest.mark.parametrize("before", [(3, 0), (3, 9), (4, 0)])
+def test_rounds_and_stages_only_increase(before: tuple[int, int]) -> None:
+    words, ada = torch.ones(3, dtype=torch.int32), blinder("ada")
+    ada.blind(words, 4, 1, ROSTER, ABOUT)
+    with pytest.raises(BlindError, match=r"it has blinded round 4, stage 1 since$"):
+        ada.blind(words, *before, ROSTER, b"other rows")
+    ada.blind(words, 4, 2, ROSTER, ABOUT)
 
 
 @pytest.mark.parametrize(
@@ -222,14 +237,14 @@ def test_a_round_and_stage_are_blinded_once(again: tuple[str, ...]) -> None:
 def test_a_set_that_hides_nothing_is_refused_and_uses_nothing_up(parties: tuple[str, ...], reason: str) -> None:
     words, ada = torch.ones(3, dtype=torch.int32), blinder("ada", least=3)
     with pytest.raises(BlindError, match=rf"^'ada' does not blind round 7, stage 2: {reason}"):
-        ada.blind(words, 7, 2, parties)
-    assert ada.blind(words, 7, 2, ("ada", "bob", "eve")).shape == (3,)
+        ada.blind(words, 7, 2, parties, ABOUT)
+    assert ada.blind(words, 7, 2, ("ada", "bob", "eve"), ABOUT).shape == (3,)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8, torch.int16])
 def test_values_that_are_not_encoded_are_refused(dtype: torch.dtype) -> None:
     with pytest.raises(InputError, match=f"'ada' blinds words of {dtype}"):
-        blinder("ada").blind(torch.ones(3, dtype=dtype), 1, 0, ROSTER)
+        blinder("ada").blind(torch.ones(3, dtype=dtype), 1, 0, ROSTER, ABOUT)
 
 
 def test_a_blinder_without_a_place_keys_or_a_sum_is_refused() -> None:
@@ -257,7 +272,9 @@ def test_parties_that_have_agreed_under_their_certificates_blind_together(tmp_pa
     pins = make_federation(tmp_path / "certs", names)
     all_keys = agreed(lambda name: Agreement(name, session, load_identity(tmp_path / "certs" / name)), pins, names)
     sent = [
-        Blinder(name, names, all_keys[name], least=3).blind(torch.tensor([place], dtype=torch.int32), 1, 0, names)
+        Blinder(name, names, all_keys[name], least=3).blind(
+            torch.tensor([place], dtype=torch.int32), 1, 0, names, ABOUT
+        )
         for place, name in enumerate(names)
     ]
     assert Ring(1.0, 3).total(torch.stack(sent)).tolist() == [0 + 1 + 2]

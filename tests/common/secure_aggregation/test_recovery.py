@@ -23,6 +23,7 @@ from colonnade.common.secure_aggregation.recovery import OpenedShares, SealedSha
 from colonnade.common.secure_aggregation.shamir import Sharing
 
 SHAPE = (3, 4)
+ABOUT = bytes(32)
 
 
 class Parties:
@@ -42,7 +43,8 @@ class Parties:
         self.dealt = {name: shared.deal(first) for name, shared in self.shared.items()}
 
     def masked(self, name: str, words: Tensor, round: int, laid: Collection[str]) -> Tensor:
-        return self.blinders[name].blind(words, round, 0, laid, self.shared[name].of_round(round)).as_subclass(Tensor)
+        keys = self.shared[name].of_round(round)
+        return self.blinders[name].blind(words, round, 0, laid, ABOUT, keys).as_subclass(Tensor)
 
     def opened(
         self, round: int, laid: Sequence[str], summed: Sequence[str], by: Sequence[str]
@@ -69,7 +71,8 @@ def test_any_t_parties_recover_the_exact_sum_over_those_whose_words_arrived(data
     words = drawn(over, dtype)
     total = sum(there.masked(name, words[name], round, over) for name in of)
     keys = recover(there.names, there.sharing, there.dealt, there.opened(round, over, of, by), over, of)
-    assert torch.equal(remove_masks(total, round, 0, over, keys.own, keys.pairs), sum(words[name] for name in of))
+    found = remove_masks(total, round, 0, over, keys.own, keys.pairs, about=ABOUT)
+    assert torch.equal(found, sum(words[name] for name in of))
 
 
 def test_without_one_opened_key_no_word_of_the_sum_is_right() -> None:
@@ -81,10 +84,10 @@ def test_without_one_opened_key_no_word_of_the_sum_is_right() -> None:
     wanted = sum(words[name] for name in of)
     for lacking in keys.own:
         own = {name: key for name, key in keys.own.items() if name != lacking}
-        assert not (remove_masks(total, 7, 0, over, own, keys.pairs) == wanted).any()
+        assert not (remove_masks(total, 7, 0, over, own, keys.pairs, about=ABOUT) == wanted).any()
     for lacking in keys.pairs:
         pairs = {pair: key for pair, key in keys.pairs.items() if pair != lacking}
-        assert not (remove_masks(total, 7, 0, over, keys.own, pairs) == wanted).any()
+        assert not (remove_masks(total, 7, 0, over, keys.own, pairs, about=ABOUT) == wanted).any()
 
 
 def test_t_minus_1_openings_and_a_guess_give_other_keys() -> None:
@@ -106,11 +109,11 @@ def test_a_late_message_stays_hidden_by_its_own_mask_and_the_next_round_by_all()
     keys = recover(there.names, there.sharing, there.dealt, there.opened(3, over, of, of), over, of)
     assert set(keys.own) == set(of) and set(keys.pairs) == {(name, late) for name in of}
     known = {(late, name): key for (name, _), key in keys.pairs.items()}
-    rest = remove_masks(message, 3, 0, over, {}, known) - words[late]
+    rest = remove_masks(message, 3, 0, over, {}, known, about=ABOUT) - words[late]
     assert torch.equal(rest, stream(there.shared[late].of_round(3).own, 3, over))  # one mask is left in every word
     assert there.shared[late].of_round(3).own not in keys.own.values()
     following = there.masked(late, words[late], 4, over)
-    rest = remove_masks(following, 4, 0, over, {}, known) - words[late]
+    rest = remove_masks(following, 4, 0, over, {}, known, about=ABOUT) - words[late]
     own = stream(there.shared[late].of_round(4).own, 4, over)
     theirs = sum(stream(there.shared[late].of_round(4).pairs[name], 4, over) for name in of)
     used = sum(stream(keys.pairs[name, late], 4, over) for name in of)
@@ -120,7 +123,7 @@ def test_a_late_message_stays_hidden_by_its_own_mask_and_the_next_round_by_all()
 
 
 def stream(key: bytes, round: int, parties: Sequence[str]) -> Tensor:
-    context = sha256(json.dumps([round, 0, list(parties), list(SHAPE), 32]).encode()).digest()
+    context = sha256(json.dumps([round, 0, list(parties), list(SHAPE), 32, ABOUT.hex()]).encode()).digest()
     cipher = Cipher(ChaCha20(hmac.digest(key, context, "sha256"), bytes(16)), mode=None)
     return torch.from_numpy(np.frombuffer(cipher.encryptor().update(bytes(48)), "<i4").reshape(SHAPE).copy())
 
