@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 from rich.table import Table
@@ -69,6 +70,8 @@ def _show(path: Path) -> None:
     table = Table("kind", "messages", "tensors", "rows", "sent again", "protection", title=f"what left, by {path}")
     for kind, book in read_books_of(path).items():
         table.add_row(kind, str(book.messages), amount(book.bytes), str(book.rows), str(book.repeats), _ways(book))
+    for control, count in sorted(Counter(str(e["control"]) for e in read_lines(path) if "control" in e).items()):
+        table.add_row(control, str(count), "", "", "", "control: at most numbers of rows")
     console.print(table)
     console.print(_spent(path), markup=False)
     console.print(f"newest hash: {newest(path)}", markup=False, soft_wrap=True)

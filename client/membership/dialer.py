@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from colonnade.client.membership.inbox import Inbox
@@ -44,6 +45,7 @@ from colonnade.common.errors import (
 )
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
 from colonnade.common.wire.dial import ClientTls, Dialer
@@ -61,11 +63,12 @@ class Membership:
         codec: of the agreed protocol.
         largest: bytes of the largest frame that the server may send.
         telemetry: of this party.
+        ledger: the party's; None records no control messages (tests).
     """
 
-    def __init__(self, codec: Codec, largest: int, telemetry: Telemetry) -> None:
+    def __init__(self, codec: Codec, largest: int, telemetry: Telemetry, ledger: Path | None = None) -> None:
         self._dialer = Dialer(codec, largest)
-        self._telemetry = telemetry
+        self._telemetry, self._ledger = telemetry, Ledger(ledger)
         self._connection: Connection | None = None
         self._largest = largest
         self._inbox = Inbox(largest)
@@ -105,7 +108,7 @@ class Membership:
         self._connection = await self._dialer.dial(find_address, partial(_trust, identity, pin), patience)
         self._connection.count_in(self._wire)
         self._connection.attach(self._hear, self._hear, self)
-        self._connection.post(hello)
+        self.post(hello)
         await self._await(Welcome)
         self._telemetry.event("join", party=hello.party)
 
@@ -195,8 +198,14 @@ class Membership:
         self._inbox.put(item)
 
     def post(self, parcel: Parcel) -> None:
-        """Sends a parcel to the server."""
+        """Sends a parcel to the server; a control message is entered in the ledger first, as others were before.
+
+        Raises:
+            EnvironmentFault: the ledger takes no line.
+        """
         assert self._connection is not None  # join comes first
+        if not isinstance(parcel, Message):
+            self._ledger.note(parcel, SERVER)
         self._connection.post(parcel)
 
     async def leave(self) -> None:

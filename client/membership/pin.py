@@ -11,14 +11,17 @@ from threading import Lock
 
 from colonnade.client.membership.instructions import ended_early
 from colonnade.common.checkpointing.checkpoints import Checkpoints
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.start_secret import StartSecret
 from colonnade.common.conversation.control import Item, Open, Save
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault
+from colonnade.common.privacy.accounting.chain import mark, refuse_shorter
 from colonnade.common.runtime.durable import write_kept
 from colonnade.common.runtime.json_values import parse_json, whole
 from colonnade.common.runtime.run_folder import STAMP, PartyFolder
+from colonnade.common.secure_aggregation.summed_sets import NAME
 
 _RUN = re.compile(r"[0-9A-Za-z_-]{1,64}")
 _ANOTHER = "choose another --out for another run; this run goes on with the folder that its server began it with"
@@ -34,6 +37,8 @@ class Pinned:
         committed: True if every member has saved a checkpoint of the run.
         backed_off: largest number of times that the run went back after a divergence.
         entered: no round beyond this one was entered; rounds are reserved in blocks. 0 if unknown.
+        ledger: length and newest hash of the ledger when the pin was last written; "" of versions before 0.3.
+        sums: number of the record of summed sets then; "" if there was none.
         start: whether the party's start is secret or public; "" of a run that an older version began, whose was public.
     """
 
@@ -43,6 +48,8 @@ class Pinned:
     backed_off: int = 0
     entered: int = 0
     start: str = ""
+    ledger: str = ""
+    sums: str = ""
 
 
 _AHEAD = 1000  # rounds that are reserved at once, so that a round costs no write
@@ -62,7 +69,8 @@ class Pin:
         start: the secret of the party's own draws, kept with the first Begin.
 
     Raises:
-        CheckpointError: the file is torn or was altered, or the secret is missing.
+        CheckpointError: the file is torn or was altered, the secret is missing, or the ledger or the record of sums has
+            lost something since the pin was written.
     """
 
     def __init__(
@@ -71,6 +79,7 @@ class Pin:
         self._party, self._folder, self._store, self._predicts = party, PartyFolder(folder), store, predicts
         self._writing = Lock()  # checkpoints are written by threads
         self._pinned = self._read()
+        self._refuse_lost()
         recorded = self._pinned.start if self.run else None  # what holds nothing may begin anew
         self.start = StartSecret(self._folder.start, recorded, public=public, needed=not predicts)
 
@@ -111,6 +120,15 @@ class Pin:
         self.start.keep()  # first: a pin without its secret is of a lost party
         pinned = replace(pinned, session=begin.session, committed=committed, start=self.start.record)
         self._keep(replace(pinned, backed_off=backed_off))
+
+    def seal(self) -> None:
+        """Records how far the ledger and the record of sums have come, so that an older copy is noticed.
+
+        Raises:
+            EnvironmentFault: the disk refuses it.
+        """
+        if self._pinned.run:
+            self._keep(self._pinned)
 
     def refuse_early_end(self, always: bool, last: Callable[[], int]) -> None:
         """Refuses the server's farewell in the place of a Begin, unless the run can have ended without us.
@@ -188,7 +206,7 @@ class Pin:
         """Returns True if there is a ledger, a cached value, or a checkpoint."""
         own = self._folder
         folders = (own.run_cache, own.prediction_cache, own.checkpoints)
-        return own.ledger.exists() or any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
+        return own.has_sent or any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
 
     def _read(self) -> Pinned:
         path = self._folder.pinned
@@ -197,16 +215,51 @@ class Pin:
             return Pinned(run, committed=bool(run))
         try:
             kept = parse_json(path.read_bytes())
-            later = {name: whole(kept.get(name, 0)) for name in ("backed_off", "entered")}  # older versions have none
-            start = str(kept.get("start", ""))
-            return Pinned(str(kept["run"]), whole(kept["session"]), bool(kept["committed"]), **later, start=start)
+            return Pinned(
+                str(kept["run"]),
+                whole(kept["session"]),
+                bool(kept["committed"]),
+                backed_off=whole(kept.get("backed_off", 0)),  # older versions have none of these
+                entered=whole(kept.get("entered", 0)),
+                start=str(kept.get("start", "")),
+                ledger=str(kept.get("ledger", "")),
+                sums=str(kept.get("sums", "")),
+            )
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise CheckpointError(f"{path} is torn or was altered", hint=_ANOTHER) from None
+
+    def _refuse_lost(self) -> None:
+        """Raises CheckpointError if a record beside the pin has lost what it had when the pin was last written."""
+        if self._pinned.ledger:
+            refuse_shorter(self._folder.ledger, self._pinned.ledger)
+        before, now = self._pinned.sums, self._sums()
+        if _count(now) < _count(before):
+            file = self._folder.run_cache / f"{NAME}.record"
+            raise CheckpointError(
+                f"{file} {'is older than the pin beside it' if now else 'is missing'}: it says which sums were made",
+                hint="restore it from a newer copy, or begin a new run in another folder",
+            )
+
+    def _sums(self) -> str:
+        """Number of the record of sums, "" if there is none. Raises CheckpointError if it is damaged."""
+        found = RunCache(self._folder.run_cache).record(NAME)
+        return found[0] if found else ""
 
     def _keep(self, pinned: Pinned) -> None:
         with self._writing:
             self._write(pinned)
 
     def _write(self, pinned: Pinned) -> None:
+        try:
+            pinned = replace(pinned, ledger=mark(self._folder.ledger), sums=self._sums())
+        except OSError as failed:
+            reason = f"{self._folder.ledger} cannot be read: {failed.strerror}"
+            raise EnvironmentFault(reason, hint="make room on the disk, then resume") from failed
         write_kept(self._folder.pinned, json.dumps({**asdict(pinned), **STAMP}).encode(), 0o600)
         self._pinned = pinned
+
+
+def _count(number: str) -> int:
+    """How many times a record of sums was written, from its number: run, count, upper bound."""
+    words = number.split()
+    return int(words[1]) if len(words) == 3 and words[1].isdecimal() else 0

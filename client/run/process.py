@@ -114,7 +114,7 @@ class ClientRun:
                 telemetry.add(tracking)
                 tracking.report = telemetry.pass_on
                 ending.enter_context(tracked(tracking, sessions))
-            membership = Membership(Codec(kinds, incoming, limits), largest, telemetry)
+            membership = Membership(Codec(kinds, incoming, limits), largest, telemetry, folder.ledger)
             watch.show(ClientMetrics(sessions, membership))
             watch.announce(telemetry)
             for doubt in doubtful:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -204,6 +205,8 @@ class PartySessions:
             await self._saved()
             if self.progress.privacy is not None:  # else there is nothing yet that spends
                 self.progress.privacy.close()
+            with suppress(EnvironmentFault):  # the end is reported; the pin before holds
+                self._pin.seal()
 
     @property
     def _last_round(self) -> int:
@@ -404,6 +407,7 @@ class PartySessions:
         self._pin.note(save)
         self.store.save(save.round, snapshot, owner)
         self.store.prune({save.round, save.keep, save.best})
+        self._pin.seal()
 
     async def _report(
         self, membership: Membership, save: Save, writing: Awaitable[None], before: asyncio.Task[None] | None

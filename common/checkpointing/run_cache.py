@@ -1,4 +1,8 @@
-"""Cache of costly results that a member computes once a run, on its own disk, apart from checkpoints."""
+"""Results that a member computes once a run, on its own disk, apart from checkpoints.
+
+`keep` is for what may be computed again: a damaged entry is as good as none. `keep_record` is for what may not, such as
+the sets of parties that were summed: a damaged one is refused.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,8 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from colonnade.common.errors import EnvironmentFault
-from colonnade.common.runtime.durable import write_durably
+from colonnade.common.errors import CheckpointError, EnvironmentFault
+from colonnade.common.runtime.durable import write_durably, write_kept
 from colonnade.common.runtime.json_values import parse_json
 
 
@@ -59,6 +63,37 @@ class RunCache:
             ) from failed
         self._read(name, self._folder)  # mapped from the file, so that unused pages may leave memory
 
+    def keep_record(self, name: str, number: str, tensors: Mapping[str, Tensor]) -> None:
+        """Stores what cannot be computed again, in one file that is replaced as a whole; on the disk when this returns.
+
+        Raises:
+            EnvironmentFault: the disk refuses it; the entry before stays.
+        """
+        if self._folder is not None:
+            own = {key: tensor.contiguous() for key, tensor in tensors.items()}
+            about = {"number": number, "checksum": _sum_of(number, own)}
+            write_kept(self._folder / f"{name}.record", safetensors.torch.save(own, about), 0o600, in_new=True)
+        self._held[name] = (number, dict(tensors))
+
+    def record(self, name: str) -> tuple[str, Mapping[str, Tensor]] | None:
+        """Number and tensors of what cannot be computed again; None if nothing was ever stored under the name.
+
+        Also finds what versions before 0.3 stored by `keep`.
+
+        Raises:
+            CheckpointError: it is damaged or was altered.
+        """
+        if name in self._held or self._folder is None:
+            return self._held.get(name)
+        path = self._folder / f"{name}.record"
+        if path.exists():
+            self._held[name] = _read_record(path)
+        elif (self._folder / f"{name}.json").exists() or (self._folder / f"{name}.safetensors").exists():
+            self._read(name, self._folder)
+            if name not in self._held:
+                raise _damaged(self._folder / f"{name}.json")
+        return self._held.get(name)
+
     def _write(self, folder: Path, name: str, number: str, tensors: Mapping[str, Tensor]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.json").unlink(missing_ok=True)  # the record is removed first and written last
@@ -80,6 +115,34 @@ class RunCache:
                 self._held[name] = (number, safetensors.torch.load_file(path))
         except (OSError, ValueError, KeyError, TypeError, SafetensorError):
             pass  # computed again
+
+
+def _read_record(path: Path) -> tuple[str, Mapping[str, Tensor]]:
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            about = dict(file.metadata() or {})
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  # no mapping
+        whole = about["checksum"] == _sum_of(about["number"], tensors)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
+        whole = False
+    if not whole:
+        raise _damaged(path)
+    return about["number"], tensors
+
+
+def _damaged(path: Path) -> CheckpointError:
+    return CheckpointError(
+        f"{path} is torn or was altered, and cannot be computed again",
+        hint="restore it from a copy, or begin a new run in another folder",
+    )
+
+
+def _sum_of(number: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(number.encode())
+    for key, tensor in sorted(tensors.items()):
+        digest.update(f"{key} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _checksum(path: Path, number: str) -> str:

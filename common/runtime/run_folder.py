@@ -16,6 +16,7 @@ from typing import Any
 
 from colonnade.common.errors import InputError
 from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.json_values import parse_json
 from colonnade.common.runtime.own_files import refuse_path
 from colonnade.common.version import VERSION
@@ -77,7 +78,7 @@ class MemberFolder:
     def begun(self) -> bool:
         """True if a run was begun here, by the launcher, a server or a party."""
         run = RunFolder(self.path)
-        return any(path.exists() for path in (run.summary, self.events, PartyFolder(self.path).ledger, run.run))
+        return any(path.exists() for path in (run.summary, self.events, run.run)) or PartyFolder(self.path).has_sent
 
     def make(self) -> None:
         """Creates the folder if it is missing, with the process's umask. Raises OSError."""
@@ -121,6 +122,12 @@ class PartyFolder(MemberFolder):
     """Captured messages about training rows."""
     evaluation_capture = _Below("capture-evaluations.bin")
     """Captured messages about validation and test rows."""
+
+    @property
+    def has_sent(self) -> bool:
+        """True if a message of a run has left: its ledger has more than the control messages of joining one."""
+        return any("control" not in entry for entry in read_lines(self.ledger))
+
     export = _Below("export")
     """The folder of its exported part of the model."""
     codes = _Below("codes")

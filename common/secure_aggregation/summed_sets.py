@@ -16,7 +16,10 @@ from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.errors import CheckpointError, InputError
 from colonnade.common.runtime.json_values import whole
 
-_NAMES = ("members-a", "members-b")  # written alternately: a crash while writing one leaves the other
+NAME = "members"
+"""Of the record in the run cache."""
+
+_BEFORE = ("members-a", "members-b")  # of versions before 0.3, which wrote them alternately
 _AHEAD = 32  # rounds reserved together: up to this many may count as done that were not
 
 
@@ -33,7 +36,7 @@ class MemberRecord:
         roster: all parties, in the agreed order.
 
     Raises:
-        CheckpointError: the stored record belongs to another run.
+        CheckpointError: the stored record belongs to another run, or is damaged.
     """
 
     def __init__(self, run_cache: RunCache, run: str, roster: Sequence[str]) -> None:
@@ -41,7 +44,7 @@ class MemberRecord:
         self._first = torch.empty(0, dtype=torch.int64)
         self._sets = torch.empty(0, len(self._roster), dtype=torch.uint8)
         self._count = self._until = 0
-        for name in _NAMES:
+        for name in (NAME, *_BEFORE):
             self._read(name)
         self._done = self._until
 
@@ -91,10 +94,10 @@ class MemberRecord:
 
     def _read(self, name: str) -> None:
         """Loads a stored record if it is of this run and newer."""
-        number = self._run_cache.number(name)
-        if not number:
+        found = self._run_cache.record(name)
+        if found is None:
             return
-        run, count, until, kept = self._parted(name, number)
+        run, count, until, kept = self._parted(name, *found)
         if run != self._run:
             raise CheckpointError(
                 f"the record of sums is of run {run}, not {self._run}",
@@ -104,10 +107,9 @@ class MemberRecord:
             self._count, self._until = count, until
             self._first, self._sets = kept["first"], kept["sets"]
 
-    def _parted(self, name: str, number: str) -> tuple[str, int, int, Mapping[str, Tensor]]:
+    def _parted(self, name: str, number: str, kept: Mapping[str, Tensor]) -> tuple[str, int, int, Mapping[str, Tensor]]:
         """Run, count, upper bound and tensors of a stored record. Raises CheckpointError."""
         run, *numbers = number.rsplit(" ", 2)
-        kept = self._run_cache.get(name)
         first, sets = kept.get("first", torch.empty(0)), kept.get("sets", torch.empty(0))
         fits = first.dtype == torch.int64 and sets.dtype == torch.uint8 and sets.ndim == 2
         # A record of another run may be of another roster: it is refused by its run.
@@ -127,7 +129,7 @@ class MemberRecord:
     def _keep(self, round: int, first: Tensor, sets: Tensor) -> None:
         """Writes to the disk first: on failure the state in memory does not change."""
         count, until = self._count + 1, -(-round // _AHEAD) * _AHEAD
-        self._run_cache.keep(_NAMES[count % 2], f"{self._run} {count} {until}", {"first": first, "sets": sets})
+        self._run_cache.keep_record(NAME, f"{self._run} {count} {until}", {"first": first, "sets": sets})
         self._first, self._sets, self._count, self._until = first, sets, count, until
 
 

@@ -22,10 +22,12 @@ def test_every_service_is_locked_and_every_member_has_its_own_volumes() -> None:
         assert service["security_opt"] == ["no-new-privileges:true"] and "ports" not in service
         assert "user" not in service or service["network_mode"] == "none", name
     for name in OF_THE_PROJECT - {"deal", "report"}:
+        assert BASE["services"][name]["environment"]["COLONNADE_ALIGNMENTS"] == "/alignments"
         assert BASE["services"][name]["volumes"] == [
             f"{name}:/member:ro",
             f"{name}-keys:/member/keys:ro",
             f"{name}-runs:/runs",
+            f"{name}-alignments:/alignments",
         ]
         assert {f"{name}:/members/{name}", f"{name}-keys:/members/{name}/keys"} < {*BASE["services"]["deal"]["volumes"]}
 
@@ -39,4 +41,4 @@ def test_the_parties_of_an_overlay_are_like_the_others(file: Path) -> None:
     for name, service in overlay["services"].items():
         like = BASE["services"]["party1"]
         assert service == like | {"volumes": [volume.replace("party1", name) for volume in like["volumes"]]}
-        assert {name, f"{name}-keys", f"{name}-runs"} <= overlay["volumes"].keys()
+        assert {name, f"{name}-keys", f"{name}-runs", f"{name}-alignments"} <= overlay["volumes"].keys()

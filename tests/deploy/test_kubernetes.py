@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -24,6 +25,7 @@ from colonnade.common.crypto.pki.certificates import certificate_pem
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import IdentityFiles, load_identity
 from colonnade.common.errors import IdentityError
+from colonnade.common.version import VERSION as COLONNADE
 
 ROOT = Path(__file__).parents[2] / "deploy" / "kubernetes"
 VERSION = "1.32"
@@ -111,7 +113,7 @@ def test_nothing_runs_with_more_rights_than_it_needs(rendered: dict[str, list[Do
                 "capabilities": {"drop": ["ALL"]},
             }
             assert set(container["resources"]) == {"requests", "limits"}
-            assert container["image"] == "colonnade:0.1"
+            assert container["image"] == f"colonnade:{COLONNADE}"
 
 
 ALLOWED = ("configMap", "secret", "persistentVolumeClaim", "emptyDir")
@@ -167,6 +169,29 @@ def test_every_pod_has_one_policy_which_allows_the_one_port(rendered: dict[str, 
         ports = {port["port"] for rule in policy.get("ingress") or [] for port in rule["ports"]}
         out = {port["port"] for rule in policy.get("egress") or [] for port in rule["ports"]}
         assert (ports, out) == (({7400}, set()) if name == "server" else (set(), {7400, 53}))
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.rglob("policy.yaml")), ids=lambda file: file.parent.name)
+def test_no_rule_lets_a_party_reach_every_host(file: Path) -> None:
+    for rule in yaml.safe_load(file.read_text())["spec"]["egress"]:
+        assert rule["to"] and all(peer for peer in rule["to"])
+
+
+@pytest.mark.parametrize("overlay", ["given/party", "cert-manager/party"])
+def test_a_party_reaches_one_address_of_a_server_elsewhere(overlay: str) -> None:
+    (patch,) = (
+        yaml.safe_load(one["patch"])
+        for one in yaml.safe_load((ROOT / "overlays" / overlay / "kustomization.yaml").read_text())["patches"]
+        if one.get("target", {}).get("kind") == "NetworkPolicy"
+    )
+    assert patch == [{"op": "replace", "path": "/spec/egress/0/to", "value": [{"ipBlock": {"cidr": "192.0.2.1/32"}}]}]
+
+
+def test_manifests_pull_the_image_of_this_version() -> None:
+    for member in ("server", "party"):
+        base = yaml.safe_load((ROOT / "base" / member / "kustomization.yaml").read_text())
+        assert base["images"] == [{"name": "colonnade", "newTag": COLONNADE}]
+    assert set(re.findall(r"colonnade:(\d[\w.]*\w)", (ROOT / "README.md").read_text())) == {COLONNADE}
 
 
 def test_in_the_demo_parties_reach_only_the_server(rendered: dict[str, list[Document]]) -> None:

@@ -72,7 +72,10 @@ def test_a_unit_starts_a_command_that_there_is_in_the_folder_that_it_may_write(u
     _, name, file, option, folder = line.split()
     assert name == command and name in typer.main.get_command(app).commands  # type: ignore[attr-defined]
     assert option == "--in" and file.startswith("/etc/colonnade/")
-    assert folder == f"/var/lib/{settings(unit)['StateDirectory'][0]}"
+    run, alignments = settings(unit)["StateDirectory"][0].split()
+    assert folder == f"/var/lib/{run}"
+    assert f"COLONNADE_ALIGNMENTS=%S/{alignments}" in settings(unit)["Environment"][0].split()
+    assert not f"{alignments}/".startswith(f"{run}/")  # the count of a day outlives the run's folder
 
 
 def test_both_units_have_the_same_sandbox() -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from colonnade.common.errors import CheckpointError
 from colonnade.common.runtime.json_lines import is_torn
 from colonnade.common.runtime.json_values import parse_json
 from colonnade.common.runtime.own_files import open_own
@@ -27,6 +28,7 @@ BEGINNING = "0" * 64
 
 _MARK = ', "chain": "'
 _END = '"}'
+_LOST = "restore it from a newer copy, or begin a new run, which spends epsilon anew"
 _TAIL = 65_536  # bytes at a file's end that are searched first for its last complete line
 
 
@@ -119,6 +121,56 @@ def newest(path: Path) -> str:
             if found := _parted(raw)[1]:
                 return found
     return BEGINNING
+
+
+def mark(path: Path) -> str:
+    """Length and newest hash of a file as it is on the disk when this returns, for `refuse_shorter`. Raises OSError."""
+    if not path.is_file():
+        return f"0 {BEGINNING}"
+    with io.FileIO(_opened(path), "a") as file, _alone(file):
+        os.fsync(file.fileno())
+        return f"{os.fstat(file.fileno()).st_size} {newest(path)}"
+
+
+def refuse_shorter(path: Path, before: str) -> None:
+    """Refuses a file that has lost lines since `mark` gave `before`, or whose lines were altered.
+
+    Lines without hashes at the beginning, of versions that wrote none, are passed over.
+
+    Raises:
+        CheckpointError: naming the file and, where it is known, the line.
+    """
+    try:
+        size, head = int(before.split(maxsplit=1)[0]), before.split()[1]
+        found = path.stat().st_size if path.is_file() else 0
+    except (OSError, ValueError, IndexError):
+        raise CheckpointError(f"{path} cannot be compared with the pin beside it", hint=_LOST) from None
+    if found < size:
+        what = f"has {found} bytes" if path.is_file() else "is missing"
+        raise CheckpointError(f"{path} {what}, and had {size} when this folder was last used", hint=_LOST)
+    if not found:
+        return
+    seen, chained = BEGINNING, False
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            line, hashed = _parted(raw)
+            if hashed:
+                chained = True
+                if hashed != (seen := _after(seen, line)):
+                    raise CheckpointError(f"{path}, line {number}: its hash does not fit what is before it", hint=_LOST)
+            elif chained and _is_entry(raw):
+                raise CheckpointError(f"{path}, line {number}: its hash is missing", hint=_LOST)
+    if size and not _had(path, size, head):
+        raise CheckpointError(f"{path} is another file than when this folder was last used", hint=_LOST)
+
+
+def _had(path: Path, size: int, head: str) -> bool:
+    """True if the newest hash within so many bytes is this one."""
+    seen = BEGINNING
+    with path.open("rb") as file:
+        for raw in file.read(size).splitlines():
+            seen = _parted(raw)[1] or seen
+    return seen == head
 
 
 @contextmanager

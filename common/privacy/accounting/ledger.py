@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from colonnade.common.privacy.accounting.chain import Chain
 from colonnade.common.runtime.json_lines import read_lines
 
 _ROWS = {"rows": 0, "coded": 0, "keys": 0, "lines": 1}  # dimensions that count rows, and how many more than these
+_FAILURE = "Failure"
+_SHORT = 64  # characters or numbers that are written out
 
 
 class Ledger:
@@ -49,10 +53,32 @@ class Ledger:
         try:
             self._chain.append(entry)
         except OSError as failed:
-            raise EnvironmentFault(
-                f"the ledger {self._path} cannot be written: {failed.strerror}; nothing leaves without it",
-                hint="make room on the disk, then resume",
-            ) from failed
+            raise self._full(failed) from failed
+
+    def note(self, notice: object, to: str) -> None:
+        """Records a control message that is about to be sent: no tensor, and of rows at most their number.
+
+        Its line names the kind under `control`, so that readers of messages pass it over. A notice that this party
+        has failed is not held back by a disk that takes no line.
+
+        Raises:
+            EnvironmentFault: as `charge`, for any other notice.
+        """
+        if self._chain is None:
+            return
+        kind = type(notice).__name__
+        entry = {"time": round(time.time(), 6), "control": kind, "to": to, "about": _about(notice)}
+        try:
+            self._chain.append(entry)
+        except OSError as failed:
+            if kind != _FAILURE:
+                raise self._full(failed) from failed
+
+    def _full(self, failed: OSError) -> EnvironmentFault:
+        return EnvironmentFault(
+            f"the ledger {self._path} cannot be written: {failed.strerror}; nothing leaves without it",
+            hint="make room on the disk, then resume",
+        )
 
     def close(self) -> None:
         """Closes the file."""
@@ -76,6 +102,18 @@ def _entry(message: Message, to: str, mechanism: str, epsilon: float | None) -> 
         "mechanism": mechanism,
         "epsilon": epsilon,
     }
+
+
+def _about(notice: object) -> dict[str, Any]:
+    """What a notice says: numbers and short words as they are, of anything longer its size."""
+    said: dict[str, Any] = {}
+    for field in dataclasses.fields(notice):  # type: ignore[arg-type]  # every notice is a dataclass
+        value = getattr(notice, field.name)
+        if isinstance(value, bytes | Mapping) or (isinstance(value, str | tuple) and len(value) > _SHORT):
+            said[field.name] = {"size": len(value)}
+        elif value not in ("", (), None):
+            said[field.name] = value
+    return said
 
 
 def _rows(message: Message) -> int:
