@@ -109,10 +109,10 @@ def _about(notice: object) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for field in dataclasses.fields(notice):  # type: ignore[arg-type]  # every notice is a dataclass
         value = getattr(notice, field.name)
-        if isinstance(value, bytes | Mapping) or (isinstance(value, str | tuple) and len(value) > _SHORT):
-            said[field.name] = {"size": len(value)}
-        elif value not in ("", (), None):
-            said[field.name] = value
+        if value is None or (isinstance(value, bytes | Mapping | str | tuple) and not len(value)):
+            continue
+        long = isinstance(value, bytes | Mapping) or (isinstance(value, str | tuple) and len(value) > _SHORT)
+        said[field.name] = {"size": len(value)} if long else value
     return said
 
 

@@ -60,7 +60,7 @@ def announced(outcome: Outcome) -> dict[tuple[int, int], list[int]]:
 
 def forget(folder: Path) -> None:
     """Removes a member's record of its sets."""
-    for file in folder.glob("members-*"):
+    for file in folder.glob("members*"):
         file.unlink()
 
 

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from colonnade.common.conversation.control import Statement
+from colonnade.common.conversation.membership import Failure, Farewell, Hello, Saved
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.privacy.accounting.chain import verify
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.protocols.fedvs import Answer, Prepared, Shares
 from colonnade.common.protocols.split import Embedding, Evaluation
 from colonnade.common.runtime.json_lines import open_to_append, read_lines
+from colonnade.common.runtime.run_folder import PartyFolder
 from colonnade.common.secure_aggregation.key_agreement import KeyOffer
+from colonnade.reports.records.ledgers import read_books_of
+
+ROOT = Path(__file__).parents[3]
 
 
 def embedding(round: int) -> Embedding:
@@ -118,3 +126,48 @@ def test_lines_are_appended(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + b'[1]\n\xff\n{"a": 3}')
     assert [entry["a"] for entry in read_lines(path)] == [1, 2, 3]
     assert list(read_lines(tmp_path / "none")) == []
+
+
+# Control messages.
+
+
+def test_control_messages_have_lines_that_readers_of_messages_pass_over(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path)
+    ledger.note(Hello("bank", "demo", "0.3.0", config={"batch": "ab"}, rows=1797), "server")
+    ledger.charge(embedding(1), "server", "none", None)
+    ledger.note(Saved(4), "server")
+    ledger.note(Statement(body=b"x" * 500), "server")
+    ledger.note(Failure("", "r" * 500), "server")
+    ledger.note(Farewell(), "server")
+    ledger.close()
+    lines = list(read_lines(path))
+    assert [line.get("control") for line in lines] == ["Hello", None, "Saved", "Statement", "Failure", "Farewell"]
+    assert lines[0]["about"]["rows"] == 1797 and lines[0]["about"]["config"] == {"size": 1}
+    assert lines[3]["about"] == {"body": {"size": 500}} and lines[2]["about"] == {"round": 4}
+    assert verify(path).lines == 6 and list(read_books_of(path)) == ["Embedding"]
+    assert PartyFolder(tmp_path).has_sent and Ledger(path, after=0)._left
+
+
+def test_joining_alone_begins_no_run(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.note(Hello("bank", "demo", "0.3.0", rows=3), "server")
+    ledger.close()
+    assert not PartyFolder(tmp_path).begun
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_only_the_notice_of_a_failure_leaves_without_a_line(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.note(Failure("", "the disk is full"), "server")
+    with pytest.raises(EnvironmentFault, match="nothing leaves without it"):
+        ledger.note(Farewell(), "server")
+
+
+def test_a_party_has_one_place_that_sends() -> None:
+    """Whatever else would post to the connection would leave without a line."""
+    found = {
+        path.relative_to(ROOT).as_posix(): re.findall(r"_connection\.post\(|\bconnection\.post\(", path.read_text())
+        for path in (ROOT / "client").rglob("*.py")
+    }
+    assert {path: len(calls) for path, calls in found.items() if calls} == {"client/membership/dialer.py": 1}
