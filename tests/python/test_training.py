@@ -101,8 +101,9 @@ def test_typed_sections_are_the_same_as_a_mapping(simulated: colonnade.Run) -> N
 
 @pytest.mark.processes
 def test_processes_leave_the_same_folder_and_bits_as_a_simulation() -> None:
-    real = colonnade.up(DEMO, out="real", sets=SHORT)
-    virtual = colonnade.simulate(DEMO, out="virtual", sets=SHORT)
+    public = (*SHORT, "federation.public_start=true")
+    real = colonnade.up(DEMO, out="real", sets=public)
+    virtual = colonnade.simulate(DEMO, out="virtual", sets=public)
     assert real.metrics == virtual.metrics
     of_processes = {
         name for name in files(real.folder) if Path(name).name in ("log.txt", "server.log", ".launcher.lock")
