@@ -71,7 +71,7 @@ def unmasked(outcome: Outcome) -> list[tuple[int, Tensor]]:
     words: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
     for _, _, m in outcome.messages:
         if isinstance(m, Masked):
-            words[m.round, m.stage].append(m.words.long())
+            words[m.round, m.stage].append(m.words[:-1].long())  # without the line of zeros
     sizes = {m.round: int(m.members.sum()) for _, _, m in outcome.messages if isinstance(m, Members)}
     found = []
     for (round, _), parts in sorted(words.items()):
