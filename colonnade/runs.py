@@ -138,10 +138,11 @@ class Run:
             sigma: standard deviation of the noise, in units of the scaled features.
 
         Returns:
-            A row a party, the most important first: `party`; `norm`, of the head's weights on it, and `growth`, over
-            their first norm, both null in protocols without such a head; `noised` and `missing`, the accuracies
-            (fractions) with noise on its features, and without its embedding; where classes are unequal these are
-            AUCs (two classes) or balanced accuracies (more).
+            A row a party, by what is lost without it, the most first: `party`; `norm`, of the head's weights on it, and
+            `growth`, over their norm before the first round, both null without such a head, neither a rank;
+            `noised` and `missing`, the accuracies (fractions) with noise on its features, and with the mean of what it
+            sends in place of each row's; where classes are unequal these are AUCs (two classes) or balanced accuracies
+            (more).
 
         Raises:
             InputError: the run has not ended, or its protocol cannot be explained.

@@ -24,11 +24,13 @@ def explain(run: Path, out: Path | None, sigma: float, keep: tuple[str, ...]) ->
 
 def _show(trained: Trained, found: Findings) -> None:
     measure = MEASURES[found.measure]
-    table = Table("rank", "party", "head's norm", "over its first", f"{measure} noised", f"{measure} without it")
+    table = Table(
+        "rank", "party", f"{measure} without it", f"{measure} noised", "norm of its head", "growth of the norm"
+    )
     for rank, party in enumerate(found.ranked, 1):
         norm, growth = ("-" if value is None else f"{value:.4f}" for value in (party.norm, party.growth))
         noised, missing = (value_words(found.measure, value) for value in (party.noised, party.missing))
-        table.add_row(str(rank), party.name, norm, growth, noised, missing)
+        table.add_row(str(rank), party.name, missing, noised, norm, growth)
     console.print(table)
     for sentence in sentences(trained, found):
         console.print(sentence, markup=False)

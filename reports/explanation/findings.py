@@ -1,9 +1,12 @@
-"""Importance of each party to a trained model, in numbers. VIMADMM (Xie et al. 2024), Section VI-C.
+"""Importance of each party to a trained model, in numbers.
 
-A head that is not trained keeps the norm that it was drawn with, times what weight decay leaves
-of it. Draws differ by more than training adds in a few epochs, so parties are ranked by the norm
-over the norm before the first round (`growth`); the plain norm, by which the paper ranks, is
-reported too.
+Parties are ranked by what the measure loses without them: the mean of what a party sends, over the measured rows,
+stands in place of each row's. Zeros instead would also take away what is the same for all rows, which a head may use
+as its bias: a party of mere noise can then come first.
+
+VIMADMM (Xie et al. 2024), Section VI-C, ranks by the norm of a party's head instead. It is reported, and ranks nobody:
+it depends on the scale of the party's embeddings and on the draw of the head, which differs by more than training adds
+in a few epochs.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ class PartyFindings:
         norm: Frobenius norm of its head; None where no head, or block of one, is its own.
         first_norm: the same before the first round.
         noised: the measure when its features are noised.
-        missing: the measure when it sends zeros.
+        missing: the measure without it: its mean in place of what it sends.
+        missing_loss: the mean cross-entropy without it.
     """
 
     name: str
@@ -42,6 +46,7 @@ class PartyFindings:
     first_norm: float | None
     noised: float
     missing: float
+    missing_loss: float
 
     @property
     def growth(self) -> float | None:
@@ -72,31 +77,37 @@ class Findings:
     parties: tuple[PartyFindings, ...]
 
     @property
-    def by(self) -> str:
-        """Ranking criterion: growth, norm (where a head began at zero) or missing."""
-        if any(party.norm is None for party in self.parties):
-            return "missing"
-        return "growth" if all(party.growth is not None for party in self.parties) else "norm"
-
-    @property
     def importance(self) -> list[float]:
-        """One number a party in the roster's order, larger for the more important: what `by` names."""
-        if self.by == "missing":
-            return [self.clean - party.missing for party in self.parties]
-        return [getattr(party, self.by) for party in self.parties]
+        """What the measure loses without each party, in the roster's order."""
+        return [self.clean - party.missing for party in self.parties]
 
     @property
     def ranked(self) -> list[PartyFindings]:
-        """The most important party first."""
-        order = sorted(range(len(self.parties)), key=lambda index: -self.importance[index])
-        return [self.parties[index] for index in order]
+        """The most important party first: most lost without it. Of equal ones, the larger cross-entropy without it."""
 
-    def agreement(self, drops: Sequence[float]) -> float | None:
-        """Spearman's rank correlation of the importance with what the measure lost; None where there is none.
+        def key(party: PartyFindings) -> tuple[float, float]:
+            lost = self.clean - party.missing
+            return (math.inf if math.isnan(lost) else -lost, -party.missing_loss)
+
+        return sorted(self.parties, key=key)
+
+    @property
+    def needed(self) -> bool:
+        """Whether the measure falls at all without some party."""
+        return any(lost > 0 for lost in self.importance)
+
+    @property
+    def growths(self) -> list[float] | None:
+        """Each head's norm over its norm before the first round, in the roster's order; None if one has none."""
+        found = [party.growth for party in self.parties if party.growth is not None]
+        return found if len(found) == len(self.parties) else None
+
+    def agreement(self, others: Sequence[float] | None) -> float | None:
+        """Spearman's rank correlation of the importance with other numbers of the parties; None where there is none.
 
         Of fewer than four parties it says little: of two it is 1 or -1, whatever they hold.
         """
-        return _spearman(self.importance, drops) if len(self.parties) >= RANKED else None
+        return _spearman(self.importance, others) if others is not None and len(self.parties) >= RANKED else None
 
 
 def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = lambda _party: None) -> Findings:
@@ -117,20 +128,21 @@ def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = 
         embeddings = {name: _embeddings(trained.clients[name], own[name], part) for name in trained.names}
         sent = [own[name].answer(embeddings[name]) for name in trained.names]
 
-        def value(index: int = -1, instead: Tensor | None = None) -> float:
+        def value(index: int = -1, instead: Tensor | None = None) -> tuple[float, float]:
             score = trained.server.score()
             parts = [instead if at == index and instead is not None else part for at, part in enumerate(sent)]
             score.add(trained.joint.logits(parts), labels)
-            return {**score.metrics, **score.some({measure_name} - set(score.metrics))}.get(measure_name, math.nan)
+            metrics = {**score.metrics, **score.some({measure_name} - set(score.metrics))}
+            return metrics.get(measure_name, math.nan), metrics["loss"]
 
         found = []
         for index, name in enumerate(trained.names):
             progress(name)
             noisy = own[name].answer(_embeddings(trained.clients[name], own[name], part, sigma))
-            noised, missing = value(index, noisy), value(index, torch.zeros_like(sent[index]))
+            missing, loss = value(index, sent[index].mean(0, keepdim=True).expand_as(sent[index]))
             norm, first = _norm(trained.heads, index), _norm(trained.first_heads, index)
-            found.append(PartyFindings(name, norm, first, noised, missing))
-        return Findings(part, measure_name, labels, embeddings, sigma, value(), tuple(found))
+            found.append(PartyFindings(name, norm, first, value(index, noisy)[0], missing, loss))
+        return Findings(part, measure_name, labels, embeddings, sigma, value()[0], tuple(found))
 
 
 def _measure(trained: Trained, rows: Tensor) -> str:

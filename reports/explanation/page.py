@@ -9,20 +9,21 @@ from typing import Any
 
 from torch import Tensor
 
-from colonnade.reports.explanation.findings import RANKED, Findings, PartyFindings
+from colonnade.reports.explanation.findings import Findings, PartyFindings
 from colonnade.reports.explanation.picture import bars, scatter
 from colonnade.reports.explanation.trained import Trained
 from colonnade.reports.html.frame import frame, section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.html.svg import colour
 
-_BY = {
-    "growth": "the norm of its head over what it was before the first round",
-    "norm": "the norm of its head",
-    "missing": "the {measure} that is lost without it; there is no head, or block of one, that is its own",
-}
 MEASURES = {"accuracy": "accuracy", "auc": "AUC", "balanced_accuracy": "balanced accuracy"}
 """Measures of the model with a party noised or missing, in words."""
+
+HEADS = (
+    "A head's norm and its growth (the norm over that before the first round) rank nobody: they depend on the scale of "
+    "a party's embeddings, on the draw of the head, on learning rates, weight decay and the number of rounds."
+)
+"""What norms of heads do not say."""
 
 _WHY = (
     "Measured by {measure}, since classes are unequal: the commonest has {share:.1%} of the training rows, so that "
@@ -44,7 +45,11 @@ class Maps:
 
 
 def numbers(trained: Trained, found: Findings) -> dict[str, Any]:
-    """Content of explain.json. `measure` names the metric of `value`, `noised` and `missing`, from 0 to 1."""
+    """Content of explain.json.
+
+    `measure` names the metric of `value`, `noised` and `missing`, from 0 to 1; `without` what stands in place of a
+    missing party's messages; `agreement` has rank correlations with what is lost without a party.
+    """
     ranked = [party.name for party in found.ranked]
     return {
         "federation": trained.config.federation.id,
@@ -57,13 +62,14 @@ def numbers(trained: Trained, found: Findings) -> dict[str, Any]:
         "measure": found.measure,
         "value": found.clean,
         "reported": _reported(trained, found),
-        "ranked_by": found.by,
+        "without": "mean",
+        "ranked_by": "missing",
         "ranked": ranked,
-        "most_important": ranked[0],
-        "least_important": ranked[-1],
+        "most_important": ranked[0] if found.needed else None,
+        "least_important": ranked[-1] if found.needed else None,
         "agreement": {
             "noised": found.agreement([found.clean - party.noised for party in found.parties]),
-            "missing": found.agreement([found.clean - party.missing for party in found.parties]),
+            "growth": found.agreement(found.growths),
         },
         "parties": {party.name: _party(found, party, ranked.index(party.name) + 1) for party in found.parties},
     }
@@ -77,6 +83,7 @@ def _party(found: Findings, party: PartyFindings, rank: int) -> dict[str, Any]:
         "growth": party.growth,
         "noised": party.noised,
         "missing": party.missing,
+        "loss_missing": party.missing_loss,
         "drop_noised": found.clean - party.noised,
         "drop_missing": found.clean - party.missing,
     }
@@ -85,7 +92,7 @@ def _party(found: Findings, party: PartyFindings, rank: int) -> dict[str, Any]:
 def html(trained: Trained, found: Findings, maps: Maps) -> str:
     """The page, which needs nothing beside itself."""
     opening = joined([tag("p", sentence) for sentence in sentences(trained, found)])
-    sections = [opening, _heads(found), *_drops(found), _table(found), _maps(trained, maps), _caveats()]
+    sections = [opening, *_drops(found), _table(found), _heads(found), _maps(trained, maps), _caveats()]
     return frame(f"{trained.config.federation.id}: how much each party matters", sections)
 
 
@@ -96,16 +103,21 @@ def sentences(trained: Trained, found: Findings) -> list[str]:
     said = [
         f"{trained.config.federation.protocol.name} among {len(ranked)} parties, after round {trained.round} of "
         f"{trained.server.schedule.rounds}: {found.part} {measure} {shown(found.clean)} ({len(found.labels)} rows).",
-        f"A party's importance is {_BY[found.by].format(measure=measure)}. The most important is {most.name}, "
-        f"the least {least.name}.",
-        f"Without {most.name} the {measure} is {shown(most.missing)}, without {least.name} {shown(least.missing)}; "
-        f"with noise on its features it is {shown(most.noised)} for {most.name} and {shown(least.noised)} for "
-        f"{least.name}.",
+        f"Parties are ranked by the {measure} that is lost without them: the mean of what a party sends stands in "
+        "place of each row's.",
     ]
+    if not found.needed:
+        said.append(f"No party is needed by itself: without any one of them the {measure} does not fall.")
+    elif len(ranked) > 1:
+        said.append(
+            f"The most important is {most.name}: without it the {measure} is {shown(most.missing)}, and with noise on "
+            f"its features {shown(most.noised)}. The least is {least.name}: {shown(least.missing)} without it, "
+            f"{shown(least.noised)} with noise."
+        )
     if found.measure != "accuracy" and (balance := trained.server.balance) is not None:
         said.insert(1, _WHY.format(measure=measure, share=balance.share))
-    if found.by != "missing" and len(found.parties) >= RANKED:
-        said.append(_agreement(found))
+    if any(party.norm is not None for party in found.parties):
+        said.append(_of_heads(found))
     if trained.round < trained.server.schedule.rounds:
         said.append(
             f"The newest checkpoint that all members hold is of round {trained.round}: this is the model of that "
@@ -124,15 +136,13 @@ def value_words(measure: str, value: float) -> str:
     return f"{value:.4f}" if measure == "auc" else f"{value:.2%}"
 
 
-def _agreement(found: Findings) -> str:
-    value = found.agreement([found.clean - party.noised for party in found.parties])
+def _of_heads(found: Findings) -> str:
+    """What norms are, and if they happen to agree here."""
+    value = found.agreement(found.growths)
     if value is None:
-        return "Noise on one party changes nothing, or the same for all: it cannot be compared with the heads."
-    verdict = "agree" if value > 0.7 else "agree in part" if value > 0.3 else "do not agree"
-    return (
-        f"Heads and noise {verdict} on who matters: the rank correlation of importance and of what noise costs is "
-        f"{value:.2f} (1: the same order)."
-    )
+        return HEADS
+    verdict = "same order" if value > 0.999 else "much the same order" if value > 0.7 else "another order"
+    return f"{HEADS} Here growth puts the parties in {verdict} (rank correlation with what is lost {value:.2f})."
 
 
 def _reported(trained: Trained, found: Findings) -> float | None:
@@ -142,24 +152,28 @@ def _reported(trained: Trained, found: Findings) -> float | None:
 
 
 def _heads(found: Findings) -> Html:
-    names, values, kind = [party.name for party in found.parties], found.importance, found.by
-    if kind == "missing":
+    names, growths = [party.name for party in found.parties], found.growths
+    norms = [party.norm for party in found.parties if party.norm is not None]
+    if len(norms) < len(names):
         return section("Heads", tag("p", "No head, or block of one, belongs to one party alone: no norm to compare."))
-    floor = max(min(values) - 0.15 * (max(values) - min(values)), 0.0)
-    picture = bars(names, values, lambda value: f"{value:.3f}", ends=_ends(found), floor=floor)
-    what = "Norm of each party's head" + (", over its norm before the first round" if kind == "growth" else "")
-    said = """The axis does not begin at 0. Training makes a head grow where its party's embeddings help to explain the
-labels; where they do not, weight decay shrinks it. Heads are drawn with norms that differ by more than a short training
-adds, so each is compared with its own beginning; the table has the plain norms as well."""
-    return section(what, tag("div", Html(picture), class_="scroll"), tag("p", said))
+    if growths is None:
+        what, values, say = "Norm of each party's head", norms, lambda value: f"{value:.3f}"
+    else:
+        what = "Growth of the norm of each party's head since before the first round, in per cent"
+        values, say = [100 * (growth - 1) for growth in growths], lambda value: f"{value:.1f}"
+    said = f"""{HEADS} The paper that ranks by norms (VIMADMM, Xie et al. 2024, Figure 3) trains ten epochs with a
+weight decay of .005, under which heads without use shrink; shorter or with less decay a norm is mostly that
+of the draw."""
+    return section(what, tag("div", Html(bars(names, values, say)), class_="scroll"), tag("p", said))
 
 
 def _drops(found: Findings) -> list[Html]:
-    said = f"""Noised: Gaussian noise of standard deviation {found.sigma:g} on this party's scaled features, everyone
-else as they are. Missing: zeros in the place of what it sends. The model is not trained again, so that this says how
-much the model leans on the party, and not whether others could stand in for it. A bar below 0 is a gain."""
-    return [_drop(found, "is noised", lambda party: party.noised),
-            _drop(found, "is missing", lambda party: party.missing), tag("p", said)]  # fmt: skip
+    said = f"""Missing: the mean of what it sends, over these rows, in place of each. Noised: Gaussian noise of standard
+deviation {found.sigma:g} on this party's scaled features, everyone else as they are. The model is not trained again, so
+that this says how much the model leans on the party, and not whether others could stand in for it. A bar below 0 is a
+gain."""
+    return [_drop(found, "is missing", lambda party: party.missing),
+            _drop(found, "is noised", lambda party: party.noised), tag("p", said)]  # fmt: skip
 
 
 def _drop(found: Findings, what: str, left: Callable[[PartyFindings], float]) -> Html:
@@ -177,18 +191,18 @@ def _table(found: Findings) -> Html:
     head = (
         "rank",
         "party",
+        f"{measure} without it",
+        f"{measure} noised",
         "norm of its head",
         "before round 1",
-        "ratio",
-        f"{measure} noised",
-        f"{measure} without it",
+        "growth",
     )
     rows = [
-        (str(rank), party.name, _plain(party.norm), _plain(party.first_norm), _plain(party.growth, 4),
-         shown(party.noised), shown(party.missing))
+        (str(rank), party.name, shown(party.missing), shown(party.noised), _plain(party.norm), _plain(party.first_norm),
+         _plain(party.growth, 4))
         for rank, party in enumerate(found.ranked, 1)
     ]  # fmt: skip
-    return section("All numbers", table(head, rows, words=(1,), caption="Every party, the most important first"))
+    return section("All numbers", table(head, rows, words=(1,), caption="Every party, by what is lost without it"))
 
 
 def _maps(trained: Trained, maps: Maps) -> Html:
@@ -212,10 +226,10 @@ def _caveats() -> Html:
         "To make this page, the data, models and labels of all members were opened on one machine. That is fine for a "
         "benchmark or where one operator owns them; between organisations it is what a federation is there to avoid.",
         "On machines of their own, only the norms of heads that the server keeps can be had, from the server alone.",
-        "A head's norm is a byproduct of training. It says which embeddings the server leans on; it is no measure of "
-        "what a party's data are worth and no guarantee of anything. It depends on the scale of embeddings, on how "
-        "heads are drawn, and on weight decay and learning rates. Two parties with the same information share its "
-        "importance.",
+        "Parties whose losses differ by a few rows are ranked by chance: other rows or another seed may order them "
+        "otherwise. Two parties with the same information share their importance, and each may seem to have none.",
+        "It is the trained model that is tried. Only training without a party shows if others could replace it, and "
+        "nothing here says what a party's data are worth.",
     )
     return section("Scope and limits", tag("ul", *(tag("li", each) for each in said), class_="note"))
 

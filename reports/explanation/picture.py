@@ -21,22 +21,19 @@ def bars(
     names: Sequence[str],
     values: Sequence[float],
     say: Callable[[float], str],
-    *,
-    ends: tuple[str, str],
-    floor: float = 0.0,
+    ends: tuple[str, str] | None = None,
 ) -> str:
-    """One bar a party, with its value above it.
+    """One bar a party from 0, with its value above it.
 
     Args:
         say: a value in words of the axis.
         ends: the most and the least important party, whose bars are coloured.
-        floor: where bars begin; others than 0 are for values that differ little.
     """
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
-        fills = [dict(zip(ends, (_MOST, _LEAST), strict=True)).get(name, GREY) for name in names]
-        drawn = axes.bar(range(len(names)), [value - floor for value in values], 0.72, floor, color=fills)
+        fills = [dict(zip(ends or (), (_MOST, _LEAST), strict=False)).get(name, GREY) for name in names]
+        drawn = axes.bar(range(len(names)), values, 0.72, color=fills)
         if len(names) <= _MANY:
             axes.bar_label(drawn, [say(value) for value in values], padding=2)
         axes.set_xticks(range(len(names)), names)

@@ -90,13 +90,13 @@ def write_explanation(
 
 
 def _draw_maps(trained: Trained, found: Findings, say: Say) -> Maps:
-    """Of the most and the least important party, and of everyone's embeddings side by side."""
+    """Of the first and the last party in rank, and of everyone's embeddings side by side."""
     seed = trained.config.federation.seed
     rows = choose_rows(len(found.labels), seed)
     ranked = found.ranked
     wanted = {
-        f"{ranked[0].name}, the most important": found.embeddings[ranked[0].name],
-        f"{ranked[-1].name}, the least important": found.embeddings[ranked[-1].name],
+        f"{ranked[0].name}, rank 1": found.embeddings[ranked[0].name],
+        f"{ranked[-1].name}, rank {len(ranked)}": found.embeddings[ranked[-1].name],
         "all parties together": torch.cat([found.embeddings[name] for name in trained.names], dim=1),
     }
     said = []

@@ -23,43 +23,59 @@ _NOT_ASKED = (
     " measures it of a run that has ended, for protocols whose models it can take apart; this page then shows it.",
 )
 _MEASURES = {"accuracy": "accuracy", "auc": "AUC", "balanced_accuracy": "balanced accuracy"}
-_COLUMNS = {"norm": "norm of its head", "growth": "over its first", "noised": "{}, its data noised",
-            "missing": "{} without it"}  # fmt: skip
+_COLUMNS = {"missing": "{} without it", "noised": "{}, its data noised", "norm": "norm of its head",
+            "growth": "growth of the norm"}  # fmt: skip
+_LOST = "drop_missing"
+_HEADS = "A head's norm and its growth (over the norm before the first round) rank nobody: see docs/explain.md."
+_ZEROS = "An earlier version measured it, with zeros in place of what a party sends; run `colonnade explain` again."
 
 
 def importance(run: RecordedRun, beside: Path | None) -> Html:
-    """The parties from the most important to the least, linked to the page of `explain`; or a note that it was not run.
+    """The parties by what is lost without them, linked to the page of `explain`; or a note that it was not measured.
+
+    Earlier versions ranked by heads' norms: their order is not taken over, since the file says what is lost.
 
     Args:
         beside: the folder that this page will lie in; None leaves the link out.
     """
-    found = run.explained
-    if found is None or not isinstance(ranked := found.get("ranked"), list) or not ranked:
+    found = run.explained or {}
+    parties = found.get("parties")
+    if not isinstance(parties, Mapping) or not parties or not all(isinstance(one, Mapping) for one in parties.values()):
         return section(_TITLE, tag("p", *_NOT_ASKED))
-    names = [str(name) for name in ranked]
-    said = f"By how much the model leans on them, from most to least: {listed(names, 10)}."
+    lost = {str(name): _number(one.get(_LOST)) for name, one in parties.items()}
+    if any(value is None for value in lost.values()):
+        return section(_TITLE, tag("p", *_NOT_ASKED))
+    drops = {name: value or 0.0 for name, value in lost.items()}
+    given = found.get("ranked")
+    given = [str(name) for name in given] if isinstance(given, list) and found.get("ranked_by") == "missing" else []
+    place = {name: at for at, name in enumerate(given)}  # the order of equal losses
+    names = sorted(drops, key=lambda name: (-drops[name], place.get(name, len(place))))
+    measure = found.get("measure")
+    measure = measure if measure in _MEASURES else "accuracy"  # version 0.2 had no other, and did not name it
+    said = f"By the {_MEASURES[measure]} that is lost without them, from most to least: {listed(names, 10)}."
+    if max(drops.values()) <= 0:
+        said = f"No party is needed by itself: without any one of them the {_MEASURES[measure]} does not fall."
+    notes = [said, *([] if found.get("without") == "mean" else [_ZEROS])]
+    if any(_number(one.get("norm")) is not None for one in parties.values()):
+        notes.append(_HEADS)
     page = RunFolder(run.folder).explained_page
     more = Html()
     if beside is not None and page.is_file():
         more = tag("p", "All about it: ", tag("a", page.name, href=quote(os.path.relpath(page, beside))))
-    measure = found.get("measure")
-    measure = measure if measure in _MEASURES else "accuracy"  # version 0.2 had no other, and did not name it
-    return section(_TITLE, tag("p", said), _table(names, found.get("parties"), measure), more)
+    return section(_TITLE, *(tag("p", note) for note in notes), _table(names, drops, parties, measure), more)
 
 
-def _table(names: Sequence[str], parties: Any, measure: str) -> Html:
-    """The numbers, and a bar of what is lost without a party; nothing where the file was altered."""
-    if not isinstance(parties, Mapping) or not all(isinstance(parties.get(name), Mapping) for name in names):
-        return Html()
-    drops = [_number(parties[name].get("drop_missing")) or 0.0 for name in names]
-    most = max(*drops, 1e-9)
+def _table(names: Sequence[str], drops: Mapping[str, float], parties: Mapping[str, Any], measure: str) -> Html:
+    """The numbers, and a bar of what is lost without a party."""
+    most = max(*drops.values(), 1e-9)
     rows = [
-        (name, _bar(max(drop, 0.0) / most), *(_said(key, _value(parties[name], key), measure) for key in _COLUMNS))
-        for name, drop in zip(names, drops, strict=True)
-    ]
+        (name, _bar(max(drops[name], 0.0) / most),
+         *(_said(key, _value(parties[name], key), measure) for key in _COLUMNS))
+        for name in names
+    ]  # fmt: skip
     words = _MEASURES[measure]
     heads = ("party", f"{words} lost without it", *(head.format(words) for head in _COLUMNS.values()))
-    return table(heads, rows, words=(0, 1), caption="The most important party first")
+    return table(heads, rows, words=(0, 1), caption="By what is lost without a party, the most first")
 
 
 def _bar(share: float) -> Html:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from sklearn.datasets import make_classification
 from torch import Tensor
 
+from colonnade import simulate
 from colonnade.client.protocols import LOCAL
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.config.members import Config
@@ -102,7 +108,8 @@ def by_hand(folder: Path, outcome: Outcome, features: dict[str, Tensor], without
             head = own["head"]
         else:
             head = joint["head.weight"][:, 8 * index : 8 * index + 8].T
-        total = total + (0.0 if name == without else 1.0) * (h @ head)
+        part = h @ head
+        total = total + (part.mean(0, keepdim=True) if name == without else part)
     assert isinstance(total, Tensor)
     return (total.argmax(1) == outcome.server.labels[outcome.server.schedule.partition.test]).double().mean().item()
 
@@ -139,8 +146,8 @@ def test_norms_are_those_of_the_checkpoints_heads(finished: dict[str, Case], pro
             )
         expected[name] = head.square().sum().sqrt().item()
     assert {name: party["norm"] for name, party in said["parties"].items()} == pytest.approx(expected)
-    growth = {name: party["norm"] / party["first_norm"] for name, party in said["parties"].items()}
-    assert said["ranked_by"] == "growth" and said["ranked"] == sorted(growth, key=lambda name: -growth[name])
+    lost = {name: party["drop_missing"] for name, party in said["parties"].items()}
+    assert said["ranked_by"] == "missing" and [lost[name] for name in said["ranked"]] == sorted(lost.values())[::-1]
     assert [said["parties"][name]["rank"] for name in said["ranked"]] == [1, 2, 3, 4]
 
 
@@ -153,7 +160,6 @@ def test_the_first_norms_are_those_before_any_round(tmp_path: Path) -> None:
 
 
 def test_a_head_that_is_not_linear_in_embeddings_has_no_norm(tmp_path: Path) -> None:
-    """Parties are then ranked by the loss without them, and the page states it."""
     (tmp_path / "head.py").write_text(
         "import torch\n"
         "class Head(torch.nn.Module):\n"
@@ -202,7 +208,7 @@ def test_the_command_writes_a_page_that_needs_nothing_else(
     assert not any({"src", "href"} & set(attrs) or tag == "script" for tag, attrs in tags)
     maps = page[page.index('class="maps"') :]
     assert len(re.findall("<use [^>]*style=", maps)) == 3 * result["rows"]
-    assert result["most_important"] in page and "opened on one machine" in page and "no guarantee" in page
+    assert "opened on one machine" in page and "rank nobody" in page and "does not begin at 0" not in page
     assert result["round"] == result["rounds"] == 12 and result["value"] == pytest.approx(result["reported"])
     kept = load(out / "keep-top-2.yaml")
     assert set(kept.federation.names) == set(result["ranked"][:2])
@@ -293,12 +299,51 @@ def _height(picture: str, fill: str) -> float:
 
 
 def findings(*noised: float) -> Findings:
-    parties = tuple(PartyFindings(str(n), 2.0 - n / 10, 1.0, value, value) for n, value in enumerate(noised))
+    parties = tuple(PartyFindings(str(n), 2.0, 1.0, value, value, 0.0) for n, value in enumerate(noised))
     return Findings("test", "accuracy", torch.zeros(1), {}, 1.0, 1.0, parties)
 
 
+def test_ties_unmeasured_and_unneeded_parties() -> None:
+    """Of equal losses the larger cross-entropy is first; what cannot be measured is last; no gain is an importance."""
+    values = [(0.5, 1.0), (math.nan, 9.0), (0.5, 2.0), (0.2, 0.1)]
+    parties = [PartyFindings(str(n), None, None, 0.9, value, loss) for n, (value, loss) in enumerate(values)]
+    found = Findings("test", "accuracy", torch.zeros(1), {}, 1.0, 1.0, tuple(parties))
+    assert [party.name for party in found.ranked] == ["3", "2", "0", "1"] and found.needed
+    assert not replace(found, clean=0.4, parties=tuple(parties[:3])).needed
+
+
+@pytest.mark.parametrize("scale", ["standard", "none"])
+def test_a_party_of_mere_noise_is_last_whatever_its_scale(tmp_path: Path, scale: str) -> None:
+    """Huge numbers without information. Scaled, their head grows more than that of a party that is needed."""
+    draws = np.random.default_rng(0)
+    x, y = make_classification(600, 7, n_informative=7, n_redundant=0, shuffle=False, class_sep=1.2, random_state=0)
+    keys = [f"c{number}" for number in range(600)]
+    columns = {"strong": x[:, :5], "weak": x[:, 5:], "noise": 1000 * draws.normal(3, 1, (600, 6))}
+    tables = {
+        name: pd.DataFrame({"case": keys, **{f"x{number}": column for number, column in enumerate(own.T)}})
+        for name, own in columns.items()
+    }
+    tree = {
+        "federation": {"id": "cases", "protocol": "split", "batch": 64, "epochs": 12, "classes": 2},
+        "server": {"labels": {"key": "case", "label": "target"}},
+        "every_party": {"data": {"key": "case"}}, "parties": {"noise": {"data": {"scale": scale}}},
+    }  # fmt: skip
+    run = simulate(tree, {"server": pd.DataFrame({"case": keys, "target": y}), **tables}, out=tmp_path / "run")
+    table = run.explain().to_pylist()
+    found = json.loads((tmp_path / "run" / "explain.json").read_text())
+    lost = {name: party["drop_missing"] for name, party in found["parties"].items()}
+    growth = {name: party["growth"] for name, party in found["parties"].items()}
+    assert found["ranked"] == [row["party"] for row in table] == ["strong", "weak", "noise"], lost
+    assert found["ranked"] == sorted(lost, key=lambda name: -lost[name]) and lost["strong"] > lost["noise"] + 0.1
+    assert (growth["noise"] > growth["weak"]) == (scale == "standard"), growth
+    section = run.report().read_text()
+    assert f"from most to least: {', '.join(found['ranked'])}." in section
+    page = (tmp_path / "run" / "explain.html").read_text()
+    assert "The most important is strong" in page and "rank nobody" in page
+
+
 def test_rank_correlation() -> None:
-    four = findings(0.1, 0.2, 0.3, 0.4)
+    four = findings(0.1, 0.2, 0.3, 0.4)  # without the first most is lost
     assert four.agreement([4, 3, 2, 1]) == pytest.approx(1.0) and four.agreement([1, 2, 3, 4]) == pytest.approx(-1.0)
     assert four.agreement([1, 1, 1, 1]) is None and findings(0.1).agreement([1]) is None
     assert findings(0.1, 0.2).agreement([2, 1]) is None  # of two parties it is 1 or -1, whatever they hold

@@ -75,7 +75,7 @@ def test_nothing_is_loaded_and_everything_is_escaped(tmp_path: Path, monkeypatch
     said = json.loads(json.dumps(said).replace('"bob"', json.dumps(vile)))
     folder = leave(tmp_path / "run", said, json.loads(json.dumps(EVENTS).replace('"bob"', json.dumps(vile))))
     add_parties(folder)
-    (folder / "explain.json").write_text(json.dumps({"ranked": [VILE, "ada"]}))
+    (folder / "explain.json").write_text(json.dumps({"parties": {VILE: {"drop_missing": 0.1}}}))
     (folder / "explain.html").write_text("")
     page(monkeypatch, capfd, folder)
     text = (folder / "report.html").read_text()
@@ -177,7 +177,9 @@ def test_privacy_spent_by_every_party(tmp_path: Path, monkeypatch, capfd, void: 
 def test_best_stopped_and_importance(tmp_path: Path, monkeypatch, capfd) -> None:
     best = {"round": 4, "val_accuracy": 0.75, "test_accuracy": 0.5, "checkpoint": True}
     folder = leave(tmp_path / "run", summary(best=best, stopped="it was no better"))
-    (folder / "explain.json").write_text(json.dumps({"ranked": ["cyd", "ada", "bob"]}))
+    lost = {"ada": 0.1, "bob": -0.1, "cyd": 0.2}
+    found = {"ranked_by": "missing", "parties": {name: {"drop_missing": drop} for name, drop in lost.items()}}
+    (folder / "explain.json").write_text(json.dumps(found))
     made = page(monkeypatch, capfd, folder)
     assert made.cells("best") == [["best", "round 4: validation 75.00%, test 50.00%"]]
     assert made.cells("stopped") == [["stopped", "it was no better"]] and "least: cyd, ada, bob." in made.words
@@ -192,19 +194,23 @@ def test_importance_is_taken_from_explain(tmp_path: Path, monkeypatch, capfd) ->
     folder = leave(tmp_path / "run")
     assert "Not measured." in page(monkeypatch, capfd, folder).words
     numbers = {"norm": 1.25, "growth": 2, "accuracy_noised": 0.5, "accuracy_missing": 0.25, "drop_missing": 0.5}
-    found = {
-        "ranked": ["cyd", "ada"],
+    found = {  # as version 0.2 wrote it: ranked by the heads' norms
+        "ranked_by": "growth", "ranked": ["ada", "cyd"], "most_important": "ada",
         "parties": {"ada": numbers | {"norm": None, "drop_missing": -0.1}, "cyd": numbers},
-    }
+    }  # fmt: skip
     (folder / "explain.json").write_text(json.dumps(found))
     made = page(monkeypatch, capfd, folder)
-    assert [row for row in made.rows if row[2:] == ["1.25", "2", "50%", "25%"]] == [made.cells("cyd")[-1]]
-    assert made.cells("ada")[-1][2:] == ["-", "2", "50%", "25%"]
+    assert [row for row in made.rows if row[2:] == ["25%", "50%", "1.25", "2"]] == [made.cells("cyd")[-1]]
+    assert made.cells("ada")[-1][2:] == ["25%", "50%", "-", "2"]
+    assert "least: cyd, ada." in made.words and "An earlier version measured it, with zeros" in made.words
+    equal = {"ranked": ["cyd", "ada"], "parties": {"ada": numbers, "cyd": numbers}, "without": "mean"}
+    (folder / "explain.json").write_text(json.dumps(found | equal | {"ranked_by": "missing"}))
+    assert "least: cyd, ada." in (new := page(monkeypatch, capfd, folder).words) and "earlier version" not in new
     assert [attrs["width"] for name, attrs in made.tags if name == "rect" and attrs.get("height") == "10"][-2:] == [
         "100.0", "0.0"]  # fmt: skip
     (folder / "explain.json").write_text(json.dumps(found | {"parties": {"ada": 3}}))
     altered = page(monkeypatch, capfd, folder)
-    assert "least: cyd, ada." in altered.words and len(altered.cells("ada")) == len(made.cells("ada")) - 1
+    assert "Not measured." in altered.words and len(altered.cells("ada")) == len(made.cells("ada")) - 1
 
 
 def test_the_contents_lead_to_every_section(tmp_path: Path, monkeypatch, capfd) -> None:
