@@ -13,6 +13,7 @@ from colonnade.attacks.audit.canaries import AuditResult, audit
 from colonnade.attacks.audit.mechanisms import OF_RUNS
 from colonnade.attacks.run import AttackedRun
 from colonnade.cli.research import attack_active, attack_lira
+from colonnade.cli.research.attack_columns import COLUMNS, recover
 from colonnade.cli.research.attack_features import FEATURES, HEADS, WHITE_BOX, cells, draw, features, numbers, white
 from colonnade.cli.research.attack_gradients import BATCHES, SCORING, batches, scores
 from colonnade.cli.research.attack_options import Found, Options, interval, share
@@ -159,6 +160,7 @@ KINDS: Mapping[str, Callable[[AttackedRun, tuple[str, ...], Options, Path], Foun
     "completion": _completion,
     SCORING: scores,
     BATCHES: batches,
+    COLUMNS: recover,
     WHITE_BOX: white,
     FEATURES: features,
     attack_active.COMPLETION: attack_active.complete,

@@ -22,6 +22,9 @@ class Options:
         shadows: federations that the attacker of a membership simulates.
         canaries: of an audit.
         labels: that the party of a completion knows.
+        attacker: on columns; `all` for each.
+        starts: that the first of these tries.
+        rounds: the first ones that these see; 0 for all.
     """
 
     party: str = ""
@@ -31,6 +34,9 @@ class Options:
     shadows: int = 4
     canaries: int = 20_000
     labels: int = 40
+    attacker: str = "all"
+    starts: int = 256
+    rounds: int = 0
 
 
 Found = tuple[dict[str, Any], Table]

@@ -105,7 +105,9 @@ def reproduce(
 def attack(
     run: Annotated[
         Path,
-        typer.Argument(help="folder of a run; labels, scores, batches and inversion need captures", show_default=False),
+        typer.Argument(
+            help="folder of a run; labels, scores, batches, columns and inversion need captures", show_default=False
+        ),
     ],
     kind: Annotated[
         str,
@@ -119,7 +121,8 @@ def attack(
         Path | None, typer.Option("--out", help="output folder; default: RUN/attacks", show_default=False)
     ] = None,
     known: Annotated[
-        float, typer.Option(help="inversion, whitebox, features, hijack: share of the rows whose features are known")
+        float,
+        typer.Option(help="inversion, columns, whitebox, features, hijack: share of rows whose features are known"),
     ] = 0.2,
     epochs: Annotated[
         int, typer.Option(help="labels, inversion: newest captured epochs that are used; 0: all, combined", min=0)
@@ -130,12 +133,15 @@ def attack(
     labels: Annotated[
         int, typer.Option(help="completions, scores, backdoor: number of labels that the party knows")
     ] = 40,
+    attacker: Annotated[str, typer.Option(help="columns: one of its five attackers; default: all")] = "all",
+    starts: Annotated[int, typer.Option(help="columns: number of first weights that are tried", min=1)] = 256,
+    rounds: Annotated[int, typer.Option(help="columns: first rounds that the server has seen; 0: all", min=0)] = 0,
 ) -> None:
     """Attack a captured run as curious members could, and report what they learn."""
     from colonnade.cli.research.attack import attack as run_it  # noqa: PLC0415
     from colonnade.cli.research.attack_options import Options  # noqa: PLC0415
 
-    run_it(run, kind, out, Options(party, known, epochs, seed, shadows, canaries, labels))
+    run_it(run, kind, out, Options(party, known, epochs, seed, shadows, canaries, labels, attacker, starts, rounds))
 
 
 def protocols() -> None:

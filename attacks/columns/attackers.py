@@ -1,0 +1,158 @@
+"""The attackers by name, and what each finds, beside what it would guess without a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.attacks.columns.known import regressed
+from colonnade.attacks.columns.marginals import Marginals
+from colonnade.attacks.columns.matching import matched, rotated_onto, turned
+from colonnade.attacks.columns.products import rotated_rows
+from colonnade.attacks.columns.sight import Sight
+from colonnade.attacks.columns.starts import known_start, public_starts, search_starts
+from colonnade.attacks.run import AttackedRun
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import InputError
+
+EXACT = 0.01
+"""Of a column's range: values this near are found."""
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What an attacker knows beside the messages, and the truth that it is measured by.
+
+    Args:
+        truth: columns of the rows that were seen, float64 (n, columns), as the models see them.
+        marginals: of the training rows.
+        have: places of the rows that the last attacker knows, int64 (k,).
+        starts: that the first attacker tries.
+        seed: of all draws.
+    """
+
+    truth: Tensor
+    marginals: Marginals
+    have: Tensor
+    starts: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Score:
+    """How near an estimate comes.
+
+    Args:
+        r2: of every column that varies: 1 less the squared error over that of the column's true mean.
+        mean, median: over the columns.
+        exact: share of the rows of which every column is within `EXACT` of its range.
+        rows: that it was measured on.
+    """
+
+    r2: tuple[float, ...]
+    mean: float
+    median: float
+    exact: float
+    rows: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """Result of an attacker.
+
+    Args:
+        score: of its estimate.
+        without: of its guess without messages: the columns' means, or the mean of the rows that it knows.
+        more: what else it says.
+    """
+
+    score: Score
+    without: Score
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def numbers(self) -> dict[str, Any]:
+        """As a file holds it."""
+        return asdict(self)
+
+
+def score(x: Tensor, truth: Tensor, known: Marginals) -> Score:
+    """Compares an estimate (n, columns) with the truth."""
+    varies = known.values[-1] > known.values[0]
+    apart = (truth - known.mean).square().sum(0)[varies].clamp(min=1e-30)
+    r2 = 1 - (x - truth).square().sum(0)[varies] / apart
+    near = (x - truth).abs() <= EXACT * (known.values[-1] - known.values[0])
+    exact = near.all(1).double().mean()
+    return Score(tuple(round(float(one), 4) for one in r2), float(r2.mean()), float(r2.median()), float(exact), len(x))
+
+
+def _search(sight: Sight, known: Knowledge) -> Found:
+    found = search_starts(sight, known.marginals, known.starts)
+    more = {"tried": found.tried, "a_second": found.a_second, "misfit": found.misfit, "fits": found.solved.fits}
+    return _found(found.solved.x, known, {**more, "public": found.public and found.solved.fits})
+
+
+def _known_start(sight: Sight, known: Knowledge) -> Found:
+    found = known_start(sight, public_starts(sight), known.marginals)
+    return _found(found.x, known, {"misfit": found.misfit, "fits": found.fits})
+
+
+def _products(sight: Sight, known: Knowledge) -> Found:
+    x = rotated_rows(sight, known.seed)
+    best = score(rotated_onto(x, known.truth), known.truth, known.marginals)
+    return _found(turned(x, known.marginals, known.seed), known, {"rotated": asdict(best)})
+
+
+def _components(sight: Sight, known: Knowledge) -> Found:
+    return _found(matched(sight.repeated(), known.marginals, known.seed), known, {})
+
+
+def _known_rows(sight: Sight, known: Knowledge) -> Found:
+    have, x = known.have, known.truth[known.have]
+    rest = torch.ones(len(known.truth), dtype=torch.bool)
+    rest[have] = False
+    made = regressed(sight.repeated(), have, x)[rest]
+    truth = known.truth[rest]
+    mean = x.mean(0).expand(len(truth), -1)
+    return Found(score(made, truth, known.marginals), score(mean, truth, known.marginals), {"known": len(have)})
+
+
+def _found(x: Tensor, known: Knowledge, more: Mapping[str, Any]) -> Found:
+    mean = known.marginals.mean.expand(len(known.truth), -1)
+    return Found(score(x, known.truth, known.marginals), score(mean, known.truth, known.marginals), more)
+
+
+SEARCH, START, PRODUCTS, COMPONENTS, ROWS = "starts", "known-start", "products", "components", "known-rows"
+ATTACKERS: Mapping[str, Callable[[Sight, Knowledge], Found]] = {
+    SEARCH: _search,
+    START: _known_start,
+    PRODUCTS: _products,
+    COMPONENTS: _components,
+    ROWS: _known_rows,
+}
+
+
+def knowledge(run: AttackedRun, sight: Sight, share: float, starts: int, seed: int) -> Knowledge:
+    """What attackers know of a run.
+
+    Args:
+        share: of the training rows, that the last attacker knows; among those that were seen.
+        starts: that are tried.
+        seed: of the choice of known rows, and of the attackers' draws.
+
+    Raises:
+        InputError: too few rows were seen.
+    """
+    truth, training = (_columns(run, sight, rows) for rows in (sight.rows, run.schedule.partition.train))
+    count = max(2, round(share * len(training)))
+    if count >= len(truth):
+        raise InputError(f"{len(truth)} rows were seen, and {count} would be known", hint="choose a smaller --known")
+    order = torch.randperm(len(truth), generator=generator("known rows", seed, "columns"))
+    return Knowledge(truth, Marginals.of(training), order[:count], starts, seed)
+
+
+def _columns(run: AttackedRun, sight: Sight, rows: Tensor) -> Tensor:
+    return torch.cat([run.columns(member.name)[rows].flatten(1) for member in sight.members], dim=1).double()

@@ -1,0 +1,75 @@
+"""Networks of linear layers and ReLUs: what they make of rows, and its slopes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from colonnade.common.errors import InputError
+
+Layer = tuple[Tensor, Tensor, bool]
+"""Weights (outputs, inputs), biases (outputs,), and whether a ReLU follows."""
+
+
+@dataclass(frozen=True)
+class Dense:
+    """The sum of several members' networks, each over its own columns.
+
+    Args:
+        networks: the layers of each.
+        columns: numbers of a row that each has.
+    """
+
+    networks: Sequence[Sequence[Layer]]
+    columns: Sequence[int]
+
+    @classmethod
+    def of(cls, models: Sequence[nn.Module], columns: Sequence[int]) -> Dense:
+        """With the models' present weights, copied. Raises InputError if a model has other layers."""
+        return cls([_layers(model) for model in models], columns)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Rows (n, columns) -> (n, width)."""
+        return self.sloped(x, slopes=False)[0]
+
+    def sloped(self, x: Tensor, *, slopes: bool = True) -> tuple[Tensor, Tensor]:
+        """Rows (n, columns) -> what is made of them (n, width), and its slopes (n, width, columns)."""
+        total: Tensor | float = 0.0
+        found = []
+        for layers, part in zip(self.networks, torch.split(x, list(self.columns), dim=1), strict=True):
+            value, slope = part, None
+            for weight, bias, bends in layers:
+                value = value @ weight.T + bias
+                if slopes:
+                    slope = weight.expand(len(x), *weight.shape) if slope is None else weight @ slope
+                if bends:
+                    if slope is not None:
+                        slope = slope * (value > 0)[..., None]
+                    value = value.clamp(min=0)
+            total = total + value
+            if slope is not None:
+                found.append(slope)
+        assert isinstance(total, Tensor)
+        return total, torch.cat(found, dim=2) if found else total
+
+
+def _layers(model: nn.Module) -> list[Layer]:
+    found: list[Layer] = []
+    for module in model.modules():
+        match module:
+            case nn.Linear():
+                bias = torch.zeros(module.out_features) if module.bias is None else module.bias
+                found.append((module.weight.detach().clone(), bias.detach().clone(), False))
+            case nn.ReLU() if found:
+                found[-1] = (*found[-1][:2], True)
+            case nn.Flatten() | nn.Sequential():
+                pass
+            case _:
+                raise InputError(
+                    f"a model with {type(module).__name__}: this attack knows linear layers and ReLUs",
+                    hint="take a run with model: linear or mlp",
+                )
+    return found
