@@ -42,7 +42,7 @@ from colonnade.attacks.run import AttackedRun, open_run
 from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import Link
-from colonnade.common.models.bottom import bottom_model
+from colonnade.common.data.draws import SecretDraws
 from colonnade.common.parsing.file import parse
 from colonnade.simulation.folder import simulate_captured
 
@@ -149,11 +149,7 @@ def _secretly(party: str) -> Deviation:
     """An honest party with a start of its own, as in a run of processes: `simulate` alone draws it from the seed."""
 
     async def side(ctx: ClientContext, link: Link, cfg: Any) -> None:
-        seed = int.from_bytes(hashlib.sha256(f"columns/{party}".encode()).digest()[:4])
-        model = ctx.config.model
-        shape = ctx.features.shape[1:]
-        made = bottom_model(party, model, shape, cfg.embedding, seed, ctx.base)
-        ctx.state.keep("model", lambda: made)
+        ctx.draws = SecretDraws(hashlib.sha256(f"columns/{party}".encode()).digest(), party)
         await PARTICIPATE[cfg.name](ctx, link, cfg)
 
     return side

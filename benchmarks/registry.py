@@ -99,6 +99,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
 }
 
 APART: Mapping[str, str] = {
+    "columns": "attacks on columns for docs/attacks.md, and times nothing",
     "bytes_figure": "draws a picture of docs/protocols/czofo.md, and times nothing",
     "default_table": "compares protocols for docs/defaults.md, and times nothing",
     "drill": "kills members and looks at what is left: `make drill`",

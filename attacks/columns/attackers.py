@@ -96,14 +96,17 @@ def _search(sight: Sight, known: Knowledge) -> Found:
 
 
 def _known_start(sight: Sight, known: Knowledge) -> Found:
-    found = known_start(sight, public_starts(sight), known.marginals)
+    found = known_start(sight, sight.models(public_starts(sight)), known.marginals)
     return _found(found.x, known, {"misfit": found.misfit, "fits": found.fits})
 
 
 def _products(sight: Sight, known: Knowledge) -> Found:
     x = rotated_rows(sight, known.seed)
     best = score(rotated_onto(x, known.truth), known.truth, known.marginals)
-    return _found(turned(x, known.marginals, known.seed), known, {"rotated": asdict(best)})
+    by_rows = _regressed(x, known)
+    return _found(
+        turned(x, known.marginals, known.seed), known, {"rotated": asdict(best), "known_rows": asdict(by_rows.score)}
+    )
 
 
 def _components(sight: Sight, known: Knowledge) -> Found:
@@ -111,10 +114,14 @@ def _components(sight: Sight, known: Knowledge) -> Found:
 
 
 def _known_rows(sight: Sight, known: Knowledge) -> Found:
+    return _regressed(sight.repeated(), known)
+
+
+def _regressed(values: Tensor, known: Knowledge) -> Found:
     have, x = known.have, known.truth[known.have]
     rest = torch.ones(len(known.truth), dtype=torch.bool)
     rest[have] = False
-    made = regressed(sight.repeated(), have, x)[rest]
+    made = regressed(values, have, x)[rest]
     truth = known.truth[rest]
     mean = x.mean(0).expand(len(truth), -1)
     return Found(score(made, truth, known.marginals), score(mean, truth, known.marginals), {"known": len(have)})

@@ -28,7 +28,7 @@ class Dense:
 
     @classmethod
     def of(cls, models: Sequence[nn.Module], columns: Sequence[int]) -> Dense:
-        """With the models' present weights, copied. Raises InputError if a model has other layers."""
+        """With the models' present weights, copied, in float64. Raises InputError if a model has other layers."""
         return cls([_layers(model) for model in models], columns)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ def _layers(model: nn.Module) -> list[Layer]:
         match module:
             case nn.Linear():
                 bias = torch.zeros(module.out_features) if module.bias is None else module.bias
-                found.append((module.weight.detach().clone(), bias.detach().clone(), False))
+                found.append((module.weight.detach().double(), bias.detach().double(), False))
             case nn.ReLU() if found:
                 found[-1] = (*found[-1][:2], True)
             case nn.Flatten() | nn.Sequential():

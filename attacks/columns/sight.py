@@ -92,12 +92,11 @@ class Sight:
         return _sight(self, [(self.rows[one.rows], one.said, one.gradient) for one in self.seen[:rounds]])
 
     def models(self, starts: Sequence[torch.Generator]) -> list[nn.Module]:
-        """The members' models as they begin if these generators draw their weights, in float64."""
-        made = (
-            bottom_model(f"parties.{one.name}", one.model, one.shape, self.width, start.initial_seed(), self.base)
+        """The members' models as they begin if these generators draw their weights."""
+        return [
+            bottom_model(f"parties.{one.name}", one.model, one.shape, self.width, start, self.base)
             for one, start in zip(self.members, starts, strict=True)
-        )
-        return [model.double() for model in made]
+        ]
 
     def parts(self, x: Tensor) -> list[Tensor]:
         """Every member's columns (n, *shape) of rows (n, columns)."""

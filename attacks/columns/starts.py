@@ -18,12 +18,14 @@ from torch import Tensor, nn
 from colonnade.attacks.columns.dense import Dense
 from colonnade.attacks.columns.marginals import Marginals
 from colonnade.attacks.columns.sight import Seen, Sight
-from colonnade.client.training.context import party_seed
+from colonnade.common.data.draws import AgreedDraws
 from colonnade.common.data.rows import generator
 from colonnade.common.models.optimiser import build_optimiser
 
 _RIDGE = 1e-8  # of a row's squared length, beside the squared misfit of what is said of it: the shortest of many rows
-_TRIES = 4  # first guesses of a row
+_TRIES, _ROUNDS = 4, 6  # first guesses of a row at a time, and how often for rows that are not solved
+_SOLVED = 1e-6  # share of what is said of a row, squared, that may be left unexplained
+_BEST = 4  # starts of a search that are tried with as many guesses, beside the agreed one
 _FIRST, _AGAIN = 20, 3  # steps of the first solution of a row, and of one from all that was said of it
 _WRONG = 0.1  # misfit of the first exchange from which on a start is none
 _TOLD = 1  # more numbers than columns that an exchange needs, for a wrong start to show by its misfit
@@ -70,15 +72,13 @@ def public_starts(sight: Sight, seed: int | None = None) -> list[torch.Generator
         seed: the federation's; None for the agreed one.
     """
     federation = sight.federation
-    if seed is not None:
-        federation = federation.model_copy(update={"seed": seed})
-    return [torch.Generator().manual_seed(party_seed(federation, member.name)) for member in sight.members]
+    chosen = federation.seed if seed is None else seed
+    return [AgreedDraws(chosen, federation.names, member.name).generator("model") for member in sight.members]
 
 
-def known_start(sight: Sight, starts: Sequence[torch.Generator], known: Marginals) -> Solved:
-    """Solves for the columns of every row that was seen, if these generators drew the members' first weights."""
-    models = sight.models(starts)
-    x, pairs = _solve_in_turn(sight, models, known)
+def known_start(sight: Sight, models: Sequence[nn.Module], known: Marginals) -> Solved:
+    """Solves for the columns of every row that was seen, if the members' models were these in the beginning."""
+    x, pairs = _in_turn(sight, models, known)
     if not pairs:
         return Solved(known.mean.expand(len(sight.rows), -1), 1.0, fits=False)
     first = Solved(x, _misfit(x, pairs), fits=True)
@@ -99,24 +99,30 @@ def search_starts(sight: Sight, known: Marginals, count: int) -> Search:
         count: starts at most.
     """
     begun, first = time.monotonic(), sight.seen[0]
-    candidates: list[list[torch.Generator]] = [public_starts(sight)]
     others = count - 1 if sight.blinded else (count - 1) // 2
-    candidates += [public_starts(sight, seed) for seed in range(others)]
-    if not sight.blinded:
-        candidates += [[torch.Generator().manual_seed(seed)] for seed in range(count - 1 - others)]
-    found = []
-    for place, starts in enumerate(candidates):
-        network = Dense.of(sight.models(starts), [member.columns for member in sight.members])
-        x = begin(network, first.said, known, tries=1)
-        found.append((_misfit(x, [(_whole(first.said), network)]), known.distance(x), place))
-    told = first.said.shape[1] >= sight.columns + _TOLD  # else every start explains the messages
-    misfit, _, best = min(found) if told else min(found, key=lambda one: one[1])
+    federation_seeds: list[int | None] = [None, *range(others)]  # the agreed one first
+    own_seeds = [] if sight.blinded else range(count - 1 - others)
+    candidates = [sight.models(public_starts(sight, seed)) for seed in federation_seeds]
+    candidates += [sight.models([torch.Generator().manual_seed(seed)]) for seed in own_seeds]
+    sizes = [member.columns for member in sight.members]
+    found = [(*_tried(Dense.of(models, sizes), first.said, known, 1), place) for place, models in enumerate(candidates)]
     rate = len(candidates) / max(time.monotonic() - begun, 1e-9)
-    fits = (told and misfit < _WRONG) or (not told and found[best][1] < _likely(len(first.said)))
+    told = first.said.shape[1] >= sight.columns + _TOLD  # else every start explains the messages
+    by = 0 if told else 1
+    again = []
+    for place in {0, *(one[2] for one in sorted(found, key=lambda one: one[by])[:_BEST])}:
+        again.append((*_tried(Dense.of(candidates[place], sizes), first.said, known, _ROUNDS), place))
+    misfit, distance, best = min(again, key=lambda one: one[by])
+    fits = misfit < _WRONG if told else distance < _likely(len(first.said))
     solved = Solved(known.mean.expand(len(sight.rows), -1), 1.0, fits=False)
     if fits:
         solved = known_start(sight, candidates[best], known)
     return Search(len(candidates), rate, misfit, best == 0, solved)
+
+
+def _tried(network: Dense, said: Tensor, known: Marginals, rounds: int) -> tuple[float, float]:
+    x = begin(network, said, known, rounds)
+    return _misfit(x, [(_whole(said), network)]), known.distance(x)
 
 
 def _likely(rows: int) -> float:
@@ -124,9 +130,7 @@ def _likely(rows: int) -> float:
     return 0.8 / math.sqrt(rows)
 
 
-def _solve_in_turn(
-    sight: Sight, models: Sequence[nn.Module], known: Marginals
-) -> tuple[Tensor, list[tuple[Seen, Dense]]]:
+def _in_turn(sight: Sight, models: Sequence[nn.Module], known: Marginals) -> tuple[Tensor, list[tuple[Seen, Dense]]]:
     """Rows from the first exchange that each is in, and the models before every exchange; none of a wrong start."""
     x = torch.zeros(len(sight.rows), sight.columns, dtype=torch.float64)
     fresh = torch.ones(len(x), dtype=torch.bool)
@@ -142,18 +146,33 @@ def _solve_in_turn(
     return x, pairs
 
 
-def begin(network: Dense, said: Tensor, known: Marginals, tries: int = _TRIES) -> Tensor:
-    """Rows (n, columns) of which a network makes what was said (n, width): the best of several tries each."""
-    draws = generator("first guesses", 0)
-    columns = known.values.shape[1]
+def begin(network: Dense, said: Tensor, known: Marginals, rounds: int = _ROUNDS) -> Tensor:
+    """Rows (n, columns) of which a network makes what was said (n, width): the best of several tries each.
+
+    Args:
+        rounds: of tries, for rows that are not solved.
+    """
+    draws, columns = generator("first guesses", 0), known.values.shape[1]
     straight = all(not bends for layers in network.networks for _, _, bends in layers)
-    tries = 1 if straight else tries
-    guesses = torch.randn(tries, len(said), columns, generator=draws, dtype=torch.float64)
-    guesses[0] = 0
-    pair = [(_whole(said.repeat(tries, 1)), network)]
-    x = _descend(guesses.flatten(0, 1), pair, _RIDGE, 1 if straight else _FIRST)
-    costs = _costs(x, pair, _RIDGE).view(tries, len(said))
-    return x.view(tries, len(said), columns)[costs.argmin(0), torch.arange(len(said))]
+    x = _descend(torch.zeros(len(said), columns, dtype=torch.float64), [(_whole(said), network)], _RIDGE,
+                 1 if straight else _FIRST)  # fmt: skip
+    if straight:
+        return x
+    enough = _SOLVED * (said - said.mean(0)).square().sum(1).mean()
+    cost = _costs(x, [(_whole(said), network)], _RIDGE)
+    for _ in range(rounds - 1):
+        open_ = (cost > enough + 2 * _RIDGE * x.square().sum(1)).nonzero().flatten()
+        if not len(open_):
+            break
+        guesses = torch.randn(_TRIES * len(open_), columns, generator=draws, dtype=torch.float64)
+        pair = [(_whole(said[open_].repeat(_TRIES, 1)), network)]
+        tried = _descend(guesses, pair, _RIDGE, _FIRST)
+        costs = _costs(tried, pair, _RIDGE).view(_TRIES, len(open_))
+        least, which = costs.min(0)
+        tried = tried.view(_TRIES, len(open_), columns)[which, torch.arange(len(open_))]
+        better = least < cost[open_]
+        x[open_[better]], cost[open_[better]] = tried[better], least[better]
+    return x
 
 
 def _trajectory(sight: Sight, models: Sequence[nn.Module], x: Tensor) -> Iterator[Dense]:
@@ -169,7 +188,7 @@ def _trajectory(sight: Sight, models: Sequence[nn.Module], x: Tensor) -> Iterato
             continue
         for model, optimiser, part in zip(models, optimisers, sight.parts(x[one.rows]), strict=True):
             optimiser.zero_grad(set_to_none=True)
-            torch.autograd.backward(model(part), one.gradient)
+            torch.autograd.backward(model(part.float()), one.gradient.float())
             optimiser.step()
 
 

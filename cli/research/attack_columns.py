@@ -35,7 +35,8 @@ def recover(run: AttackedRun, names: tuple[str, ...], options: Options, _place: 
         for attacker, one in found.items():
             table.add_row(name, attacker, _r2(one.score), f"{one.score.exact:.1%} of {one.score.rows}",
                           _r2(one.without), _beside(attacker, dict(one.more)))  # fmt: skip
-    return {"known": options.known, "starts": options.starts, "seed": options.seed, "seen": seen}, table
+    about = {"known": options.known, "starts": options.starts, "seed": options.seed, "start": run.summary.get("start")}
+    return {**about, "seen": seen}, table
 
 
 def _about(sight: Sight) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def sight(x: Tensor, model: ModelConfig, starts: Sequence[torch.Generator] | Non
     optimiser = SgdConfig(lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
     members = tuple(Member(f"party{k + 1}", size, (size,), model, optimiser) for k in range(parties))
     made = Sight(members, torch.arange(len(x)), (), model.embedding, federation, Path())
-    models = made.models(starts or public(made))
+    models = [one.double() for one in made.models(starts or public(made))]
     steps = [torch.optim.SGD(one.parameters(), RATE, MOMENTUM, weight_decay=DECAY) for one in models]
     draws, seen = torch.Generator().manual_seed(5), []
     for rows in list(torch.arange(len(x)).split(BATCH)) * epochs:
