@@ -26,17 +26,9 @@ import torch
 
 from benchmarks.report import console
 from colonnade.attacks.active.deviation import Deviation
-from colonnade.attacks.columns.attackers import (
-    ATTACKERS,
-    COMPONENTS,
-    PRODUCTS,
-    ROWS,
-    SEARCH,
-    START,
-    Knowledge,
-    knowledge,
-)
+from colonnade.attacks.columns.attackers import ATTACKERS, Knowledge, knowledge
 from colonnade.attacks.columns.measured import PLACE
+from colonnade.attacks.columns.names import COMPONENTS, PRODUCTS, ROWS, SEARCH, START
 from colonnade.attacks.columns.sight import Sight, views
 from colonnade.attacks.run import AttackedRun, open_run
 from colonnade.client.protocols import PARTICIPATE
@@ -106,9 +98,11 @@ def main() -> None:
             place.write_text(json.dumps(_measure(CASES[name])) + "\n")
         console.print(f"{name}: done", style="dim")
     found = [json.loads(path.read_text()) for name in CASES if (path := Path(folder) / f"{name}.json").exists()]
+    cells = [_rounded(cell) for each in found for cell in each]
     if len(found) == len(CASES):
-        PLACE.write_text(json.dumps({"cells": [cell for each in found for cell in each]}, indent=1) + "\n")
-    console.print("\n".join(_table([cell for each in found for cell in each])), markup=False, soft_wrap=True)
+        lines = ",\n".join(json.dumps(cell) for cell in cells)
+        PLACE.write_text(f'{{"cells": [\n{lines}\n]}}\n')
+    console.print("\n".join(_table(cells)), markup=False, soft_wrap=True)
 
 
 def _measure(case: Case) -> list[dict[str, Any]]:
@@ -179,6 +173,18 @@ def _tree(case: Case) -> dict[str, Any]:
     else:
         tree["parties"] = {"party1": {"capture": {}}}
     return tree
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers to four digits after the point, and those of single columns where messages were used."""
+    if isinstance(value, dict):
+        return {
+            name: _rounded({key: one for key, one in part.items() if key != "r2"} if name == "without" else part)
+            for name, part in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_rounded(one) for one in value]
+    return round(value, 4) if isinstance(value, float) else value
 
 
 def _table(cells: list[dict[str, Any]]) -> Iterator[str]:

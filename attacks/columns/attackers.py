@@ -12,6 +12,7 @@ from torch import Tensor
 from colonnade.attacks.columns.known import regressed
 from colonnade.attacks.columns.marginals import Marginals
 from colonnade.attacks.columns.matching import matched, rotated_onto, turned
+from colonnade.attacks.columns.names import COMPONENTS, PRODUCTS, ROWS, SEARCH, START
 from colonnade.attacks.columns.products import rotated_rows
 from colonnade.attacks.columns.sight import Sight
 from colonnade.attacks.columns.starts import known_start, public_starts, search_starts
@@ -132,7 +133,6 @@ def _found(x: Tensor, known: Knowledge, more: Mapping[str, Any]) -> Found:
     return Found(score(x, known.truth, known.marginals), score(mean, known.truth, known.marginals), more)
 
 
-SEARCH, START, PRODUCTS, COMPONENTS, ROWS = "starts", "known-start", "products", "components", "known-rows"
 ATTACKERS: Mapping[str, Callable[[Sight, Knowledge], Found]] = {
     SEARCH: _search,
     START: _known_start,
@@ -146,17 +146,17 @@ def knowledge(run: AttackedRun, sight: Sight, share: float, starts: int, seed: i
     """What attackers know of a run.
 
     Args:
-        share: of the training rows, that the last attacker knows; among those that were seen.
+        share: of the training rows, that the last attacker knows; at most half of those that were seen.
         starts: that are tried.
         seed: of the choice of known rows, and of the attackers' draws.
 
     Raises:
-        InputError: too few rows were seen.
+        InputError: hardly any row was seen.
     """
     truth, training = (_columns(run, sight, rows) for rows in (sight.rows, run.schedule.partition.train))
-    count = max(2, round(share * len(training)))
-    if count >= len(truth):
-        raise InputError(f"{len(truth)} rows were seen, and {count} would be known", hint="choose a smaller --known")
+    count = min(max(2, round(share * len(training))), len(truth) // 2)
+    if count < 2:
+        raise InputError(f"only {len(truth)} rows were seen", hint="take more rounds, or a run with larger batches")
     order = torch.randperm(len(truth), generator=generator("known rows", seed, "columns"))
     return Knowledge(truth, Marginals.of(training), order[:count], starts, seed)
 

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from colonnade.cli.checks import untuned
 from colonnade.cli.checks.copied import copies
+from colonnade.cli.checks.estimated import estimated
 from colonnade.cli.checks.identities import check_identities
 from colonnade.cli.checks.noise import drowned
 from colonnade.cli.checks.overlap import Overlap, in_parts
@@ -57,6 +59,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     base = file.parent.resolve()
     overlap = Overlap(federation)
     schedules: dict[str, Schedule] = {}
+    made: dict[str, tuple[nn.Module, tuple[int, ...]]] = {}
     labels = _check_labels(config, base, overlap, schedules, run_models=run_models)
     coding = None
     if isinstance(federation.protocol, CodedConfig):
@@ -77,6 +80,8 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
         if not found and (width := CONTRACTS[federation.protocol.name].limits_of(federation).get("width")) is not None:
             start = own_draws(federation, name).generator("model")
             model = bottom_model(f"parties.{name}", party.model, shape, width, start, base)
+        if model is not None:
+            made[name] = model, shape
         more = coding.add(name, columns, model, schedule.partition) if coding and model else ""
         out.print(f"{name}: {overlap.most}{len(features.values)} rows of {shape}{more}", markup=False)
         # Before alignment nobody knows which rows are trained on: any of the table's may be.
@@ -91,7 +96,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
         schedules = {"": Schedule(federation, common, 0)}
     if labels is not None and config.server is not None:
         _check_classes(config.federation, config.server, labels, overlap.common, schedules)
-    _show_privacy(config, schedules)
+    _show_privacy(config, schedules, made)
     _show_starts(public=federation.public_start)
     for hint in untuned.of_federation(federation, min(schedules.values(), key=_train_rows)) if schedules else ():
         out.print(hint, style="yellow", markup=False, soft_wrap=True)
@@ -110,10 +115,13 @@ def _show_starts(*, public: bool) -> None:
     out.print(_STARTS[public], style="yellow" if public else None, markup=False, soft_wrap=True)
 
 
-def _show_privacy(config: Config, schedules: Mapping[str, Schedule]) -> None:
-    """Prints the epsilon of every privacy section on the rows of the run.
+def _show_privacy(
+    config: Config, schedules: Mapping[str, Schedule], made: Mapping[str, tuple[nn.Module, tuple[int, ...]]]
+) -> None:
+    """Prints the epsilon of every privacy section on the rows of the run, or what could be estimated without noise.
 
     Args:
+        made: every party's bottom model and the shape of its rows.
         schedules: of the rows that all members have; or where these are not known, of every table that was read.
     """
     if not schedules:
@@ -123,6 +131,8 @@ def _show_privacy(config: Config, schedules: Mapping[str, Schedule]) -> None:
     for text, weak in planned(federation, config.server, schedule):
         out.print(text, style="yellow" if weak else None, markup=False, soft_wrap=True)
     if said := drowned(federation, schedule):
+        out.print(said, style="yellow", markup=False, soft_wrap=True)
+    if said := estimated(federation, made, schedule):
         out.print(said, style="yellow", markup=False, soft_wrap=True)
     if federation.privacy is not None and federation.privacy.unbounded:
         said = "federation.privacy.steps gives a bound for a row"

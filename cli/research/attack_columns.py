@@ -7,7 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
-from colonnade.attacks.columns.attackers import ATTACKERS, PRODUCTS, Score, knowledge
+from colonnade.attacks.columns.attackers import ATTACKERS, Score, knowledge
+from colonnade.attacks.columns.names import PRODUCTS
 from colonnade.attacks.columns.sight import Sight, views
 from colonnade.attacks.run import AttackedRun
 from colonnade.cli.research.attack_options import Found, Options

@@ -40,7 +40,9 @@ class Config(ProtocolConfig):
     name: Literal["fdml"] = Field(default="fdml", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of a party's embedding, which it keeps")
     aggregate: Summing = Field(
-        default="clear", description="blinded: the server learns the sum over all parties, and no party's own value"
+        default="clear",
+        description="blinded: the server is sent the sum over all parties and no party's own value; columns can be "
+        "estimated from sums too",
     )
     own: Literal["exact", "sent"] = Field(
         default="exact",
@@ -99,7 +101,7 @@ CONTRACT = Contract(
     shares_labels=True,
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear; "
-        "blinded, only their sums",
+        "blinded, their sums, from which columns can be estimated too",
         "party": "THE LABELS of all training rows, and the mean of all parties' logits of its batch rows",
     },
 )

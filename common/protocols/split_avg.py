@@ -59,7 +59,9 @@ class Config(ProtocolConfig):
         default=False, description="asynchronous: every party acts when it is ready, instead of all in every round"
     )
     aggregate: Summing = Field(
-        default="clear", description="blinded: the server learns the sum over all parties, and no party's own value"
+        default="clear",
+        description="blinded: the server is sent the sum over all parties and no party's own value; columns can be "
+        "estimated from sums too",
     )
     missing: Literal["leave_out", "zero", "last", "skip"] = Field(
         default="leave_out",
@@ -146,7 +148,7 @@ CONTRACT = Contract(
     predicts="embedding",
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear; "
-        "blinded, only their sums",
+        "blinded, their sums, from which columns can be estimated too",
         "party": "with an average, the gradient at it, the same for all, and how many answered; else the gradient at "
         "its own cut layer; both carry information about the labels",
     },

@@ -121,7 +121,7 @@ CONTRACT = Contract(
     predicts="embedding",
     sees={
         "server": "sums of the parties' embeddings of the training, validation and test rows (in the clear: each of "
-        "them), and every party's predictions from the global embedding",
+        "them), from which columns can be estimated, and every party's predictions from the global embedding",
         "party": "the global embedding of the same rows, and the gradient of its own loss at its predictions, which "
         "tells the labels of its batch rows",
     },

@@ -65,7 +65,9 @@ class Config(ProtocolConfig):
         default="variables", description="content of step 4: lambda and s_k, or the one tensor that steps depend on"
     )
     aggregate: Summing = Field(
-        default="clear", description="blinded: the server learns the sum over all parties, and no party's own value"
+        default="clear",
+        description="blinded: the server is sent the sum over all parties and no party's own value; columns can be "
+        "estimated from sums too",
     )
     missing: Literal["zero", "last", "skip"] = Field(
         default="zero",
@@ -147,7 +149,7 @@ CONTRACT = Contract(
     predicts="logits",
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear; "
-        "blinded, only their sums",
+        "blinded, their sums, from which columns can be estimated too",
         "party": "duals and residuals of its batch rows, which carry information about the labels",
     },
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from colonnade.attacks.columns.attackers import ATTACKERS, COMPONENTS, PRODUCTS, ROWS, SEARCH, START, score
+from colonnade.attacks.columns.attackers import ATTACKERS, score
 from colonnade.attacks.columns.marginals import Marginals
+from colonnade.attacks.columns.names import COMPONENTS, PRODUCTS, ROWS, SEARCH, START
 from colonnade.common.models.build import ModelConfig
 from tests.attacks.columns.stage import DEEP, LINEAR, distinct, known, secret, sight
 
