@@ -44,7 +44,7 @@ class Knowledge:
 
 
 @dataclass(frozen=True)
-class Score:
+class ColumnScore:
     """How near an estimate comes.
 
     Args:
@@ -62,7 +62,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Found:
+class ColumnsFound:
     """Result of an attacker.
 
     Args:
@@ -71,8 +71,8 @@ class Found:
         more: what else it says.
     """
 
-    score: Score
-    without: Score
+    score: ColumnScore
+    without: ColumnScore
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def numbers(self) -> dict[str, Any]:
@@ -80,28 +80,30 @@ class Found:
         return asdict(self)
 
 
-def score(x: Tensor, truth: Tensor, known: Marginals) -> Score:
+def score(x: Tensor, truth: Tensor, known: Marginals) -> ColumnScore:
     """Compares an estimate (n, columns) with the truth."""
     varies = known.values[-1] > known.values[0]
     apart = (truth - known.mean).square().sum(0)[varies].clamp(min=1e-30)
     r2 = 1 - (x - truth).square().sum(0)[varies] / apart
     near = (x - truth).abs() <= EXACT * (known.values[-1] - known.values[0])
     exact = near.all(1).double().mean()
-    return Score(tuple(round(float(one), 4) for one in r2), float(r2.mean()), float(r2.median()), float(exact), len(x))
+    return ColumnScore(
+        tuple(round(float(one), 4) for one in r2), float(r2.mean()), float(r2.median()), float(exact), len(x)
+    )
 
 
-def _search(sight: Sight, known: Knowledge) -> Found:
+def _search(sight: Sight, known: Knowledge) -> ColumnsFound:
     found = search_starts(sight, known.marginals, known.starts)
     more = {"tried": found.tried, "a_second": found.a_second, "misfit": found.misfit, "fits": found.solved.fits}
     return _found(found.solved.x, known, {**more, "public": found.public and found.solved.fits})
 
 
-def _known_start(sight: Sight, known: Knowledge) -> Found:
+def _known_start(sight: Sight, known: Knowledge) -> ColumnsFound:
     found = known_start(sight, sight.models(public_starts(sight)), known.marginals)
     return _found(found.x, known, {"misfit": found.misfit, "fits": found.fits})
 
 
-def _products(sight: Sight, known: Knowledge) -> Found:
+def _products(sight: Sight, known: Knowledge) -> ColumnsFound:
     x = rotated_rows(sight, known.seed)
     best = score(rotated_onto(x, known.truth), known.truth, known.marginals)
     by_rows = _regressed(x, known)
@@ -110,30 +112,30 @@ def _products(sight: Sight, known: Knowledge) -> Found:
     )
 
 
-def _components(sight: Sight, known: Knowledge) -> Found:
+def _components(sight: Sight, known: Knowledge) -> ColumnsFound:
     return _found(matched(sight.repeated(), known.marginals, known.seed), known, {})
 
 
-def _known_rows(sight: Sight, known: Knowledge) -> Found:
+def _known_rows(sight: Sight, known: Knowledge) -> ColumnsFound:
     return _regressed(sight.repeated(), known)
 
 
-def _regressed(values: Tensor, known: Knowledge) -> Found:
+def _regressed(values: Tensor, known: Knowledge) -> ColumnsFound:
     have, x = known.have, known.truth[known.have]
     rest = torch.ones(len(known.truth), dtype=torch.bool)
     rest[have] = False
     made = regressed(values, have, x)[rest]
     truth = known.truth[rest]
     mean = x.mean(0).expand(len(truth), -1)
-    return Found(score(made, truth, known.marginals), score(mean, truth, known.marginals), {"known": len(have)})
+    return ColumnsFound(score(made, truth, known.marginals), score(mean, truth, known.marginals), {"known": len(have)})
 
 
-def _found(x: Tensor, known: Knowledge, more: Mapping[str, Any]) -> Found:
+def _found(x: Tensor, known: Knowledge, more: Mapping[str, Any]) -> ColumnsFound:
     mean = known.marginals.mean.expand(len(known.truth), -1)
-    return Found(score(x, known.truth, known.marginals), score(mean, known.truth, known.marginals), more)
+    return ColumnsFound(score(x, known.truth, known.marginals), score(mean, known.truth, known.marginals), more)
 
 
-ATTACKERS: Mapping[str, Callable[[Sight, Knowledge], Found]] = {
+ATTACKERS: Mapping[str, Callable[[Sight, Knowledge], ColumnsFound]] = {
     SEARCH: _search,
     START: _known_start,
     PRODUCTS: _products,

@@ -40,7 +40,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Member:
+class SeenMember:
     """What the server knows of a party whose embedding is in the messages: shapes and settings, and no weight.
 
     Args:
@@ -70,7 +70,7 @@ class Sight:
         base: the folder that a model's file is relative to.
     """
 
-    members: tuple[Member, ...]
+    members: tuple[SeenMember, ...]
     rows: Tensor
     seen: tuple[Seen, ...]
     width: int
@@ -192,7 +192,7 @@ def _made(run: AttackedRun, names: Sequence[str], seen: Sequence[tuple[Tensor, T
     federation, members = run.config.federation, []
     for name in names:
         own, shape = run.config.parties[name], run.columns(name).shape[1:]
-        members.append(Member(name, math.prod(shape), tuple(shape), own.model, own.optimiser))
+        members.append(SeenMember(name, math.prod(shape), tuple(shape), own.model, own.optimiser))
     width = CONTRACTS[run.protocol].limits_of(federation)["width"]
     empty = Sight(tuple(members), torch.empty(0), (), width, federation, run.base)
     return _sight(empty, seen)

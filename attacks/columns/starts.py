@@ -47,7 +47,7 @@ class Solved:
 
 
 @dataclass(frozen=True)
-class Search:
+class StartSearch:
     """Result of trying out starts.
 
     Args:
@@ -89,7 +89,7 @@ def known_start(sight: Sight, models: Sequence[nn.Module], known: Marginals) -> 
     return min(first, again, key=lambda one: one.misfit)
 
 
-def search_starts(sight: Sight, known: Marginals, count: int) -> Search:
+def search_starts(sight: Sight, known: Marginals, count: int) -> StartSearch:
     """Tries out starts on the first exchange, and solves for the columns with the best one.
 
     Starts are those that follow from the agreed section, from the federation's seeds 0, 1, .. in its place, and, of one
@@ -117,7 +117,7 @@ def search_starts(sight: Sight, known: Marginals, count: int) -> Search:
     solved = Solved(known.mean.expand(len(sight.rows), -1), 1.0, fits=False)
     if fits:
         solved = known_start(sight, candidates[best], known)
-    return Search(len(candidates), rate, misfit, best == 0, solved)
+    return StartSearch(len(candidates), rate, misfit, best == 0, solved)
 
 
 def _tried(network: Dense, said: Tensor, known: Marginals, rounds: int) -> tuple[float, float]:

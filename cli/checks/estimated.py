@@ -12,10 +12,11 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
 
+Made = tuple[nn.Module | None, tuple[int, ...]]
+"""A party's bottom model, if the protocol has one and it was built, and the shape of its rows."""
 
-def estimated(
-    federation: FederationConfig, made: Mapping[str, tuple[nn.Module, tuple[int, ...]]], schedule: Schedule
-) -> str:
+
+def estimated(federation: FederationConfig, made: Mapping[str, Made], schedule: Schedule) -> str:
     """The measured case that is nearest to a configuration, or "" where embeddings have noise or do not leave.
 
     Args:
@@ -24,10 +25,17 @@ def estimated(
     """
     contract = CONTRACTS[federation.protocol.name]
     width = contract.limits_of(federation).get("width")
-    if not made or width is None or not contract.embeddings or federation.privacy is not None:
+    models = [model for model, _ in made.values() if model is not None]
+    if (
+        not models
+        or len(models) < len(made)
+        or width is None
+        or not contract.embeddings
+        or federation.privacy is not None
+    ):
         return ""
     blinded = getattr(federation.protocol, "aggregate", "clear") == "blinded"
     columns = [math.prod(shape) for _, shape in made.values()]
     behind = sum(columns) if blinded else min(columns)
-    layers = min(hidden_layers(model) for model, _ in made.values())
+    layers = min(map(hidden_layers, models))
     return quoted(layers, width * schedule.epoch(schedule.rounds) / max(behind, 1), blinded=blinded)

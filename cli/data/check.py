@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from colonnade.cli.checks import untuned
 from colonnade.cli.checks.copied import copies
-from colonnade.cli.checks.estimated import estimated
+from colonnade.cli.checks.estimated import Made, estimated
 from colonnade.cli.checks.identities import check_identities
 from colonnade.cli.checks.noise import drowned
 from colonnade.cli.checks.overlap import Overlap, in_parts
@@ -59,7 +58,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     base = file.parent.resolve()
     overlap = Overlap(federation)
     schedules: dict[str, Schedule] = {}
-    made: dict[str, tuple[nn.Module, tuple[int, ...]]] = {}
+    made: dict[str, Made] = {}
     labels = _check_labels(config, base, overlap, schedules, run_models=run_models)
     coding = None
     if isinstance(federation.protocol, CodedConfig):
@@ -80,8 +79,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
         if not found and (width := CONTRACTS[federation.protocol.name].limits_of(federation).get("width")) is not None:
             start = own_draws(federation, name).generator("model")
             model = bottom_model(f"parties.{name}", party.model, shape, width, start, base)
-        if model is not None:
-            made[name] = model, shape
+        made[name] = model, shape
         more = coding.add(name, columns, model, schedule.partition) if coding and model else ""
         out.print(f"{name}: {overlap.most}{len(features.values)} rows of {shape}{more}", markup=False)
         # Before alignment nobody knows which rows are trained on: any of the table's may be.
@@ -104,8 +102,10 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     among = f"{file}: {federation.protocol.name} among {counted(len(federation.names), 'party')}"
     missing = [name for name in federation.names if name not in config.parties]
     if missing and config.server is not None and config.parties:
-        said = f"no section for {', '.join(missing)}, without which `up` and `simulate` refuse this file"
-        out.print(f"{said}: add parties.NAME for each, or `every_party` for all", style="yellow", markup=False)
+        out.print(
+            f"no section for {', '.join(missing)}, without which `up` and `simulate` refuse this file: add "
+            "parties.NAME for each, or `every_party` for all", style="yellow", markup=False,
+        )  # fmt: skip
     seen = [*([SERVER] if config.server is not None else []), *config.parties]
     of = f" in what {listed(seen)} say of their own; {', '.join(missing)} not looked at" if missing else ""
     out.print(f"{among}, nothing wrong found{of}", markup=False, soft_wrap=True)
@@ -115,9 +115,7 @@ def _show_starts(*, public: bool) -> None:
     out.print(_STARTS[public], style="yellow" if public else None, markup=False, soft_wrap=True)
 
 
-def _show_privacy(
-    config: Config, schedules: Mapping[str, Schedule], made: Mapping[str, tuple[nn.Module, tuple[int, ...]]]
-) -> None:
+def _show_privacy(config: Config, schedules: Mapping[str, Schedule], made: Mapping[str, Made]) -> None:
     """Prints the epsilon of every privacy section on the rows of the run, or what could be estimated without noise.
 
     Args:

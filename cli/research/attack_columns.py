@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from colonnade.attacks.columns.attackers import ATTACKERS, Score, knowledge
+from colonnade.attacks.columns.attackers import ATTACKERS, ColumnScore, knowledge
 from colonnade.attacks.columns.names import PRODUCTS
 from colonnade.attacks.columns.sight import Sight, views
 from colonnade.attacks.run import AttackedRun
@@ -47,7 +47,7 @@ def _about(sight: Sight) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _r2(score: Score) -> str:
+def _r2(score: ColumnScore) -> str:
     return f"{score.mean:.3f} ({score.median:.3f})"
 
 

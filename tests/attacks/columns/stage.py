@@ -10,7 +10,7 @@ from torch import Tensor
 
 from colonnade.attacks.columns.attackers import Knowledge
 from colonnade.attacks.columns.marginals import Marginals
-from colonnade.attacks.columns.sight import Member, Seen, Sight
+from colonnade.attacks.columns.sight import Seen, SeenMember, Sight
 from colonnade.common.models.build import ModelConfig
 from colonnade.common.models.optimiser import SgdConfig
 from colonnade.common.models.towers.linear import LinearConfig
@@ -45,7 +45,7 @@ def sight(x: Tensor, model: ModelConfig, starts: Sequence[torch.Generator] | Non
     federation = config({"name": "split", "embedding": model.embedding}).federation
     size = x.shape[1] // parties
     optimiser = SgdConfig(lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
-    members = tuple(Member(f"party{k + 1}", size, (size,), model, optimiser) for k in range(parties))
+    members = tuple(SeenMember(f"party{k + 1}", size, (size,), model, optimiser) for k in range(parties))
     made = Sight(members, torch.arange(len(x)), (), model.embedding, federation, Path())
     models = [one.double() for one in made.models(starts or public(made))]
     steps = [torch.optim.SGD(one.parameters(), RATE, MOMENTUM, weight_decay=DECAY) for one in models]
