@@ -176,7 +176,7 @@ def _sums(run: AttackedRun, names: Sequence[str]) -> Sight:
                 gradients[message.round] = message.dh.double() / getattr(message, "shared", 1)
     summed = ring(federation, run.schedule.privacy)
     seen = [
-        (run.schedule.batch(round), _decoded(summed, words[round]), gradients.get(round))
+        (batch := run.schedule.batch(round), _decoded(summed, words[round])[: len(batch)], gradients.get(round))
         for round in sorted(words) if len(words[round]) == len(names)
     ]  # fmt: skip
     if not seen:
@@ -185,6 +185,7 @@ def _sums(run: AttackedRun, names: Sequence[str]) -> Sight:
 
 
 def _decoded(summed: Ring, words: Sequence[Tensor]) -> Tensor:
+    # A last line of zeros, which shows that the masks cancel, is left to the caller.
     return summed.decode(summed.total(torch.stack([one.view(summed.dtype) for one in words]))).double()
 
 
