@@ -86,7 +86,7 @@ def main() -> None:
     picture = lines(
         coloured(series), lambda y: f"{y:.0%}", lambda x: f"{round(LEAST * 10**x, 1):g} MB", span=(0.85, 1.0)
     )
-    (folder / "czofo-bytes.svg").write_text(as_file(picture))
+    (folder / "czofo-bytes.svg").write_text(as_file(picture), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def compare_all(folder: Path, trials: int, jobs: int, unsearched: Iterable[str])
         except ColonnadeError as error:
             print(f"{path.stem}: {error}; {error.hint}", flush=True)
             continue
-        found.append(SetResult(path.stem, json.loads((out / "comparison.json").read_text())))
+        found.append(SetResult(path.stem, json.loads((out / "comparison.json").read_text(encoding="utf-8"))))
     return found
 
 
@@ -139,9 +139,9 @@ def main() -> None:
     made = tables(compare_all(options.folder, options.trials, options.jobs, unsearched))
     print(made)
     if options.write:
-        text = PAGE.read_text()
+        text = PAGE.read_text(encoding="utf-8")
         before, after = text.split(_BEGIN)[0], text.split(_END)[1]
-        PAGE.write_text(f"{before}{_BEGIN}\n\n{made}\n\n{_END}{after}")
+        PAGE.write_text(f"{before}{_BEGIN}\n\n{made}\n\n{_END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def check(alone: Path, folder: Path) -> str:
     Raises:
         Broken: they differ where they must not.
     """
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     if summary["status"] != "completed":
         raise Broken(f"status {summary['status']}")
     for member in _homes(alone):
@@ -155,7 +155,7 @@ def _output(process: subprocess.Popen[str]) -> str:
 
 
 def _kill(home: Path) -> None:
-    os.kill(int((home / ".lock").read_text()), signal.SIGKILL)
+    os.kill(int((home / ".lock").read_text(encoding="utf-8")), signal.SIGKILL)
 
 
 def _kill_all(process: subprocess.Popen[str]) -> None:

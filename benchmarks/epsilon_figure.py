@@ -54,7 +54,7 @@ def main() -> None:
         foot="epsilon of a person with a row at every party (logarithmic)",
         title="Test accuracy on MNIST against a person's epsilon, by mechanism",
     )  # fmt: skip
-    (folder / "epsilon-person.svg").write_text(as_file(picture))
+    (folder / "epsilon-person.svg").write_text(as_file(picture), encoding="utf-8")
 
 
 if __name__ == "__main__":

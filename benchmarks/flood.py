@@ -93,7 +93,7 @@ def flooded(folder: Path, keys: Path, pins: dict[str, str], kind: str, *, ours: 
 
 
 def _write(folder: Path, keys: Path, pins: dict[str, str], port: int) -> dict[str, str]:
-    tree: dict[str, Any] = yaml.safe_load((ROOT / "experiments" / "demo.yaml").read_text())
+    tree: dict[str, Any] = yaml.safe_load((ROOT / "experiments" / "demo.yaml").read_text(encoding="utf-8"))
     agreed, every = tree["federation"], tree.pop("every_party")
     agreed |= {"epochs": EPOCHS, "server": pins.pop("server"), "parties": pins}
     agreed["checkpoint"] = {"rounds": 10}
@@ -104,7 +104,7 @@ def _write(folder: Path, keys: Path, pins: dict[str, str], port: int) -> dict[st
         party = {**every, "identity": str(keys / name), "connect": address}
         files[name] = {"federation": agreed, "parties": {name: party}}
     for name, content in files.items():
-        (folder / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     return {name: str(folder / f"{name}.yaml") for name in files}
 
 
@@ -128,8 +128,8 @@ def _process(log: Path, module: str, *arguments: str) -> Iterator[subprocess.Pop
 def _sink(folder: Path, keys: Path) -> Iterator[int]:
     log = folder / "sink.log"
     with _process(log, "benchmarks.flooders", "sink", "0", str(keys)) as process:
-        _await(process, lambda: log.read_text().strip().isdigit())
-        yield int(log.read_text())
+        _await(process, lambda: log.read_text(encoding="utf-8").strip().isdigit())
+        yield int(log.read_text(encoding="utf-8"))
 
 
 def _await(process: subprocess.Popen[bytes], happened: Any) -> None:
@@ -151,7 +151,7 @@ def _pace(rounds: list[float], begun: float) -> float:
 
 def _status(folder: Path) -> str:
     summary = folder / "server" / "summary.json"
-    return str(json.loads(summary.read_text())["status"]) if summary.exists() else "no summary"
+    return str(json.loads(summary.read_text(encoding="utf-8"))["status"]) if summary.exists() else "no summary"
 
 
 def _memory(server: subprocess.Popen[bytes]) -> float:

@@ -86,7 +86,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     where = f"{_name_of(plan.device)}; {machine.describe()}"
     show(results, where)
     if options.write:
-        PAGE.write_text(TABLE.sub(lambda _: f"\n{markdown(results, where)}\n\n", PAGE.read_text()))
+        PAGE.write_text(
+            TABLE.sub(lambda _: f"\n{markdown(results, where)}\n\n", PAGE.read_text(encoding="utf-8")), encoding="utf-8"
+        )
     return 0 if all(result.holds for result in results.values()) else 1
 
 
@@ -157,7 +159,7 @@ def resnet(name: str, plan: Plan) -> list[Figure]:
     floor = gpu_loops.resnet_step(torch.device(plan.device), name, rounds - _WARM)
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "run.yaml"
-        file.write_text(yaml.safe_dump(_halves(name, rounds)))
+        file.write_text(yaml.safe_dump(_halves(name, rounds)), encoding="utf-8")
         training = run(str(file), *plan.everybody)
     seconds = median([event["seconds"] for event in training.rounds()[_WARM:]])
     return [

@@ -84,7 +84,7 @@ def joint_losses(steps: int) -> tuple[list[float], list[float]]:
 
 def loopback_bytes() -> int:
     """Bytes that this machine has sent to itself, TCP and IP headers included."""
-    for line in Path("/proc/net/dev").read_text().splitlines():
+    for line in Path("/proc/net/dev").read_text(encoding="utf-8").splitlines():
         name, _, counters = line.partition(":")
         if name.strip() == "lo":
             return int(counters.split()[8])

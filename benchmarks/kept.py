@@ -31,7 +31,7 @@ class Kept:
         if self._path is None or not self._path.is_file():
             return
         try:
-            content = json.loads(self._path.read_text())
+            content = json.loads(self._path.read_text(encoding="utf-8"))
             machine = content["machine"]
             results = {name: _result(tree) for name, tree in content["results"].items()}
         except (ValueError, KeyError, TypeError, AttributeError) as wrong:

@@ -91,11 +91,11 @@ def _number(value: float, interval: tuple[float, float]) -> str:
 
 def _party(path: Path) -> Numbers | None:
     """The numbers of the attacked party; None where the attack does not fit the run."""
-    return next(iter(json.loads(path.read_text())["parties"].values())) if path.exists() else None
+    return next(iter(json.loads(path.read_text(encoding="utf-8"))["parties"].values())) if path.exists() else None
 
 
 def _epsilon(place: Path) -> str:
-    summary = json.loads((place / "summary.json").read_text())
+    summary = json.loads((place / "summary.json").read_text(encoding="utf-8"))
     known = [value for value in guarantee.by_party(summary).values() if value is not None]
     own = [f"{max(known):.3g}"] if known else ["none"]
     for of in ("label_privacy", "answer_privacy"):

@@ -198,7 +198,7 @@ def _agreed(name: str, parties: Any, batch: int, epochs: int) -> Tree:
 
 def _save(folder: Path, name: str, tree: Tree) -> Path:
     path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(tree, sort_keys=False))
+    path.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
     return path
 
 

@@ -22,7 +22,7 @@ def describe() -> str:
 def processor(cpuinfo: Path) -> str:
     """The model as Linux tells it; where it tells none, the architecture."""
     if cpuinfo.is_file():
-        for line in cpuinfo.read_text().splitlines():
+        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
             key, _, value = line.partition(":")
             if key.strip() == "model name" and value.strip():
                 return value.strip()

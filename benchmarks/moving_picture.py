@@ -58,8 +58,8 @@ class Recorded:
 
 def read(run: Path) -> Recorded:
     """A run's record, from its `events.jsonl` and `summary.json`."""
-    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
-    summary = json.loads((run / "summary.json").read_text())
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text(encoding="utf-8").splitlines()]
+    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     begin = next(event for event in events if event["kind"] == "begin")
     last: dict[str, Any] = {}
     frames = []
@@ -195,4 +195,4 @@ def _motion(run: Recorded, total: float) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(draw(read(Path(sys.argv[1]))))
+    Path(sys.argv[2]).write_text(draw(read(Path(sys.argv[1]))), encoding="utf-8")

@@ -66,13 +66,13 @@ def write(folder: Path, count: int = IDS) -> None:
         _table(folder / f"{number}.csv", ids, names, draw.normal(size=(count, COLUMNS)).round(4))
         data = {"source": "csv", "path": f"{number}.csv", "id": "id"}
         tree["parties"][f"party{number}"] = {"data": data, "model": {"name": "mlp", "hidden": HIDDEN}}
-    (folder / "run.yaml").write_text(yaml.safe_dump(tree))
-    with (folder / "ids.csv").open("w", newline="") as file:
+    (folder / "run.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    with (folder / "ids.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["id"], *([id] for id in sorted(ids))])
 
 
 def _table(path: Path, ids: list[str], names: list[str], values: np.ndarray) -> None:
-    with path.open("w", newline="") as file:
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["id", *names])
         writer.writerows([id, *row] for id, row in zip(ids, values.tolist(), strict=True))
@@ -141,7 +141,7 @@ def _echo(folder: Path) -> float:
 
 
 def _csv(folder: Path) -> None:
-    with (folder / "ids.csv").open(newline="") as file:
+    with (folder / "ids.csv").open(newline="", encoding="utf-8") as file:
         ids = [row[0] for row in csv.reader(file)][1:]
-    with (folder / "floor.csv").open("w", newline="") as file:
+    with (folder / "floor.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([id, "1", 0.123456, 0.876544] for id in ids)

@@ -32,7 +32,7 @@ def main() -> list[Figure]:
 
 def _among(setting: Setting, folder: Path) -> list[Figure]:
     file = folder / "run.yaml"
-    file.write_text(yaml.safe_dump(setting.tree(ROUNDS)))
+    file.write_text(yaml.safe_dump(setting.tree(ROUNDS)), encoding="utf-8")
     with started(str(file)) as (process, out):
         beyond = memory(process, out, rounds=WARM)
         if process.wait():

@@ -67,12 +67,12 @@ def among_processes(keys: int) -> Figure:
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         _write_tables(base, keys)
-        (base / "federation.yaml").write_text(yaml.safe_dump(_tree(PARTIES)))
+        (base / "federation.yaml").write_text(yaml.safe_dump(_tree(PARTIES)), encoding="utf-8")
         command = [sys.executable, "-m", "colonnade", "up", str(base / "federation.yaml"), "--out", str(base / "run")]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(done.stdout + done.stderr)
-        events = [json.loads(line) for line in (base / "run" / "events.jsonl").read_text().splitlines()]
+        events = [json.loads(line) for line in (base / "run" / "events.jsonl").read_text(encoding="utf-8").splitlines()]
     aligned = next(event for event in events if event["kind"] == "aligned")
     what = f"{keys} keys among {PARTIES} parties and the server, processes on {os.cpu_count()} cores"
     return Figure(what, aligned["seconds"], SECONDS, "s")
@@ -103,7 +103,7 @@ def _write_tables(folder: Path, keys: int) -> None:
     draw = random.Random(0)
     everyone = [f"person-{n:08}" for n in range(round(keys / SHARE))]
     for member in (SERVER, *(f"party{n + 1}" for n in range(PARTIES))):
-        with (folder / f"{member}.csv").open("w", newline="") as file:
+        with (folder / f"{member}.csv").open("w", newline="", encoding="utf-8") as file:
             lines = csv.writer(file)
             lines.writerow(["who", "value"])
             lines.writerows((who, draw.randrange(2)) for who in draw.sample(everyone, keys))

@@ -91,7 +91,7 @@ def _start(parties: int, folder: Path) -> Figure:
     taken: dict[str, list[float]] = {"none": [], "colluding": []}
     for recovery in tuple(taken) * TIMES:
         file = folder / "start.yaml"
-        file.write_text(yaml.safe_dump(Blinded("split_avg", parties, recovery=recovery).tree(3)))
+        file.write_text(yaml.safe_dump(Blinded("split_avg", parties, recovery=recovery).tree(3)), encoding="utf-8")
         taken[recovery].append(run(str(file)).summary["seconds_to_first_round"])
     longer = median(taken["colluding"]) - median(taken["none"])
     return Figure(f"launch to first round among {parties}: longer with recovery", longer, 0.5, "s")

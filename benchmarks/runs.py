@@ -58,7 +58,7 @@ def read(out: Path) -> Run:
     """Results of a finished run."""
     events = list(read_lines(out / "events.jsonl"))
     parties = {folder.name: list(read_lines(folder / "events.jsonl")) for folder in (out / "parties").iterdir()}
-    return Run(json.loads((out / "summary.json").read_text()), events, parties)
+    return Run(json.loads((out / "summary.json").read_text(encoding="utf-8")), events, parties)
 
 
 def _phases(events: list[dict[str, Any]]) -> dict[str, float]:

@@ -224,7 +224,7 @@ def draw(folder: Path) -> None:
     for sweep in SWEEPS:
         points = measure(sweep)
         console.print(table(sweep, points), markup=False, soft_wrap=True)
-        (folder / f"scaling-{sweep.key}.svg").write_text(as_file(sketch(sweep, points)))
+        (folder / f"scaling-{sweep.key}.svg").write_text(as_file(sketch(sweep, points)), encoding="utf-8")
 
 
 if __name__ == "__main__":

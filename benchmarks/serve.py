@@ -85,7 +85,7 @@ def _serving(run: Path) -> Iterator[tuple[str, str, str]]:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             _wait_until_healthy(web, process)
-            yield web, remote, (run / "serve.tokens").read_text().split()[1]
+            yield web, remote, (run / "serve.tokens").read_text(encoding="utf-8").split()[1]
         finally:
             process.send_signal(signal.SIGTERM)
 

@@ -130,7 +130,7 @@ def over_the_wire(setting: Setting, rounds: int, folder: Path) -> float:
         SystemExit: the run ended before the last round that counts.
     """
     file = folder / "run.yaml"
-    file.write_text(yaml.safe_dump(setting.tree(rounds)))
+    file.write_text(yaml.safe_dump(setting.tree(rounds)), encoding="utf-8")
     marks = []
     with started(str(file)) as (process, out):
         for round in (WARM, rounds * 4 // 5):

@@ -40,7 +40,7 @@ def memory(process: subprocess.Popen[bytes], out: Path, rounds: int) -> float:
 
 
 def _rounds(events: Path) -> int:
-    return events.read_text().count('"kind": "round"') if events.exists() else 0
+    return events.read_text(encoding="utf-8").count('"kind": "round"') if events.exists() else 0
 
 
 def _parties(launcher: int) -> list[psutil.Process]:

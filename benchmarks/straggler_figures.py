@@ -97,8 +97,8 @@ def main() -> None:
             console.print(f"figure {number}, {describe(name, points)}")
             series[name] = [point for point in points if point[0] <= SECONDS]
         picture = lines(coloured(series), lambda y: f"{y:.0%}", lambda x: f"{x:.0f} s", span=(0.0, 0.9))
-        (folder / f"fedvs-figure-{number}.svg").write_text(as_file(picture))
-        (folder / f"fedvs-figure-{number}.json").write_text(json.dumps(series))
+        (folder / f"fedvs-figure-{number}.svg").write_text(as_file(picture), encoding="utf-8")
+        (folder / f"fedvs-figure-{number}.json").write_text(json.dumps(series), encoding="utf-8")
 
 
 if __name__ == "__main__":

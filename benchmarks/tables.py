@@ -60,7 +60,7 @@ def write_tables(folder: Path, rows: int) -> None:
         pa_csv.write_csv(pa.table({"key": keys, **columns}), folder / f"{party}.csv", plain)
     labels = pa.array(np.where(total > 0, "yes", "no"))
     pa_csv.write_csv(pa.table({"key": keys, "label": labels}), folder / "server.csv", plain)
-    (folder / "federation.yaml").write_text(yaml.safe_dump(_TREE))
+    (folder / "federation.yaml").write_text(yaml.safe_dump(_TREE), encoding="utf-8")
 
 
 _TREE = {
@@ -112,7 +112,7 @@ def _launch(base: Path) -> Figure:
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)
-    events = [json.loads(line) for line in (base / "run" / "events.jsonl").read_text().splitlines()]
+    events = [json.loads(line) for line in (base / "run" / "events.jsonl").read_text(encoding="utf-8").splitlines()]
     first = next(event["time"] for event in events if event["kind"] == "round")
     return Figure("two parties of them and the labels, `up` to the first round", first - begun, _SECONDS, "s")
 

@@ -12,6 +12,7 @@ from colonnade.common.errors import InputError
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.permissions import private_files
 from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.runtime.torch_defaults import torch_defaults
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -151,7 +152,7 @@ class Run:
 
         from colonnade.reports.explanation.write import write_explanation  # noqa: PLC0415
 
-        with private_files():
+        with torch_defaults(), private_files():
             found = write_explanation(self.folder, None if out is None else Path(out), sigma).found.ranked
         return pa.table({
             "party": pa.array([party.name for party in found], pa.string()),
@@ -191,7 +192,7 @@ class Run:
         from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
 
         terms = PredictionTerms(absent=absent, patience=wait, secure=secure)
-        with private_files():
+        with torch_defaults(), private_files():
             return predict_ids(self.folder, ids, None if file is None else Path(file), terms)
 
     def resume(

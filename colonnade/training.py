@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.common.errors import InputError
 from colonnade.common.runtime.permissions import private_files
+from colonnade.common.runtime.torch_defaults import torch_defaults
 from colonnade.runs import OnEvent, Run
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def simulate(
     from colonnade.launcher.configuration import GivenConfig  # noqa: PLC0415
     from colonnade.launcher.virtual import run_virtually  # noqa: PLC0415
 
-    with private_files(), _listening(on_event, progress=progress) as listeners:
+    with torch_defaults(), private_files(), _listening(on_event, progress=progress) as listeners:
         folder, _ = run_virtually(GivenConfig.of(config, tables, sets), _path(out), listeners)
     return Run(folder)
 
@@ -82,7 +83,7 @@ def up(
     from colonnade.launcher.federation import launch  # noqa: PLC0415
     from colonnade.launcher.watch import LaunchOptions  # noqa: PLC0415
 
-    with private_files(), _screen(progress=progress) as screen:
+    with torch_defaults(), private_files(), _screen(progress=progress) as screen:
         address = _ANY if dashboard is True else dashboard or ""
         options = LaunchOptions(secure, address, screen, _listeners(on_event))
         given = GivenConfig.of(config, tables, sets)
@@ -96,13 +97,13 @@ def go_on(
     if virtual:
         from colonnade.launcher.virtual import resume_virtually  # noqa: PLC0415
 
-        with private_files(), _listening(on_event, progress=progress) as listeners:
+        with torch_defaults(), private_files(), _listening(on_event, progress=progress) as listeners:
             resume_virtually(folder, sets, listeners)
         return Run(folder)
     from colonnade.launcher.federation import relaunch  # noqa: PLC0415
     from colonnade.launcher.watch import LaunchOptions  # noqa: PLC0415
 
-    with private_files(), _screen(progress=progress) as screen:
+    with torch_defaults(), private_files(), _screen(progress=progress) as screen:
         return _finished(relaunch(folder, sets, LaunchOptions(screen=screen, listeners=_listeners(on_event))))
 
 

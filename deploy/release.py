@@ -44,17 +44,17 @@ def main(folder: Path) -> None:
         old.unlink()
     build(folder)
     bom = folder / f"colonnade-{version}.cdx.json"
-    bom.write_text(json.dumps(bill_of_materials(), indent=1) + "\n")
+    bom.write_text(json.dumps(bill_of_materials(), indent=1) + "\n", encoding="utf-8")
     write_sums(folder, version)
     check(folder, version)
-    for line in (folder / SUMS).read_text().splitlines():
+    for line in (folder / SUMS).read_text(encoding="utf-8").splitlines():
         print(line)
     print(f"{folder}: release {version}, checked; `sha256sum -c {SUMS}` checks it again")
 
 
 def project_version() -> str:
     """The version in pyproject.toml."""
-    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
+    return str(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
 
 
 def refuse_unfinished(root: Path, version: str) -> None:
@@ -123,12 +123,12 @@ def direct(name: str) -> set[str]:
 def write_sums(folder: Path, version: str) -> None:
     """SHA256SUMS, as `sha256sum -c` reads it."""
     lines = [f"{_sum(path)}  {path.name}\n" for path in released(folder, version)]
-    (folder / SUMS).write_text("".join(lines))
+    (folder / SUMS).write_text("".join(lines), encoding="utf-8")
 
 
 def check(folder: Path, version: str) -> None:
     """Reads a release again. Raises ReleaseRefusedError for a file that is missing, changed, or of another version."""
-    named = dict(line.split("  ")[::-1] for line in (folder / SUMS).read_text().splitlines())
+    named = dict(line.split("  ")[::-1] for line in (folder / SUMS).read_text(encoding="utf-8").splitlines())
     expected = [path.name for path in released(folder, version)]
     if sorted(named) != sorted(expected):
         raise ReleaseRefusedError(f"{SUMS} names {', '.join(sorted(named))}, and a release is {', '.join(expected)}")
@@ -162,7 +162,7 @@ def _check_bom(path: Path, version: str) -> None:
     from cyclonedx.schema import SchemaVersion  # noqa: PLC0415
     from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
 
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     bom = json.loads(text)
     if bom["metadata"]["component"]["version"] != version:
         raise ReleaseRefusedError(f"{path} is of another version than {version}")
@@ -174,7 +174,7 @@ def _check_bom(path: Path, version: str) -> None:
 
 
 def _refuse_untested(parts: Iterable[dict[str, Any]]) -> None:
-    pins = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "constraints.txt").read_text(), re.M))
+    pins = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.M))
     tested = {canonicalize_name(name): Version(version).public for name, version in pins.items()}
     for part in parts:
         pin = tested.get(canonicalize_name(part["name"]))

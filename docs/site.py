@@ -100,5 +100,5 @@ def _sources(protocol: str) -> str:
         path = f"{role}/protocols/{protocol}.py"
         if not (ROOT / path).is_file():
             raise PluginError(f"docs/protocols/{protocol}.md: there is no {path}")
-        parts.append(f'```python title="{path}"\n{(ROOT / path).read_text().rstrip()}\n```\n')
+        parts.append(f'```python title="{path}"\n{(ROOT / path).read_text(encoding="utf-8").rstrip()}\n```\n')
     return "\n".join(parts)

@@ -62,7 +62,7 @@ class PredictionIds:
     def _blocks(self) -> Iterator[list[str]]:
         """Ids in lists, which are checked as a whole: in a fifth of the time of one line after the other."""
         with self._lines() as lines:
-            header: list[str] = next(csv.reader(lines), [])
+            header = _header(csv.reader(lines))
             place = self._place(header)
             for ids in self._plain(lines) if len(header) == 1 else self._cells(csv.reader(lines), len(header), place):
                 if not all(map(str.strip, ids)):
@@ -76,21 +76,31 @@ class PredictionIds:
             if '"' in text or "," in text:
                 yield from self._cells(csv.reader(chain(block, lines)), 1, 0)
                 return
-            yield text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+            yield [id for id in text.replace("\r\n", "\n").replace("\r", "\n").split("\n") if id]  # no blank lines
 
     def _cells(self, reader: Reader, columns: int, place: int) -> Iterator[list[str]]:
-        while rows := list(islice(reader, _BLOCK)):
-            if set(map(len, rows)) != {columns}:
+        while block := list(islice(reader, _BLOCK)):
+            rows = [row for row in block if row]  # no blank lines
+            if not set(map(len, rows)) <= {columns}:
                 self._refuse_broken_line()
-            yield [row[place] for row in rows]
+            ids = [row[place] for row in rows]
+            if any("\n" in id or "\r" in id for id in ids):
+                self._refuse_broken_line()
+            yield ids
 
     def _refuse_broken_line(self) -> None:
         """Raises DataError with the number of the first broken line, which only reading line by line gives."""
         with self._lines() as lines:
             reader = csv.reader(lines)
-            header: list[str] = next(reader, [])
-            place = self._place(header)
-            for row in reader:
+            header = _header(reader)
+            place, line = self._place(header), reader.line_num
+            for row in filter(None, reader):
+                begin, line = line + 1, reader.line_num
+                if len(row) == len(header) and ("\n" in row[place] or "\r" in row[place]):
+                    raise DataError(
+                        f"{self.path}, line {begin}: an id of several lines, up to line {line}",
+                        hint="remove the stray quotation marks in these lines",
+                    )
                 if len(row) != len(header):
                     raise DataError(
                         f"{self.path}, line {reader.line_num}: {len(row)} values for the {len(header)} columns "
@@ -140,6 +150,11 @@ class PredictionIds:
         refuse_unusable(self.path)
 
 
+def _header(reader: Reader) -> list[str]:
+    """The first line that is not blank; nothing if there is none."""
+    return next(filter(None, reader), [])
+
+
 class Predictions:
     """The file of predictions, written line by line to a partial file and moved into place.
 
@@ -169,7 +184,7 @@ class Predictions:
                 self._partial.unlink(missing_ok=True)  # it is of another token
                 write_durably(self._note, json.dumps({"token": self._token}).encode())
             flags = os.O_RDWR | (0 if lines is not None else os.O_CREAT | os.O_TRUNC)
-            with os.fdopen(open_own(self._partial, flags, 0o666), "r+", newline="") as self._file:
+            with os.fdopen(open_own(self._partial, flags, 0o666), "r+", newline="", encoding="utf-8") as self._file:
                 if lines is None:
                     csv.writer(self._file).writerow(self._header)
                 self._file.seek(0, os.SEEK_END)
@@ -202,7 +217,7 @@ class Predictions:
     def _kept(self) -> int | None:
         """The whole lines of an earlier start, the rest of a line cut off; None if there are none of use."""
         try:
-            token = json.loads(self._note.read_text())["token"]
+            token = json.loads(self._note.read_text(encoding="utf-8"))["token"]
             content = self._partial.read_bytes()
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -211,7 +226,7 @@ class Predictions:
             return None
         shorten_own(self._partial, whole)
         there = 0
-        with self._partial.open(newline="") as lines:
+        with self._partial.open(newline="", encoding="utf-8") as lines:
             reader = csv.reader(lines)
             next(reader)
             for row in reader:

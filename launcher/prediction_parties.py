@@ -54,7 +54,7 @@ class Answerers:
         for name in self.names:
             file = self._keys / f"{name}.yaml"
             own = {"federation": self._tree["federation"], "parties": {name: self._tree["parties"][name]}}
-            file.write_text(yaml_text(own))
+            file.write_text(yaml_text(own), encoding="utf-8")
             argv = ["answer", str(file), "--in", str(self._home(name).path), "--base", str(self._base)]
             argv += ["--server-file", str(self._address), *(["--insecure"] if self._insecure else [])]
             processes.start(name, argv, self._log(name), threads=self.threads)
@@ -63,7 +63,7 @@ class Answerers:
         """Writes the server's address for them."""
         if event["kind"] == "listening":
             partial = self._address.with_suffix(".partial")
-            partial.write_text(event["address"])
+            partial.write_text(event["address"], encoding="utf-8")
             partial.replace(self._address)
 
     async def watch(self, processes: Processes) -> None:

@@ -126,7 +126,7 @@ def last_words(log: Path, code: int) -> tuple[str, str]:
     """Reason and hint for a child's exit code, from its log where it holds one."""
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}", ""
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    lines = log.read_text(errors="replace", encoding="utf-8").splitlines() if log.exists() else []
     for at, line in reversed(list(enumerate(lines))):
         if line.startswith("error: "):
             hint = lines[at + 1].strip() if len(lines) > at + 1 and lines[at + 1].startswith("  ") else ""

@@ -26,7 +26,7 @@ def scratch() -> Iterator[Path]:
     remove_stale(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
         folder, partial = Path(name), Path(name) / ".lock.partial"
-        with partial.open("w") as lock:
+        with partial.open("w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             partial.rename(folder / _LOCK)  # it is locked before it is visible
             yield folder

@@ -40,7 +40,7 @@ _WIDTH = 117  # of a line, without its slashes
 def generate(into: Path, protos: Path = PROTO) -> None:
     """Writes a .proto file for the messages of every module, then NAME_pb2.py and NAME_pb2.pyi for those by hand."""
     for name, text in described().items():
-        (protos / name).write_text(text)
+        (protos / name).write_text(text, encoding="utf-8")
     into.mkdir(parents=True, exist_ok=True)
     builtin = files("grpc_tools") / "_proto"
     out = [f"--python_out={into}", f"--pyi_out={into}"]
@@ -48,7 +48,7 @@ def generate(into: Path, protos: Path = PROTO) -> None:
         raise SystemExit("protoc failed")
     for module in [*into.glob("*_pb2.py"), *into.glob("*_pb2.pyi")]:
         _make_imports_absolute(module)
-    (into / "__init__.py").write_text("")
+    (into / "__init__.py").write_text("", encoding="utf-8")
 
 
 def described() -> dict[str, str]:
@@ -96,9 +96,10 @@ def _message(kind: type[Message]) -> str:
 
 def _make_imports_absolute(module: Path) -> None:
     """protoc imports its siblings from the top level, where other packages live."""
-    text = module.read_text()
+    text = module.read_text(encoding="utf-8")
     module.write_text(
-        re.sub(r"^import (\w+_pb2)", r"from colonnade.common.wire._generated import \1", text, flags=re.M)
+        re.sub(r"^import (\w+_pb2)", r"from colonnade.common.wire._generated import \1", text, flags=re.M),
+        encoding="utf-8",
     )
 
 

@@ -36,8 +36,8 @@ def openapi() -> str:
 
 def main() -> None:
     """Writes both files."""
-    (ROOT / PAGE).write_text(page((ROOT / PAGE).read_text()))
-    (ROOT / OPENAPI).write_text(openapi())
+    (ROOT / PAGE).write_text(page((ROOT / PAGE).read_text(encoding="utf-8")), encoding="utf-8")
+    (ROOT / OPENAPI).write_text(openapi(), encoding="utf-8")
 
 
 def _section(section: SectionEntry) -> str:

@@ -19,7 +19,9 @@ from colonnade.search.simulated import Diverged, Listen, Result, Task, failure, 
 def main() -> None:
     """Works until the input ends, also in the middle of a simulation."""
     keep_private()
-    said = os.fdopen(os.dup(1), "w", buffering=1)  # by us alone: whatever prints, prints on the error stream
+    said = os.fdopen(
+        os.dup(1), "w", buffering=1, encoding="utf-8"
+    )  # by us alone: whatever prints, prints on the error stream
     os.dup2(2, 1)
     heard: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(heard,), daemon=True).start()

@@ -74,6 +74,8 @@ def server_context(
     schedule = timetable(config.federation, len(known.values), known.official_test)
     if labels.without and sample is None:
         telemetry.event("warning", party=SERVER, reason=labels.without)
+    for doubt in labels.doubts:
+        telemetry.event("warning", party=SERVER, reason=str(doubt))
     device = _device(config.server.device)
     ctx = ServerContext(
         config.federation,
@@ -144,13 +146,13 @@ def client_context(
     federation, party = config.federation, config.parties[name]
     cache = files.tables(name) if cache is None and files is not None else cache
     with whose(name):
-        read = load_features(party.data, federation.party_index(name), base, cache)
+        kept = None if files is None else files.encoder(name)
+        read = load_features(party.data, federation.party_index(name), base, cache, kept)
         if warn is not None:
             for doubt in doubts(read):
                 warn(str(doubt))
         features = sampled(read, sample)
         schedule = timetable(federation, len(features.values), features.official_test)
-        kept = None if files is None else files.encoder(name)
         columns = prepare(party.data, features, schedule.partition.train, federation.seed, name, kept)
     device = _device(party.device, federation.names.index(name))
     columns = columns.to(device)

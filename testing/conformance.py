@@ -47,7 +47,7 @@ class Conformance:
         from colonnade.cli.data.check import check  # noqa: PLC0415  # it brings all commands' modules
 
         path = tmp_path / "federation.yaml"
-        path.write_text(yaml.safe_dump(_of(self.trial.tree)))
+        path.write_text(yaml.safe_dump(_of(self.trial.tree)), encoding="utf-8")
         _of(lambda: check(path, self.trial.expected.sets))
 
     def test_equal_seeds_give_equal_bits(self) -> None:

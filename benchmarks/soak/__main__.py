@@ -79,7 +79,7 @@ class Soak:
             "events": dict(self.rounds.kinds), "lives": [asdict(life) for life in lives],
         }  # fmt: skip
         results |= self._judged(rounds, lives, authority)
-        (self.out / "samples.json").write_text(json.dumps(sampled))
+        (self.out / "samples.json").write_text(json.dumps(sampled), encoding="utf-8")
         return results
 
     def _members(self, authority: Authority) -> dict[str, Member]:
@@ -119,7 +119,7 @@ class Soak:
                 "note": note,
             }
         )  # fmt: skip
-        (self.out / "troubles.json").write_text(json.dumps(self.told))
+        (self.out / "troubles.json").write_text(json.dumps(self.told), encoding="utf-8")
         words = "no rounds any more" if stuck else f"rounds again after {again:.1f} s"
         console.print(
             f"{(begun - self.begun) / 60:6.1f} min  {trouble}: {words}; round {self.rounds.highest} {note}",

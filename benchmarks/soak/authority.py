@@ -75,7 +75,7 @@ class Authority:
         colonnade("certs", "request", "party1", self.keys("foreign"))
         self._sign("foreign", self.folder / "foreign-ca")
         self.revoke("former", "left")
-        self._roster.write_text(yaml.safe_dump({"federation": AGREED}, sort_keys=False))
+        self._roster.write_text(yaml.safe_dump({"federation": AGREED}, sort_keys=False), encoding="utf-8")
         self._pin(MEMBERS)
         self.write()
 
@@ -105,7 +105,7 @@ class Authority:
 
     def write(self, rounds: int = ROUNDS) -> None:
         """Writes every member's file: the roster, and a section of its own."""
-        agreed = yaml.safe_load(self._roster.read_text())["federation"] | {"rounds": rounds}
+        agreed = yaml.safe_load(self._roster.read_text(encoding="utf-8"))["federation"] | {"rounds": rounds}
         for name in MEMBERS:
             own: dict[str, Any] = {"identity": str(self.keys(name)), "metrics": self._metrics[name]}
             if name == SERVER:
@@ -113,18 +113,18 @@ class Authority:
             else:
                 content = {"parties": {name: {**EVERY, **own, "connect": self._dials[name], "chaos": {"delay": PACE}}}}
             text = yaml.safe_dump({"federation": agreed, **content}, sort_keys=False)
-            self.file(name).write_text(text)
+            self.file(name).write_text(text, encoding="utf-8")
 
     def control(self, rounds: int) -> Path:
         """A file of `up`, for a run that is left alone."""
         path = self.folder / "control.yaml"
         tree = {"federation": {**AGREED, "rounds": rounds}, "server": OWN, "every_party": EVERY}
-        path.write_text(yaml.safe_dump(tree, sort_keys=False))
+        path.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
         return path
 
     def entries(self) -> int:
         """Number of revoked certificates."""
-        return len(json.loads(self.revoked.read_text())["revoked"])
+        return len(json.loads(self.revoked.read_text(encoding="utf-8"))["revoked"])
 
     def _sign(self, name: str, ca: Path, *options: str) -> None:
         keys, role = self.keys(name), SERVER if name == SERVER else "party"

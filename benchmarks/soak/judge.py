@@ -102,7 +102,7 @@ def errors(logs: dict[str, Path]) -> tuple[Counter[str], list[str]]:
     said: Counter[str] = Counter()
     noise = []
     for name, log in logs.items():
-        text = log.read_text(errors="replace")
+        text = log.read_text(errors="replace", encoding="utf-8")
         said.update(NUMBERS.sub("N", found)[:160] for found in _ERROR.findall(text))
         noise += [f"{name}: {line[:300]}" for line in text.splitlines() if _NOISE.search(line)]
     return said, noise

@@ -45,7 +45,7 @@ MEANINGS = {
 
 def write(out: Path, results: dict[str, Any]) -> None:
     """Leaves results.json, section.md and soak.svg in a folder that has samples.json."""
-    samples: list[Sample] = json.loads((out / "samples.json").read_text())
+    samples: list[Sample] = json.loads((out / "samples.json").read_text(encoding="utf-8"))
     results["members"] = members(samples)
     results["broken"]["growth"] = [
         f"{name}: {figure} grow by {found['slope']:.3g} an hour, at least {found['low']:.3g}"
@@ -53,10 +53,10 @@ def write(out: Path, results: dict[str, Any]) -> None:
         for figure, found in member["growth"].items()
         if found is not None and found["low"] > GROWTH[figure]
     ]
-    (out / "results.json").write_text(json.dumps(results, indent=1))
-    (out / "section.md").write_text(section(results))
+    (out / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
+    (out / "section.md").write_text(section(results), encoding="utf-8")
     if samples:
-        (out / "soak.svg").write_text(as_file(drawn(samples, results["begun"])))
+        (out / "soak.svg").write_text(as_file(drawn(samples, results["begun"])), encoding="utf-8")
 
 
 def members(samples: list[Sample]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from colonnade.cli.checks import untuned
+from colonnade.cli.checks.columns import described
 from colonnade.cli.checks.copied import copies
 from colonnade.cli.checks.estimated import Made, estimated
 from colonnade.cli.checks.identities import check_identities
@@ -84,6 +85,8 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
         out.print(f"{name}: {overlap.most}{len(features.values)} rows of {shape}{more}", markup=False)
         # Before alignment nobody knows which rows are trained on: any of the table's may be.
         looked_at = schedule.partition.train if federation.align == "none" else torch.arange(len(features.values))
+        for line in described(features, getattr(party.data, "types", {})):
+            out.print(f"{name}: {line}", markup=False, soft_wrap=True)
         copied = () if labels is None else copies(labels, features, federation.keys)
         for doubt in (*doubts(features), *copied, *untuned.of_party(columns, looked_at, party.model)):
             out.print(f"{name}: {doubt}", style="yellow", markup=False, soft_wrap=True)
@@ -219,6 +222,8 @@ def _check_labels(
         _only_found("server", base, None, config.server.head)
     if labels.without:
         out.print(f"server: {labels.without}", markup=False)
+    for doubtful in labels.doubts:
+        out.print(f"server: {doubtful}", style="yellow", markup=False, soft_wrap=True)
     if (active := config.server.active) is not None:
         features = active_features(config.federation, config.server, active, base, len(labels.values), ids=labels.ids)
         columns = prepare(active.data, features, schedule.partition.train, config.federation.seed, SERVER)
@@ -227,6 +232,8 @@ def _check_labels(
         if width is not None and (run_models or not _only_found("server.active", base, active.model)):
             bottom_model("server.active", active.model, tuple(shape), width, torch.Generator(), base)
         out.print(f"server: {len(labels.values)} rows of {tuple(shape)}", markup=False)
-        for doubt in copies(labels, features, config.federation.keys):
+        for line in described(features, getattr(active.data, "types", {})):
+            out.print(f"server: {line}", markup=False, soft_wrap=True)
+        for doubt in (*doubts(features), *copies(labels, features, config.federation.keys)):
             out.print(f"server: {doubt}", style="yellow", markup=False, soft_wrap=True)
     return labels

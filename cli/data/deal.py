@@ -124,7 +124,7 @@ def deal(file: Path, sets: tuple[str, ...], out: Path, terms: DealTerms) -> None
 
 def _dealt(out: Path, stamp: str, name: str) -> bool:
     try:
-        found = json.loads((out / _STAMP).read_text())
+        found = json.loads((out / _STAMP).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return False
     except (OSError, ValueError) as torn:

@@ -42,7 +42,7 @@ def credit(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 
     from colonnade.common.data.known_sets.places import find  # noqa: PLC0415
 
     path = find("credit-default/UCI_Credit_Card.csv", Path(), Path.is_file, "file")
-    with path.open(newline="") as lines:
+    with path.open(newline="", encoding="utf-8") as lines:
         header, *rows = csv.reader(lines)
     _cut(out, "credit", header[1:], [row[1:] for row in rows], parties=parties, overlap=overlap, seed=seed)
 

@@ -15,7 +15,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 def fill(template: str, **words: str) -> str:
     """The text of a template with its `$word`s replaced."""
-    return Template((_TEMPLATES / template).read_text()).substitute(words)
+    return Template((_TEMPLATES / template).read_text(encoding="utf-8")).substitute(words)
 
 
 def refuse_existing(folder: Path) -> None:

@@ -118,8 +118,8 @@ def _open(place: ExportPlace, party: str) -> OpenedParty:
     owner = Owner(party, store.run(), federation.lasting_hashes())
     if not (rounds := store.usable(owner)):
         raise CheckpointError(f"{place.home.checkpoints} holds no whole checkpoint", hint="see --party")
-    features = load_features(own.data, federation.party_index(party), place.base, TableCache(place.home.path))
     kept = EncoderFile(place.home.path, begun=True)
+    features = load_features(own.data, federation.party_index(party), place.base, TableCache(place.home.path), kept)
     columns = prepare_others(own.data, features, federation.seed, party, kept)
     aligned = federation.align != "none"
     rows = len(kept_rows(RunCache(place.home.run_cache), party)) if aligned else len(features.values)

@@ -133,7 +133,7 @@ def participate(
 def _address(file: Path) -> str:
     """Address that `up` has written; "" while the server restarts."""
     try:
-        return file.read_text()
+        return file.read_text(encoding="utf-8")
     except FileNotFoundError:
         return ""
 

@@ -37,7 +37,7 @@ class RealIncidents:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _first(self, what: str) -> bool:
-        happened = json.loads(self._record.read_text()) if self._record.exists() else []
+        happened = json.loads(self._record.read_text(encoding="utf-8")) if self._record.exists() else []
         if what in happened:
             return False
         write_durably(self._record, json.dumps([*happened, what]).encode())

@@ -24,6 +24,7 @@ from colonnade.common.conversation.membership import Hello
 from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import load_features
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, IdentityError, PartyAway
@@ -83,7 +84,7 @@ class ClientRun:
         read = self._features(cache)
         task = prediction_task(self.federation) if self.answers else training(self.federation)
         hello, address, pin = self._hello(read, task), self._address(), self.federation.server
-        doubtful = () if self.answers else doubts(read)
+        doubtful = read.doubts if self.answers else doubts(read)  # of columns of training nothing new is said
         features: Features | None = read
         del read
         contract = task.contract
@@ -148,7 +149,9 @@ class ClientRun:
         return party_tracking(self.name, self.federation, self.config, self.base, self.out)
 
     def _features(self, cache: TableCache) -> Features:
-        return load_features(self.config.data, self.federation.party_index(self.name), self.base, cache)
+        begun = self.answers or bool(Checkpoints(PartyFolder(self.out).checkpoints).run())
+        kept = EncoderFile(self.out, begun=begun)
+        return load_features(self.config.data, self.federation.party_index(self.name), self.base, cache, kept)
 
     def _hello(self, features: Features, task: PartyTask) -> Hello:
         return Hello(

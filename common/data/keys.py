@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from colonnade.common.data.columns.fields import Doubt
 from colonnade.common.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from torch import Tensor
 
-_FRACTION = re.compile(r"[+-]?(\d+\.\d*|\d*\.\d+)([eE][+-]?\d+)?|[+-]?\d+[eE][+-]?\d+")
+_FRACTION = re.compile(r"[+-]?(\d+\.\d*|\d*\.\d+)([eE][+-]?\d+)?|[+-]?\d+[eE][+-]?\d+", re.ASCII)
 
 
 class KeyColumn(Sequence[str]):
@@ -131,6 +132,36 @@ def check_keys(keys: Sequence[str], where: str, place: Callable[[int], str]) -> 
         raise DataError(
             f"{where}: keys are fractions, such as {keys[0]}", hint="keys are words or whole numbers: write them so"
         )
+
+
+_SPOILT = {
+    r"^[+-]?\d+\.0*$": ("look like whole numbers that became fractions (as 17.0)", "write them without the fraction"),
+    r"^[+-]?\d+([.,]\d+)?[eE]\+\d+$": (
+        "look like numbers that a spreadsheet has shortened (as 4.02E+12)",
+        "write all digits again, from the original table: they are lost here",
+    ),
+    "[\\p{Cf}\\p{Cc}\u00a0\u2007\u202f\u3000]": (
+        "have invisible characters, or spaces that are not plain ones",
+        "remove them: a key with them is another key",
+    ),
+    r"[^\P{Nd}0-9]": ("have digits of another script, which look like 0 to 9", "write them as 0 to 9"),
+    r"""^(['`’]|=?").""": ("begin with a quotation mark, as spreadsheets protect numbers", "remove it"),
+}
+
+
+def key_doubts(keys: KeyColumn, column: str) -> Iterator[Doubt]:
+    """Warnings about keys that other members probably write otherwise; none quotes a key.
+
+    Args:
+        keys: of all rows.
+        column: the key column.
+    """
+    import pyarrow.compute as pc  # noqa: PLC0415  # 0.2 s, where a table has been read already
+
+    text = pc.utf8_trim_whitespace(keys.text)
+    for pattern, (what, hint) in _SPOILT.items():
+        if count := int(pc.sum(pc.match_substring_regex(text, pattern)).as_py() or 0):
+            yield Doubt(column, f"is the key, and {count} of {len(keys)} keys {what}", f"{hint}; they match no others")
 
 
 def _repeated(keys: Sequence[str], where: str, place: Callable[[int], str]) -> DataError:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from colonnade.common.data.columns.fields import Doubt
 from colonnade.common.data.keys import keys_of_rows
 from colonnade.common.errors import DataError
+
+_NUMBER = re.compile(r"[+-]?(0|[1-9]\d*)?(\.\d*)?([eE][+-]\d+)?(?<=[\d.])", re.ASCII)
+"""3, 3.0 and what numpy writes, 3.000e+00. Python's float() takes 0_1, digits of other scripts and inf too."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,7 @@ class LabelColumn:
         official_test: number of last rows that are the source's own test part.
         ids: key of each row; None where sources share the order of rows.
         dropped: number of source rows left out for lack of a label.
+        doubts: warnings found while the table was read.
     """
 
     values: Tensor
@@ -29,6 +35,7 @@ class LabelColumn:
     official_test: int = 0
     ids: Sequence[str] | None = None
     dropped: int = 0
+    doubts: tuple[Doubt, ...] = ()
 
     @property
     def without(self) -> str:
@@ -122,10 +129,10 @@ def hint_of_numbers(hint: str) -> str:
 
 
 def _numbers(words: Sequence[str]) -> Tensor | None:
-    try:
-        return torch.tensor([float(word) for word in words], dtype=torch.float64)
-    except ValueError:
+    """The numbers that all words are; None if one is a name, as 0_1, 007, 1e5 and nan are."""
+    if not all(map(_NUMBER.fullmatch, words)):
         return None
+    return torch.tensor([float(word) for word in words], dtype=torch.float64)
 
 
 def _whole(numbers: Tensor, where: str) -> Tensor:

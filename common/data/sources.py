@@ -275,7 +275,13 @@ LabelConfig = Annotated[
 """The server's configuration under `labels`."""
 
 
-def load_features(config: DataConfig, member: PartyIndex, base: Path, cache: TableCache | None = None) -> Features:
+def load_features(
+    config: DataConfig,
+    member: PartyIndex,
+    base: Path,
+    cache: TableCache | None = None,
+    kept: EncoderFile | None = None,
+) -> Features:
     """Reads a party's columns, not encoded.
 
     Args:
@@ -283,16 +289,18 @@ def load_features(config: DataConfig, member: PartyIndex, base: Path, cache: Tab
         member: its place in the roster, which a split may go by.
         base: the folder that paths are relative to: the configuration file's.
         cache: copies of the member's tables in the run's folder; None for none.
+        kept: the run's encoder file: a table is read by the names and types of its columns in training; None, or one
+            of a run that has not begun, infers them.
 
     Raises:
-        DataError: the source is not found or not usable.
+        DataError: the source is not found or not usable, or lacks a column of training.
         ConfigError: the split does not fit the source or the roster.
     """
     if config.source in SOURCES.entries:
         with SOURCES.blamed(config.source, DataError):
-            return check_columns(config.source, _load_features(config, member, base))
+            return check_columns(config.source, _load_features(config, member, base, kept))
     if isinstance(config, TableColumnsConfig):
-        return config.features(member, base, cache)
+        return config.features(member, base, cache, () if kept is None else kept.trained())
     return _load_features(config, member, base)
 
 
@@ -304,9 +312,9 @@ def column_names(config: DataConfig, member: PartyIndex, base: Path) -> tuple[st
     return config.split.part(source.shape, source.names, member).pick(source.names)
 
 
-def _load_features(config: DataConfig, member: PartyIndex, base: Path) -> Features:
+def _load_features(config: DataConfig, member: PartyIndex, base: Path, kept: EncoderFile | None = None) -> Features:
     if isinstance(config, TableColumnsConfig):
-        return config.features(member, base)
+        return config.features(member, base, trained=() if kept is None else kept.trained())
     source = config.open(base)
     part = config.split.part(source.shape, source.names, member)
     if not part.pick(source.names):

@@ -17,7 +17,7 @@ from colonnade.common.data.columns import cells, looks
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt, Type, TypedColumn
 from colonnade.common.data.columns.notation import PLAIN, Notation
-from colonnade.common.data.keys import KeyColumn, check_keys
+from colonnade.common.data.keys import KeyColumn, check_keys, key_doubts
 from colonnade.common.errors import DataError, nearest
 
 _NO_LABEL = "fill it in, leave the row out, or where rows are aligned say `missing: drop` of the labels"
@@ -27,7 +27,7 @@ BATCH = 65_536
 
 _FIRST = 1000  # rows
 
-_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?", re.ASCII)
 
 
 class Table(Protocol):
@@ -340,7 +340,8 @@ class _Reading:
         self._values.resize((self.rows, len(self.names)), refcheck=False)
         fields = tuple(self._field(place, name) for place, name in enumerate(self.names))
         ids = _checked(self._table, self._source.key, self._keys)
-        return Features(torch.from_numpy(self._values), self.names, 0, ids, fields, self._types.doubts)
+        doubtful = () if ids is None else key_doubts(ids, self._source.key or "")
+        return Features(torch.from_numpy(self._values), self.names, 0, ids, fields, (*self._types.doubts, *doubtful))
 
     def _told(self, column: str) -> AbstractContextManager[None]:
         return _telling(self._table, column, self.rows) if self._telling else nullcontext()

@@ -113,7 +113,7 @@ class _FeatureForm:
         about = {
             "names": features.names,
             "fields": [(field.name, field.words) for field in features.fields],
-            "doubts": [(doubt.column, doubt.what, doubt.hint) for doubt in features.doubts],
+            "doubts": _taken_apart(features.doubts),
         }
         return {_VALUES: features.values, **_key_tensors(features.ids)}, about
 
@@ -129,12 +129,17 @@ class _LabelForm:
 
     @staticmethod
     def taken_apart(labels: LabelColumn) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        about = {"classes": labels.classes, "dropped": labels.dropped}
+        about = {"classes": labels.classes, "dropped": labels.dropped, "doubts": _taken_apart(labels.doubts)}
         return {_VALUES: labels.values.contiguous(), **_key_tensors(labels.ids)}, about
 
     @staticmethod
     def restore(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> LabelColumn:
-        return LabelColumn(tensors[_VALUES], tuple(about["classes"]), 0, _keys(tensors), about["dropped"])
+        doubts = tuple(Doubt(*doubt) for doubt in about["doubts"])
+        return LabelColumn(tensors[_VALUES], tuple(about["classes"]), 0, _keys(tensors), about["dropped"], doubts)
+
+
+def _taken_apart(doubts: Sequence[Doubt]) -> list[tuple[str, str, str]]:
+    return [(doubt.column, doubt.what, doubt.hint) for doubt in doubts]
 
 
 def _key_tensors(keys: Sequence[str] | None) -> dict[str, Tensor]:

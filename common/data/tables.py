@@ -25,15 +25,15 @@ from torch import Tensor
 
 from colonnade.common.data.columns.encode import Missing, Unseen
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Decimal, Doubt, Thousands, Type, Unit
+from colonnade.common.data.columns.fields import Decimal, Doubt, Thousands, Type, TypedColumn, Unit
 from colonnade.common.data.columns.noise import DataNoiseConfig
 from colonnade.common.data.columns.scale import ScaleConfig
-from colonnade.common.data.keys import keys_of_rows
+from colonnade.common.data.keys import key_doubts, keys_of_rows
 from colonnade.common.data.known_sets.places import find, find_file
 from colonnade.common.data.labels import LabelColumn, classify_coded, hint_of_numbers, with_positive
 from colonnade.common.data.split import AllSplit, PartyIndex, SplitConfig
 from colonnade.common.data.table_cache import OnDisk, TableCache
-from colonnade.common.errors import ConfigError, DataError
+from colonnade.common.errors import ConfigError, DataError, nearest
 
 if TYPE_CHECKING:
     from colonnade.common.data.columns.notation import Notation
@@ -125,13 +125,21 @@ class TableColumnsConfig(_Table):
                 raise ValueError(f"{name!r} has a unit, and is no number under `types`")
         return self
 
-    def features(self, member: PartyIndex, base: Path, cache: TableCache | None = None) -> Features:
+    def features(
+        self,
+        member: PartyIndex,
+        base: Path,
+        cache: TableCache | None = None,
+        trained: Sequence[TypedColumn] = (),
+    ) -> Features:
         """Reads the columns of this party index, and the keys.
 
         Args:
             member: the party index.
             base: the folder that paths are relative to.
             cache: copies of the member's tables; None for none.
+            trained: columns that a model was trained with, which are read by their names and types, whatever else the
+                table has; none before there is a model.
 
         Raises:
             DataError: there is no such table or column, or its content is not usable.
@@ -139,14 +147,44 @@ class TableColumnsConfig(_Table):
         """
         from colonnade.common.data.table import TableColumns  # noqa: PLC0415
 
-        table, names = self._opened(base)
-        chosen = self.split.part((len(names),), names, member).pick(names)
+        table, names = self._trained(base, trained) if trained else self._opened(base)
+        chosen = names if trained else self.split.part((len(names),), names, member).pick(names)
         gaps = self.missing != "refuse"
-        source = TableColumns(table, chosen, self.key, self.types, gaps, self.notation, self.units)
+        kinds = {column.name: column.kind for column in trained} | {
+            name: type for name, type in self.types.items() if name in chosen
+        }
+        units = {name: unit for name, unit in self.units.items() if name in chosen}
+        source = TableColumns(table, chosen, self.key, kinds, gaps, self.notation, units)
         if cache is None or not self.cached or not isinstance(table, OnDisk):
             found = source.features()
-            return replace(found, doubts=(*self._left_out(table), *found.doubts))
-        return cache.features(table, self.settings("columns", *chosen), source.features)
+        else:
+            found = cache.features(table, self.settings("columns", *chosen), source.features)
+        left = self._not_trained(table, chosen) if trained else self._left_out(table)
+        return replace(found, doubts=(*left, *found.doubts))
+
+    def _trained(self, base: Path, trained: Sequence[TypedColumn]) -> tuple[Table, tuple[str, ...]]:
+        """The table, and the columns of training. Raises DataError if one of them is missing."""
+        from colonnade.common.data.table import require  # noqa: PLC0415
+
+        table, names = self.opened(base), tuple(column.name for column in trained)
+        require(table, [] if self.key is None else [self.key])
+        known = set(table.header)
+        if lacking := [name for name in names if name not in known]:
+            others = [name for name in table.header if name not in names]
+            shown = ", ".join(f"{name!r}{nearest(name, others)}" for name in lacking[:_NAMED])
+            more = f" and {len(lacking) - _NAMED} others" if len(lacking) > _NAMED else ""
+            raise DataError(
+                f"{table} has no column {shown}{more}, which training had",
+                hint="add it, or write it under the name of training; columns are found by their names, in any order",
+                shared="its table lacks columns of training",
+            )
+        return table, names
+
+    def _not_trained(self, table: Table, names: Sequence[str]) -> Iterator[Doubt]:
+        """Columns that the model does not know."""
+        known = {*names, self.key, *self.drop, *_index(table)}
+        for name in () if self.columns else [name for name in table.header if name not in known][:_NAMED]:
+            yield Doubt(name, "was no column of training, and is left out", f"say `drop: [{name}]` if it shall stay so")
 
     def names(self, member: PartyIndex, base: Path) -> tuple[str, ...]:
         """Names of the columns of this party index; no row is read. Raises like `features`."""
@@ -226,7 +264,8 @@ class TableLabelsConfig(_Table):
         known = codes >= 0
         _refuse_none(table, int(known.sum()))
         values, classes = classify_coded(codes[known], found.words, f"{table}, column {label!r}")
-        return LabelColumn(values, classes, 0, _those(keys, known), len(codes) - len(values))
+        doubtful = tuple(key_doubts(keys, self.key or "")) if keys is not None else ()
+        return LabelColumn(values, classes, 0, _those(keys, known), len(codes) - len(values), doubtful)
 
     def _numbers(self, table: Table, names: tuple[str, ...]) -> LabelColumn:
         from colonnade.common.data.table import TableColumns  # noqa: PLC0415
@@ -239,7 +278,10 @@ class TableLabelsConfig(_Table):
         known = ~found.values.isnan().any(dim=1)
         _refuse_none(table, int(known.sum()))
         values = found.values[known]
-        return LabelColumn(values, (), 0, _those(found.ids, known), len(known) - len(values))
+        return LabelColumn(values, (), 0, _those(found.ids, known), len(known) - len(values), found.doubts)
+
+
+_NAMED = 10  # columns in a message
 
 
 def _index(table: Table) -> tuple[str, ...]:

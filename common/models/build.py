@@ -27,6 +27,7 @@ from colonnade.common.models.towers.cnn import CnnConfig
 from colonnade.common.models.towers.lenet import LenetConfig
 from colonnade.common.models.towers.linear import LinearConfig
 from colonnade.common.models.towers.mlp import MlpConfig
+from colonnade.common.models.towers.norm import take_single_rows
 from colonnade.common.models.towers.polynomial import PolynomialConfig
 from colonnade.common.models.towers.resnet import ResnetConfig
 from colonnade.common.runtime.user_code import INTERRUPTIONS, UserCodeFault, in_place
@@ -230,4 +231,5 @@ def _started(make: Callable[[], nn.Module], input_shape: Shape, start: torch.Gen
         model = make()
         width = output_width(model, input_shape)
         start.set_state(torch.default_generator.get_state())
+        take_single_rows(model)  # after the first rows, at which a lazy layer becomes what it is
         return model, width

@@ -103,6 +103,12 @@ class OwnConfig(UserModule):
                 f"{self.file} made a {type(module).__name__}, not a torch.nn.Module",
                 hint=f"derive {name} from torch.nn.Module",
             )
+        if not any(parameter.requires_grad for parameter in module.parameters()):
+            raise ConfigError(
+                f"{self.file} has nothing to train: no parameter of it requires a gradient",
+                hint="put a layer that is trained behind the frozen ones, such as nn.Linear; or write into the table "
+                "what they compute",
+            )
         return module
 
 

@@ -287,7 +287,7 @@ def _make_database(file: Path) -> None:
 
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f"{file.name}.partial")
-    with file.with_name(f"{file.name}.lock").open("w") as lock:
+    with file.with_name(f"{file.name}.lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if file.exists():
             return

@@ -199,4 +199,4 @@ def _incidents(run: RunFolder, parties: Sequence[str]) -> list[Event]:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(errors="replace") if path.is_file() else ""
+    return path.read_text(errors="replace", encoding="utf-8") if path.is_file() else ""

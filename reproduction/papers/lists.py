@@ -35,7 +35,7 @@ _ListLoader.add_constructor("tag:yaml.org,2002:float", _printed)
 
 def read_list(path: Path, kind: type[S]) -> S:
     """A file of this kind. Raises ConfigError if it is wrong: it names the file and the key."""
-    tree: Any = yaml.load(path.read_text(), _ListLoader)  # noqa: S506  # a SafeLoader
+    tree: Any = yaml.load(path.read_text(encoding="utf-8"), _ListLoader)  # noqa: S506  # a SafeLoader
     try:
         return kind.model_validate(tree)
     except ConfigError as wrong:

@@ -89,7 +89,7 @@ class Results:
         if not self.path.is_file():
             return {}
         try:
-            return _FILE.validate_python(json.loads(self.path.read_text()))
+            return _FILE.validate_python(json.loads(self.path.read_text(encoding="utf-8")))
         except (OSError, ValueError) as wrong:
             hint = "name another folder with --out, or delete the file"
             raise InputError(f"{self.path}: {_said(wrong)}", hint=hint) from None

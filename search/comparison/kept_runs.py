@@ -91,7 +91,7 @@ class RunShelf:
     def get(self, key: str) -> KeptRun | None:
         """The result; None if there is none, its file is torn, or it has failed by other than divergence."""
         try:
-            found = json.loads(self._path(key).read_text())
+            found = json.loads(self._path(key).read_text(encoding="utf-8"))
             found.pop("about", None)
             run = KeptRun(**{**found, "evaluations": tuple(found["evaluations"])})
         except (OSError, ValueError, KeyError, TypeError):

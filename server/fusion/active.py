@@ -58,7 +58,7 @@ def load_columns(
     """
     if config.active is None:
         return None
-    features = active_features(federation, config, config.active, base, rows, ids=ids, cache=cache)
+    features = active_features(federation, config, config.active, base, rows, ids=ids, cache=cache, kept=kept)
     train = schedule.partition.train
     return prepare(config.active.data, sampled(features, sample), train, federation.seed, SERVER, kept)
 
@@ -72,9 +72,10 @@ def active_features(
     *,
     ids: Sequence[str] | None = None,
     cache: TableCache | None = None,
+    kept: EncoderFile | None = None,
 ) -> Features:
     """Reads `server.active.data`, the rows of the labels alone. Arguments and errors are those of `load_columns`."""
-    features = load_features(active.data, federation.party_index(SERVER), base, cache)
+    features = load_features(active.data, federation.party_index(SERVER), base, cache, kept)
     same = federation.keys.normal
     if getattr(config.labels, "missing", "") == "drop" and ids is not None and features.ids is not None:
         labelled = set(map(same, ids))
@@ -103,7 +104,8 @@ def columns_of(
     """
     if config.active is None:
         return None
-    features = load_features(config.active.data, federation.party_index(SERVER), base, TableCache(out))
+    kept = EncoderFile(out, begun=True)
+    features = load_features(config.active.data, federation.party_index(SERVER), base, TableCache(out), kept)
     own = {federation.keys.normal(id): row for row, id in enumerate(features.ids or ())}
     if lacking := sum(key not in own for key in places):
         raise DataError(
@@ -113,7 +115,6 @@ def columns_of(
     index = torch.empty(len(places), dtype=torch.int64)
     for key, place in places.items():
         index[place] = own[key]
-    kept = EncoderFile(out, begun=True)
     return prepare_others(config.active.data, features.rows(index), federation.seed, SERVER, kept)
 
 

@@ -46,6 +46,6 @@ class SessionNumbers:
 
 def _kept(path: Path) -> int:
     try:
-        return whole(int(path.read_text()), _MOST)
+        return whole(int(path.read_text(encoding="utf-8")), _MOST)
     except (OSError, ValueError):
         return 0  # the clock has to suffice

@@ -127,7 +127,7 @@ class ServerRun:
             seed = Seed(self._folder.run_cache / SEED)
             keeping = server_keeping(self.federation, self.config, self.base, self.out, telemetry, secure=self.secure)
             rows = ServerRows(self.federation, record, telemetry, kinds, again, seed, keeping)
-        without = labels.without
+        doubtful = [*filter(None, [labels.without]), *map(str, labels.doubts)]
         held = None if begun or aligned else digest_of(labels)
         del labels, values  # protected values are in the context alone
         with closing(telemetry), service.watch_handshakes(telemetry):
@@ -135,8 +135,8 @@ class ServerRun:
             watch.show(ServerMetrics(session))
             async with service.listen(session.hub, telemetry, watch):
                 self._tables.keep()
-                if without:
-                    ctx.warn(without)
+                for reason in doubtful:
+                    ctx.warn(reason)
                 if held is not None:
                     hold_labels(run_cache, held)
                 await service.converse(session.hub, self._work(session), partial(self._end, session, tracking))

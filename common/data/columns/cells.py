@@ -19,6 +19,17 @@ from colonnade.common.data.columns.notation import PLAIN, Notation, without_unit
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Text that counts as a missing number. A missing word is an empty one only."""
 
+MARKS = (
+    "none", "nil", "nan", "-nan", "nat", "na", "n/a", "n.a.", "#n/a", "#na", "<na>", "null", "(null)", "#null!",
+    "\\n", "#value!", "#ref!", "#div/0!", "#num!", "#name?", "-", "--", "---", ".", "..", "...", "*", "?", "k.a.",
+    "n.d.", "nd", "unknown", "missing", "undefined", "unbekannt", "not available", "keine angabe",
+)  # fmt: skip
+"""Text, in small letters, with which programs and people mark a missing number. Those in `MISSING` are read so; of the
+others a message asks."""
+
+LARGEST = 3.4e38
+"""Largest number of a column: beyond it lie floats of 32 bits, and of a wider one squares could not be summed."""
+
 TRUE = ("true", "t", "yes", "y", "ja", "j", "wahr", "oui", "vrai", "on", "1")
 FALSE = ("false", "f", "no", "n", "nein", "falsch", "non", "faux", "off", "0")
 
@@ -26,7 +37,10 @@ LONGEST = 4096
 """Maximum bytes of a word or key; anything longer is a text or a file, not a category."""
 
 _SHOWN = 40  # characters of a cell in a message
-MEND = "mend it, or declare the column under `types`, or leave it out with `drop`"
+MEND = (
+    "mend it, or empty the cell if it stands for a missing value; or declare the column under `types` (words and codes "
+    "are a `category`), or leave it out with `drop`"
+)
 _UNQUOTED = "the cell has several lines: mend it (does a quotation mark lack its partner?)"
 
 
@@ -68,9 +82,14 @@ class Reading:
             values = self._parsed(written(cells), "%") / 100
         else:
             values = self._parsed(written(cells), self.unit)
-        if (wrong := np.isinf(values)).any():
+        with np.errstate(invalid="ignore"):
+            wrong = np.abs(values) >= LARGEST
+        if wrong.any():
             row = int(wrong.argmax())
-            raise Misfit(row, f"{shown(cells, row)} is not finite", "put a number in its place")
+            if np.isinf(values[row]):
+                raise Misfit(row, f"{shown(cells, row)} is not finite", "put a number in its place")
+            hint = "if it stands for a missing value, empty the cell; else write the column in another unit"
+            raise Misfit(row, f"{shown(cells, row)} is too large to be scaled", hint)
         return values
 
     def _parsed(self, text: pa.Array, unit: str) -> np.ndarray:
@@ -78,7 +97,9 @@ class Reading:
         _refuse(text, bare, f"has no {unit!r}, which the column's numbers are said to have")
         try:
             if self.notation == PLAIN:
-                return _floats(pc.cast(bare, pa.float64()))
+                found = pc.cast(bare, pa.float64())
+                if not pc.any(pc.is_nan(found)).as_py():  # NAN and -nan, in any letters, are no numbers
+                    return _floats(found)
         except pa.ArrowInvalid:
             pass  # one of them is no number: which?
         fits = pc.if_else(self.notation.fits(bare), bare, pa.scalar(None, pa.string()))
@@ -169,6 +190,11 @@ def written(cells: pa.Array) -> pa.Array:
     """Numbers as text; null where one is missing."""
     text = pc.utf8_trim_whitespace(pc.cast(cells, pa.string()))
     return pc.if_else(pc.is_in(text, pa.array(MISSING)), pa.scalar(None, pa.string()), text)
+
+
+def without_marks(text: pa.Array) -> pa.Array:
+    """Text of `written`, null also where something of `MARKS` stands."""
+    return pc.if_else(pc.is_in(pc.utf8_lower(text), pa.array(MARKS)), pa.scalar(None, pa.string()), text)
 
 
 def shown(cells: pa.Array, row: int) -> str:

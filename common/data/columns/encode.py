@@ -96,7 +96,7 @@ class Encoder:
             DataError: a column has too many categories, or lacks values that may not be missing.
         """
         if not features.fields:
-            return cls(config, Scaler.fit(config.scale, features.values, train_rows))
+            return cls(config, _finite(Scaler.fit(config.scale, features.values, train_rows), features.names))
         training = features.values[train_rows]
         gaps = _with_gaps(training)
         codes = tuple(
@@ -110,7 +110,10 @@ class Encoder:
                 shared="its table has no values to learn from",
             )
         numbers = _numbers(training, codes, gaps)
-        return cls(config, Scaler.of_all(config.scale, numbers) if numbers.numel() else Scaler.none(), codes)
+        if not numbers.numel():
+            return cls(config, Scaler.none(), codes)
+        names = [code.name for code in codes if code.words is None]
+        return cls(config, _finite(Scaler.of_all(config.scale, numbers), names), codes)
 
     def apply(self, features: Features) -> Tensor:
         """The encoded values: float32 (n, ...) of plain ones, (n, width) of typed columns.
@@ -143,6 +146,9 @@ class Encoder:
         for begin in range(0, len(values), _BLOCK):
             some = slice(begin, begin + _BLOCK)
             scaled = self.scaler.apply(_numbers(values[some], self.codes, gaps))
+            if not bool(scaled.isfinite().all()):
+                names = [code.name for code in self.codes if code.words is None]
+                raise _too_large(names[int((~scaled.isfinite()).any(0).nonzero()[0])])
             if len(into) == made.shape[1]:
                 made[some] = scaled
             else:
@@ -158,7 +164,7 @@ class Encoder:
         was, now = next(differing, ((f"{len(expected)} columns", ""), (f"{len(found)} columns", "")))
         raise DataError(
             f"the table has {' of '.join(filter(None, now))} where training had {' of '.join(filter(None, was))}",
-            hint="give the columns of training, in the same order, and their `types`",
+            hint="give the columns of training, and say no other `types` of them",
             shared="its table has other columns than in training",
         )
 
@@ -234,6 +240,22 @@ def _numbers(values: Tensor, codes: Sequence[Code], gaps: Sequence[bool]) -> Ten
         if gaps[place] and fill is not None:
             found[found[:, column].isnan(), column] = fill
     return found
+
+
+def _finite(scaler: Scaler, names: Sequence[str]) -> Scaler:
+    """The same. Raises DataError if the deviation of a column is more than a float holds."""
+    for numbers in (scaler.shift, scaler.spread):
+        if not bool((found := numbers.isfinite()).all()):
+            raise _too_large(names[int((~found).flatten().nonzero()[0])] if names and found.ndim == 1 else "")
+    return scaler
+
+
+def _too_large(name: str) -> DataError:
+    return DataError(
+        f"{f'column {name!r}: its' if name else 'the'} numbers are too large to be scaled",
+        hint="is one of them a mark for a missing value? Else write the column in another unit",
+        shared="its table has numbers that are too large",
+    )
 
 
 def _missing(name: str, count: int) -> DataError:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from colonnade.common.data.columns.encode import Code, EncodeConfig, Encoder, Missing, Unseen
 from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.fields import TypedColumn
 from colonnade.common.data.columns.scale import Bends, ScaleConfig, Scaler
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.runtime.durable import write_kept
@@ -141,6 +142,18 @@ class EncoderFile:
     def read(self) -> Encoder:
         """The encoder of a run, for predictions. Raises CheckpointError if it is torn or missing."""
         return _encoder(self._read())
+
+    def trained(self) -> tuple[TypedColumn, ...]:
+        """Columns of the table that the run was begun with: their names, and whether they are words or numbers.
+
+        None before a run has begun, of plain values, or if the file cannot be read: that is refused where it is used.
+        """
+        if not self._begun:
+            return ()
+        try:
+            return tuple(TypedColumn(code.name, code.words) for code in self.read().codes)
+        except CheckpointError:
+            return ()
 
     def columns(self) -> int | None:
         """Number of columns that the encoder was fitted on; None if it does not say so, or is not to be read."""

@@ -30,6 +30,8 @@ _DATES = {
     r"^\d{1,2}([./-])\d{1,2}[./-]\d{2}$": (),
 }
 _OTHER = r"""^(\([\d.,]+\)|[\d.,]+-|[−–][\d.,]+|'[\d.,+-]+'|"[\d.,+-]+")$"""
+_DIFFERENT = 3  # numbers of a column of numbers, at least
+_SURELY_MISSING = {"None", "NaT", "<NA>", "#N/A", "\\N", "(null)", "n/a", "-", "--"}
 _TRUTHS = ("true false", "yes no", "y n", "ja nein", "j n", "t f", "wahr falsch", "oui non", "vrai faux")
 _GROUPS = r"^[1-9]\d{0,2}\.\d{3}$"
 _COMPACT = r"^(19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
@@ -70,16 +72,19 @@ def guess(name: str, column: pa.Array, notation: Notation) -> tuple[Kind, list[D
     Raises:
         Misfit: it would be a category, and at least half of it looks like numbers or dates in an undeclared notation.
     """
-    text = cells.written(column)
+    written = cells.written(column)
+    text = cells.without_marks(written)
     filled = len(text) - text.null_count
-    numbers = int(pc.sum(notation.fits(text)).as_py() or 0)
+    fits = notation.fits(text)
+    numbers = int(pc.sum(fits).as_py() or 0)
     sample = text.slice(0, SAMPLE)
-    if 2 * numbers >= filled:
+    if filled == 0 == written.null_count - len(written) or (numbers and _numbers_with_marks(text, fits)):
         return "number", list(_numeric(name, sample, notation))
+    plain = int(pc.sum(notation.fits(sample)).as_py() or 0)
+    present = len(sample) - sample.null_count
     if found := looks_of(name, sample, notation):
-        look, present = found[0], len(sample) - sample.null_count
-        plain = 0 if all(one.alone for one in found) else int(pc.sum(notation.fits(sample)).as_py() or 0)
-        share = (sum(one.count for one in found) + plain) / present
+        look = found[0]
+        share = (sum(one.count for one in found) + (0 if all(one.alone for one in found) else plain)) / present
         if share >= _SURE:
             if sum(one.alone and one.count >= _DOUBTFUL * present for one in found) > 1:
                 look = replace(look, what="dates, written in several ways", remedy="write them alike")
@@ -87,7 +92,37 @@ def guess(name: str, column: pa.Array, notation: Notation) -> tuple[Kind, list[D
         if share >= _DOUBTFUL:
             what = f"is taken as a category, and {share:.0%} of its cells look like {look.what}"
             return "category", [Doubt(name, what, f"{look.remedy}; or say so: {declared(name, 'category')}")]
-    return "category", list(_truthful(name, sample))
+    doubts = [*_truthful(name, sample), *_marked(name, written.slice(0, SAMPLE))]
+    if plain >= _DOUBTFUL * max(present, 1):
+        what = f"is taken as a category, and {plain / present:.0%} of its cells are plain numbers"
+        doubts.append(
+            Doubt(name, what, f"{declared(name, 'number')} refuses the others; or say so: {declared(name, 'category')}")
+        )
+    return "category", doubts
+
+
+def _numbers_with_marks(text: pa.Array, fits: pa.Array) -> bool:
+    """True for a column of numbers: at least half of the cells are, or all but those with one word, perhaps a mark.
+
+    Args:
+        text: cells, null where one is missing or a known mark.
+        fits: mask of the numbers, null where `text` is.
+    """
+    if 2 * pc.sum(fits).as_py() >= len(text) - text.null_count:
+        return True
+    others = pc.unique(pc.filter(text, pc.fill_null(pc.invert(fits), False)))
+    return len(others) == 1 and len(pc.unique(pc.filter(text, pc.fill_null(fits, False)))) >= _DIFFERENT
+
+
+def _marked(name: str, text: pa.Array) -> Iterator[Doubt]:
+    """A warning about a category with marks that programs write for a missing value."""
+    marks = [mark for mark in pc.unique(text).to_pylist() if mark in _SURELY_MISSING]
+    if marks:
+        count = int(pc.sum(pc.is_in(text, pa.array(marks))).as_py())
+        said = f"is taken as a category, and {count} of its cells are {', '.join(map(repr, sorted(marks)))}"
+        yield Doubt(
+            name, said, f"empty them if they stand for a missing value; or say so: {declared(name, 'category')}"
+        )
 
 
 def looks_of(name: str, text: pa.Array, notation: Notation) -> list[Look]:
@@ -104,6 +139,9 @@ def looks_of(name: str, text: pa.Array, notation: Notation) -> list[Look]:
 
 def meant(name: str, text: pa.Array, row: int, notation: Notation) -> str:
     """Hint for a cell of a numeric column that seems to use another notation; "" if it does not."""
+    if cells.without_marks(text.slice(row, 1)).null_count:
+        said = "if it stands for a missing value, empty such cells, and `missing` says what stands in for them"
+        return f"{said}; if they are words or codes, {declared(name, 'category')}"
     own = looks_of(name, text.slice(row, 1), notation)
     if not own:
         return ""

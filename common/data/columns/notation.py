@@ -52,6 +52,9 @@ class Notation:
 PLAIN = Notation()
 """Plain notation: decimal point, no thousands separator."""
 
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""A number in plain notation. Python's own float() takes 1_000, digits of other scripts, nan and inf too."""
+
 FOREIGN = (
     Notation(","),
     Notation(".", ","),

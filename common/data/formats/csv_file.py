@@ -15,9 +15,11 @@ from typing import TextIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from colonnade.common.data.columns.cells import MISSING
+from colonnade.common.data.columns.notation import NUMBER
 from colonnade.common.data.formats.names import refuse_twice
 from colonnade.common.errors import DataError
 
@@ -59,7 +61,7 @@ class CsvFile:
         file._refuse_others()
         try:
             with file._opened() as lines:
-                header = tuple(next(csv.reader(lines, delimiter=delimiter), ()))
+                header = tuple(next(filter(None, csv.reader(lines, delimiter=delimiter)), ()))
         except UnicodeError:
             raise file._undecodable() from None
         except (OSError, csv.Error) as error:
@@ -103,7 +105,11 @@ class CsvFile:
 
         pyarrow's own parser gives the same numbers to the last bit as its conversion of text does.
         """
-        yield from self._batches(columns, numbers)
+        for batch in self._batches(columns, numbers):
+            for name in numbers:
+                if pc.any(pc.is_nan(batch.column(name))).as_py():
+                    raise pa.ArrowInvalid("pyarrow reads NAN, in any letters, as a number")
+            yield batch
 
     def _batches(self, columns: Sequence[str], numbers: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
         types = dict.fromkeys(columns, pa.string()) | dict.fromkeys(numbers, pa.float64())
@@ -132,11 +138,20 @@ class CsvFile:
         return count + (last != _LINE)
 
     def _check_quotes(self) -> None:
-        """Rejects an unclosed quotation mark that swallows the following rows; rows of several lines are allowed."""
+        """Rejects quotation marks that swallow the following rows; rows of several lines are allowed."""
         line = 1
         try:
-            for begin, _ in self._lines(strict=True):
+            for begin, row in self._lines(strict=True):
                 line = begin
+                if any("\n" in cell for cell in row) and _swallows(row, self.delimiter):
+                    place = next(place for place, cell in enumerate(row) if "\n" in cell)
+                    count = row[place].count("\n")
+                    raise DataError(
+                        f"{self.path}, line {begin}, column {self.header[place]!r}: a quotation mark begins a cell of "
+                        f"{count + 1} lines, which look like {count + 1} rows",
+                        hint=f"remove the stray quotation marks in the lines {begin} and {begin + count}; if it is one "
+                        "cell, write it in one line",
+                    )
         except csv.Error:
             raise DataError(
                 f"{self.path}, after line {line}: a quotation mark lacks its partner, or stands within a cell",
@@ -242,6 +257,19 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
     refuse_twice(f"{path}, line 1", header)
 
 
+def _swallows(row: Sequence[str], delimiter: str) -> bool:
+    """True if a cell of several lines has as many delimiters in each as rows would have: two stray marks made it.
+
+    The mark that begins it stands in the same column as the one that ends it, else the row would be of another length.
+    """
+    for place, cell in enumerate(row):
+        if "\n" in cell:
+            first, *whole, last = (line.count(delimiter) for line in cell.split("\n"))
+            if (first, last) == (len(row) - 1 - place, place) and set(whole) <= {len(row) - 1}:
+                return True
+    return False
+
+
 def _is_utf8(start: bytes) -> bool:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(start)  # a character cut off at the end does not count
@@ -251,8 +279,4 @@ def _is_utf8(start: bytes) -> bool:
 
 
 def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return "_" not in cell  # Python alone reads 1_000
+    return NUMBER.fullmatch(cell.strip()) is not None

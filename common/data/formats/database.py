@@ -7,8 +7,9 @@ the database has one.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -81,7 +82,7 @@ class DatabaseTable:
         asked = sqlalchemy.select(*(self._table.c[name] for name in columns))
         if self._key is not None:
             asked = asked.order_by(self._table.c[self._key])
-        yield from _rows(self._database, asked, columns)
+        yield from _rows(self._database, lambda link: link.execute(asked), columns)
 
     def place(self, row: int) -> str:
         """`TABLE, row 7`, counted from 1."""
@@ -92,10 +93,10 @@ class DatabaseQuery:
     """Result of a SELECT, in its own order. Raises DataError if the database refuses it."""
 
     def __init__(self, database: Database, query: str) -> None:
-        self._database, self._query = database, sqlalchemy.text(query.strip().rstrip(";"))
+        self._database, self._query = database, query.strip().rstrip(";")
         try:
             with database.engine.connect().execution_options(stream_results=True) as link:
-                self.header = tuple(link.execute(self._query).keys())
+                self.header = tuple(_as_written(link, self._query).keys())
         except SQLAlchemyError as error:
             raise database.failed(error) from None
         refuse_twice(str(self), self.header, "give one of them another name (AS)")
@@ -106,17 +107,26 @@ class DatabaseQuery:
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The columns of all rows. Raises DataError if the database fails."""
-        yield from _rows(self._database, self._query, columns)
+        yield from _rows(self._database, lambda link: _as_written(link, self._query), columns)
 
     def place(self, row: int) -> str:
         """`DATABASE, query, row 7`, counted from 1."""
         return f"{self}, row {row + 1}"
 
 
-def _rows(database: Database, asked: sqlalchemy.Executable, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _as_written(link: sqlalchemy.Connection, query: str) -> sqlalchemy.CursorResult[Any]:
+    """Runs a query without parameters: a colon or a percent sign in it stays what it is."""
+    return link.execution_options(no_parameters=True).exec_driver_sql(query)
+
+
+def _rows(
+    database: Database,
+    ask: Callable[[sqlalchemy.Connection], sqlalchemy.CursorResult[Any]],
+    columns: Sequence[str],
+) -> Iterator[pa.RecordBatch]:
     try:
         with database.engine.connect().execution_options(stream_results=True, yield_per=BATCH) as link:
-            result = link.execute(asked)
+            result = ask(link)
             place = {name: at for at, name in enumerate(result.keys())}
             places = [place[name] for name in columns]
             for rows in result.partitions():

@@ -55,7 +55,7 @@ def unpacked(path: Path) -> Path:
         copy = folder / f"{key}-{path.stem}"
         if copy.exists():
             return copy
-        with (folder / f"{key}.lock").open("w") as lock:
+        with (folder / f"{key}.lock").open("w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes, one inflates and the rest wait
             if not copy.exists():
                 _inflate(path, copy)

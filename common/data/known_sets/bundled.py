@@ -128,7 +128,7 @@ class Bundled:
         return torch.from_numpy(np.loadtxt(self._path, delimiter=delimiter, skiprows=heading))
 
     def _heading(self) -> tuple[str, ...]:
-        with self._path.open() as lines:
+        with self._path.open(encoding="utf-8") as lines:
             return tuple(lines.readline().strip().split(",")[2:])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,11 @@ VARIABLE = "COLONNADE_DATA"
 
 
 def cache() -> Path:
-    """The user's cache folder for downloads."""
-    return Path(platformdirs.user_cache_dir("colonnade"))
+    """The user's cache folder for downloads; of a user without a home, as in a container, one for temporary files."""
+    try:
+        return Path(platformdirs.user_cache_dir("colonnade"))
+    except (RuntimeError, KeyError):
+        return Path(tempfile.gettempdir()) / f"colonnade-{os.getuid()}"
 
 
 def find(name: str, base: Path, fits: Callable[[Path], bool], what: str) -> Path:
@@ -33,7 +37,7 @@ def find(name: str, base: Path, fits: Callable[[Path], bool], what: str) -> Path
         DataError: nothing fits; the message names the searched places and how to get the data.
     """
     tried = []
-    for path in _candidates(Path(name).expanduser(), base):
+    for path in _candidates(_at_home(name), base):
         try:
             if fits(path):
                 return path
@@ -44,6 +48,14 @@ def find(name: str, base: Path, fits: Callable[[Path], bool], what: str) -> Path
     if found := next((said for path in tried if (said := _instead(Path(path)))), ""):
         raise DataError(f"{found}, and no {what}", hint=_hint(name))
     raise DataError(f"no {what} at {' or '.join(tried)}", hint=_hint(name))
+
+
+def _at_home(name: str) -> Path:
+    """The path, with ~ as the user's home. Raises DataError if the user has none."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        raise DataError(f"{name}: this user has no home folder", hint="write the whole path, or set HOME") from None
 
 
 def find_file(name: str, base: Path, what: str = "file") -> Path:
@@ -85,7 +97,8 @@ def _candidates(name: Path, base: Path) -> Iterator[Path]:
 def _roots() -> Iterator[Path]:
     if root := os.environ.get(VARIABLE):
         yield Path(root)
-    yield cache()
+    if not (own := cache()).exists() or own.stat().st_uid == os.getuid():  # a temporary folder may be another user's
+        yield own
 
 
 def _hint(name: str) -> str:

@@ -1,0 +1,36 @@
+"""PyTorch's own defaults for a run that another program starts: a notebook may have changed them for its own work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+_DEVICES = ("cpu", "cuda", "xpu", "mps")
+
+
+@contextmanager
+def torch_defaults() -> Iterator[None]:
+    """Default dtype and device, gradient mode, autocast and determinism as in a new process; as before at the end."""
+    import torch  # noqa: PLC0415  # a second, which `import colonnade` does not take
+
+    dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warn_only, threads = torch.is_deterministic_algorithms_warn_only_enabled(), torch.get_num_threads()
+    with ExitStack() as changed:
+        changed.enter_context(torch.inference_mode(mode=False))
+        changed.enter_context(torch.enable_grad())
+        for device in _DEVICES:
+            if torch.is_autocast_enabled(device):
+                changed.enter_context(torch.autocast(device, enabled=False))
+        if torch.get_default_device().type != "cpu":  # else every operation would cost more
+            changed.enter_context(torch.device("cpu"))
+        try:
+            torch.set_default_dtype(torch.float32)
+            torch.set_float32_matmul_precision("highest")
+            torch.use_deterministic_algorithms(mode=False)
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_float32_matmul_precision(precision)
+            torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+            torch.set_num_threads(threads)

@@ -1,0 +1,211 @@
+"""Cells that programs and people have spoilt are refused with their line, or warned of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from colonnade.cli.checks.columns import described
+from colonnade.common.data.columns import cells
+from colonnade.common.data.columns.doubts import doubts
+from colonnade.common.data.columns.encode import EncodeConfig, Encoder
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.labels import classify
+from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
+from colonnade.common.data.split import PartyIndex
+from colonnade.common.errors import DataError
+
+data, labels = (TypeAdapter(kind).validate_python for kind in (DataConfig, LabelConfig))
+
+
+def read(folder: Path, column: list[str], **more: Any) -> Features:
+    """A CSV table with keys and one column, x."""
+    lines = (f"k{row},{cell}\n" for row, cell in enumerate(column))
+    (folder / "t.csv").write_text("id,x\n" + "".join(lines), encoding="utf-8")
+    return load_features(data({"source": "csv", "path": "t.csv", "key": "id", **more}), PartyIndex(0, 1), folder)
+
+
+@pytest.mark.parametrize(
+    "mark", [*(mark for mark in cells.MARKS if not {mark, mark.upper()} & {*cells.MISSING}), "None", "zzz", "fehlt"]
+)
+@pytest.mark.parametrize("missing", ["refuse", "mean"])
+@pytest.mark.parametrize("share", [0.2, 0.6, 0.95])
+def test_numbers_beside_a_mark_are_no_categories(tmp_path: Path, mark: str, missing: str, share: float) -> None:
+    column = [f"{row}.5" if row % 20 >= 20 * share else mark for row in range(200)]
+    with pytest.raises(DataError, match=r"t\.csv, line \d+, column 'x': .* is no number") as refused:
+        read(tmp_path, column, missing=missing)
+    assert "category" in refused.value.hint
+    assert "missing value" in refused.value.hint
+    assert read(tmp_path, column, types={"x": "category"}).fields[0].words is not None
+
+
+def test_numbers_in_another_notation_beside_a_mark_are_asked_about(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="looks like numbers in another notation") as refused:
+        read(tmp_path, [f"{row},5".join('""') if row % 5 == 0 else "None" for row in range(100)])
+    assert "decimal: ','" in refused.value.hint
+
+
+def test_words_with_numbers_or_marks_among_them_are_said(tmp_path: Path) -> None:
+    column = [str(row % 9) if row % 4 == 0 else "abc"[row % 3] for row in range(120)]
+    (said,) = read(tmp_path, column).doubts
+    assert "25% of its cells are plain numbers" in str(said)
+    (said,) = read(tmp_path, ["None" if row % 4 == 0 else "abc"[row % 3] for row in range(120)]).doubts
+    assert "30 of its cells are 'None'" in str(said)
+    assert not read(tmp_path, column, types={"x": "category"}).doubts
+
+
+@given(
+    st.sampled_from(
+        ["NAN", "Nan", "-nan", "+NaN", "nan(1)", "INF", "-inf", "Infinity", "１２", "١", "1_0", "0x1p3", "1e400"]
+    )
+)
+def test_what_only_programs_take_for_a_number_is_refused(tmp_path_factory: pytest.TempPathFactory, cell: str) -> None:
+    folder = tmp_path_factory.mktemp("cells")
+    with pytest.raises(DataError, match=r"line 3, column 'x': .* (is no number|is not finite)"):
+        read(folder, ["1.5", cell, "2.5", "3.5"], missing="mean")
+
+
+@pytest.mark.parametrize(
+    "cell", ["-1.797693e308", "1.7976931348623157e+308", "8.98e307", "-3.4028234663852886e+38", "1e155"]
+)
+def test_numbers_that_cannot_be_scaled_are_refused(tmp_path: Path, cell: str) -> None:
+    with pytest.raises(DataError, match=r"t\.csv, line 4, column 'x': .* is too large to be scaled"):
+        read(tmp_path, ["1", "2", cell, "3"])
+
+
+def test_plain_numbers_that_overflow_are_refused_by_their_column() -> None:
+    import torch
+
+    values = torch.tensor([[1.0, 1e200], [2.0, -1e200], [3.0, 0.0]], dtype=torch.float64)
+    with pytest.raises(DataError, match="column 'b': its numbers are too large"):
+        Encoder.fit(EncodeConfig("standard"), Features(values, ("a", "b")), torch.arange(3))
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("where", ["feature", "label"])
+def test_nan_is_a_missing_value_in_every_type(tmp_path: Path, kind: type, where: str) -> None:
+    codes = np.array([0, 1, np.nan, 1, 0], kind)
+    pa.parquet.write_table(pa.table({"id": list("abcde"), "x": pa.array(codes)}), tmp_path / "t.parquet")
+    how = {"source": "parquet", "path": "t.parquet", "key": "id"}
+    with pytest.raises(DataError, match=r"row 3, column 'x': the value is missing"):
+        if where == "label":
+            load_labels(labels({**how, "label": "x"}), tmp_path)
+        else:
+            load_features(data({**how, "types": {"x": "category"}}), PartyIndex(0, 1), tmp_path)
+    found = load_features(data({**how, "types": {"x": "category"}, "missing": "mean"}), PartyIndex(0, 1), tmp_path)
+    assert found.fields[0].words == ("0", "1")
+
+
+# --- names of classes
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("0_0", "0_1"), ("00", "01"), ("１", "２"), ("٠", "١"), ("0", "inf"), ("nan", "1"), ("0e1", "1e0"), ("1_0", "2")],
+)
+def test_names_that_python_reads_as_numbers_stay_names(names: tuple[str, str]) -> None:
+    values, classes = classify([*names, names[0]], "t.csv, column 'y'")
+    assert set(classes) == set(names) and [classes[code] for code in values.tolist()] == [*names, names[0]]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("0", "1"), ("0.0", "1.0"), ("1", "0."), ("0.000000000000000000e+00", "1.000000000000000000e+00"), ("+0", "1")],
+)
+def test_numbers_of_classes_are_numbers(words: tuple[str, str]) -> None:
+    values, classes = classify(words, "t.csv, column 'y'")
+    assert classes == ("0", "1") and values.tolist() == [int(float(word)) for word in words]
+
+
+# --- keys
+
+KEYS = [f"{4021551230000 + row}" for row in range(40)]
+SPOILT = {
+    "fractions": (lambda key: f"{key}.0", "became fractions"),
+    "shortened": (lambda key: f"4.0215512{int(key) % 100:02}E+12", "a spreadsheet has shortened"),
+    "zero width": (lambda key: f"\u200b{key}", "invisible characters"),
+    "mark of order": (lambda key: f"\ufeff{key}", "invisible characters"),
+    "soft hyphen": (lambda key: f"{key[:3]}\u00ad{key[3:]}", "invisible characters"),
+    "no-break space": (lambda key: f"{key[:3]}\u00a0{key[3:]}", "invisible characters"),
+    "full width": (lambda key: key.translate({48 + n: 0xFF10 + n for n in range(10)}), "digits of another script"),
+    "apostrophe": (lambda key: f"'{key}", "begin with a quotation mark"),
+}
+
+
+@pytest.mark.parametrize("spoilt", SPOILT)
+@pytest.mark.parametrize("count", [1, 27, 39])
+def test_spoilt_keys_are_counted_for_their_owner(tmp_path: Path, spoilt: str, count: int) -> None:
+    change, said = SPOILT[spoilt]
+    keys = [change(key) if row < count else key for row, key in enumerate(KEYS)]
+    (tmp_path / "t.csv").write_text(
+        "id,x\n" + "".join(f"{key},{row % 7}\n" for row, key in enumerate(keys)), encoding="utf-8"
+    )
+    how = {"source": "csv", "path": "t.csv", "key": "id"}
+    found = load_features(data(how), PartyIndex(0, 1), tmp_path)
+    (doubt,) = doubts(found)
+    assert said in str(doubt) and f"{count} of 40 keys" in str(doubt) and KEYS[0][:6] not in str(doubt)
+    assert [*load_labels(labels({**how, "label": "x"}), tmp_path).doubts] == [doubt]
+
+
+@given(
+    st.lists(
+        st.from_regex(r"[A-Za-z0-9][A-Za-z0-9 ./:-]{0,8}[A-Za-z]", fullmatch=True), min_size=2, max_size=9, unique=True
+    )
+)
+def test_plain_keys_are_not_doubted(tmp_path_factory: pytest.TempPathFactory, keys: list[str]) -> None:
+    folder = tmp_path_factory.mktemp("keys")
+    pa.parquet.write_table(pa.table({"id": keys, "x": [row % 2 for row in range(len(keys))]}), folder / "t.parquet")
+    how = {"source": "parquet", "path": "t.parquet", "key": "id"}
+    assert not load_features(data(how), PartyIndex(0, 1), folder).doubts
+
+
+# --- quotation marks
+
+
+@given(
+    st.integers(2, 5), st.integers(0, 4), st.integers(2, 30), st.integers(1, 12), st.booleans()
+)  # fmt: skip
+def test_rows_between_two_stray_quotation_marks_are_missed(
+    tmp_path_factory: pytest.TempPathFactory, columns: int, place: int, begin: int, length: int, windows: bool
+) -> None:
+    place %= columns
+    folder = tmp_path_factory.mktemp("quotes")
+    rows = [[f"{'abcde'[column]}{row}" for column in range(columns)] for row in range(60)]
+    rows[begin][place] = '"' + rows[begin][place]
+    rows[begin + length][place] += '"'
+    header = ["id", *(f"c{column}" for column in range(1, columns))]
+    end = "\r\n" if windows else "\n"
+    (folder / "t.csv").write_text(end.join(map(",".join, [header, *rows])) + end, newline="")
+    with pytest.raises(
+        DataError, match=rf"line {begin + 2}, column .* a quotation mark begins a cell of {length + 1} lines"
+    ):
+        load_features(data({"source": "csv", "path": "t.csv", "key": "id"}), PartyIndex(0, 1), folder)
+
+
+def test_texts_of_several_lines_are_cells(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('id,x,note\na,1,"Dear Sir,\nthank you, and\ngood bye"\nb,2,none\n')
+    found = load_features(
+        data({"source": "csv", "path": "t.csv", "key": "id", "drop": ["note"]}), PartyIndex(0, 1), tmp_path
+    )
+    assert found.ids == ("a", "b")
+
+
+# --- what `check` prints
+
+
+def test_every_column_is_described_with_examples(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,age,town,day\na,1.5,Ulm,2024-03-01\nb,,Bonn,2024-03-01\nc,3,Ulm,2024-03-02\n")
+    how = {"source": "csv", "path": "t.csv", "key": "id", "missing": "mean", "types": {"day": "date"}}
+    found = load_features(data(how), PartyIndex(0, 1), tmp_path)
+    age, town, day = described(found, {"day": "date"})
+    assert age == "'age': number, 1 missing; as 1.5, 3"
+    assert town == "'town': category of 2 words, none missing; as 'Ulm', 'Bonn'"
+    assert day.startswith("'day': date, in days since 1970, none missing; as 19783")
