@@ -49,12 +49,25 @@ def _as_written(value: Any) -> Any:
     return str(value) if isinstance(value, int) else value
 
 
+def _one_column(value: Any) -> Any:
+    if isinstance(value, list | tuple) and len(value) == 1:
+        return value[0]
+    if isinstance(value, list | tuple):
+        raise ValueError(
+            f"a key is one column, and {len(value)} are named: join them into one in every member's table, as in "
+            f"`{'-'.join(map(str, value))}`, written alike by all"
+        )
+    return value
+
+
 class _Table(BaseModel):
     """`key` names the key column."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    key: str | None = Field(default=None, description="column of the keys that identify rows")
+    key: Annotated[str | None, BeforeValidator(_one_column)] = Field(
+        default=None, description="column of the keys that identify rows"
+    )
     decimal: Decimal = Field(default=".", description="decimal separator of numbers in text")
     thousands: Thousands = Field(default="", description="thousands separator of numbers in text; empty: none")
 
@@ -322,7 +335,7 @@ class _Csv(_Table):
     encoding: Annotated[str, AfterValidator(_check_encoding)] = Field(
         default="utf-8", description="text encoding, as Python names it"
     )
-    key: str | None = Field(
+    key: Annotated[str | None, BeforeValidator(_one_column)] = Field(
         default=None,
         validation_alias=AliasChoices("key", "id"),
         description="column of the keys that identify rows; or `id`",

@@ -11,13 +11,14 @@ import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from colonnade.cli.checks.columns import described
 from colonnade.common.data.columns import cells
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features
+from colonnade.common.data.known_sets import places
 from colonnade.common.data.labels import classify
 from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
 from colonnade.common.data.split import PartyIndex
@@ -209,3 +210,49 @@ def test_every_column_is_described_with_examples(tmp_path: Path) -> None:
     assert age == "'age': number, 1 missing; as 1.5, 3"
     assert town == "'town': category of 2 words, none missing; as 'Ulm', 'Bonn'"
     assert day.startswith("'day': date, in days since 1970, none missing; as 19783")
+
+
+@pytest.mark.parametrize(
+    "text", [":new", "12:30", "a::b", '{"vip":true}', "(?:a|b)", "[:2]", "100 %", "%s", "%(name)s", "\\:x", "?", "$1"]
+)
+def test_a_query_is_run_as_it_is_written(tmp_path: Path, text: str) -> None:
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "t.db") as link:
+        link.execute("create table t (id, x, note)")
+        link.executemany("insert into t values (?, ?, ?)", [("a", 1, text), ("b", 2, text), ("c", 3, "other")])
+    link.close()
+    quoted = text.replace("'", "''")
+    how = {
+        "source": "sql",
+        "url": "sqlite:///t.db",
+        "key": "id",
+        "query": f"select id, x from t where note = '{quoted}' order by id;",
+    }
+    assert load_features(data(how), PartyIndex(0, 1), tmp_path).ids == ("a", "b")
+
+
+def test_a_key_of_several_columns_is_explained() -> None:
+    with pytest.raises(ValidationError, match="a key is one column, and 2 are named: join them into one"):
+        data({"source": "parquet", "path": "t", "key": ["plant", "number"]})
+    assert data({"source": "csv", "path": "t", "id": ["who"]}).key == "who"
+
+
+def test_blank_lines_above_the_header_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("\n\nid,x\na,1.5\n\nb,zzz\nc,2\nd,3\n")
+    with pytest.raises(DataError, match="line 6, column 'x': 'zzz' is no number"):
+        load_features(data({"source": "csv", "path": "t.csv", "key": "id"}), PartyIndex(0, 1), tmp_path)
+
+
+def test_a_user_without_a_home_has_a_cache_of_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pwd
+
+    def gone(_uid: int) -> None:
+        raise KeyError("no such user")
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", gone)
+    assert places.cache().name.startswith("colonnade")
+    with pytest.raises(DataError, match="no home folder"):
+        places.find("~/t.csv", Path(), Path.is_file, "file")

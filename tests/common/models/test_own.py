@@ -148,3 +148,58 @@ def test_two_files_of_one_name_are_two_modules(base: Path, tmp_path: Path) -> No
 def test_the_configuration_refuses(value: str) -> None:
     with pytest.raises(ValidationError):
         parse(value)
+
+
+NORMED = """
+import torch
+from torch import nn
+
+def norm(shape):
+    return nn.Sequential(nn.Linear(shape[0], 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
+
+def lazy_norm(shape):
+    return nn.Sequential(nn.LazyLinear(4), nn.LazyBatchNorm1d())
+
+def images(shape):
+    return nn.Sequential(nn.Conv2d(shape[0], 4, shape[1]), nn.BatchNorm2d(4), nn.Flatten())
+
+def without_statistics(shape):
+    return nn.Sequential(nn.Linear(shape[0], 4), nn.BatchNorm1d(4, track_running_stats=False, affine=False))
+
+def frozen(shape):
+    return nn.Linear(shape[0], 4).requires_grad_(False)
+
+def plain(shape):
+    return nn.Identity()
+
+def head(inputs, classes):
+    return nn.Sequential(nn.Linear(inputs, classes), nn.BatchNorm1d(classes))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("norm", (3,)), ("lazy_norm", (3,)), ("images", (2, 5, 5)), ("without_statistics", (3,))],
+)
+def test_a_batch_of_one_row_passes_a_batch_norm_of_ones_own(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
+    (tmp_path / "own.py").write_text(NORMED)
+    model = build_model(parse({"file": f"./own.py:{name}"}), shape, 0, tmp_path).train()
+    model(torch.randn(1, *shape)).sum().backward()
+    several = torch.randn(6, *shape)
+    if name == "norm":
+        model[2].p = 0.0
+        expected = torch.nn.functional.batch_norm(model[0](several), None, None, model[1].weight, model[1].bias, True)
+        torch.testing.assert_close(model(several), expected)
+
+
+def test_a_head_of_ones_own_takes_one_row_too(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(NORMED)
+    config = TypeAdapter(HeadConfig).validate_python({"file": "./own.py:head"})
+    assert build_head(config, 4, 2, 0, tmp_path).train()(torch.randn(1, 4)).shape == (1, 2)
+
+
+@pytest.mark.parametrize("name", ["frozen", "plain"])
+def test_a_model_with_nothing_to_train_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "own.py").write_text(NORMED)
+    with pytest.raises(ConfigError, match="has nothing to train"):
+        build_model(parse({"file": f"./own.py:{name}"}), (4,), 0, tmp_path)

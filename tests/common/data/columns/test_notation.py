@@ -34,7 +34,7 @@ def test_all_that_fits_can_be_read_and_nothing_else_is(notation: Notation, data:
     try:
         read = Reading("number", notation).numbers(pa.array([cell]))[0]
     except Misfit as misfit:
-        assert not fits or "not finite" in str(misfit)
+        assert not fits or ("not finite" in str(misfit) or "too large" in str(misfit))
     else:
         assert fits or (cell == "" and read != read)
 
