@@ -58,7 +58,7 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
         folder.mkdir(parents=True, exist_ok=True)
         used = MemberFolder(folder).begun
         refuse_foreign(folder)
-        lock = os.fdopen(open_own(folder / lock_name, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+")
+        lock = os.fdopen(open_own(folder / lock_name, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+", encoding="utf-8")
     except OSError as failed:
         raise EnvironmentFault(
             f"{folder} cannot be written: {failed.strerror}", hint="choose another --out, or make it writable"
@@ -119,7 +119,7 @@ def _narrow(folder: Path) -> None:
 def is_held(folder: Path) -> bool:
     """True if a process holds the lock of a folder, in any process namespace."""
     try:
-        with (folder / _LOCK).open() as lock:
+        with (folder / _LOCK).open(encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -178,7 +178,7 @@ class Launch:
             names = (self._folder.server_config, *(self._folder.party(name).config for name in self._names))
             kept |= {place: text for place, text in config_files(tree, self._folder).items() if place in names}
         for name in ("server", *self._names):
-            self._file(name).write_text(member_text(tree, name))
+            self._file(name).write_text(member_text(tree, name), encoding="utf-8")
         return kept
 
     def _make_identities(self, tree: dict[str, Any], keys: Path) -> None:
@@ -355,7 +355,7 @@ class Launch:
         rest = ""
         while not path.exists():
             yield None
-        with path.open() as file:
+        with path.open(encoding="utf-8") as file:
             file.seek(skip)
             while True:
                 rest += file.read()

@@ -140,7 +140,7 @@ class SearchFolder:
 
     def _open_lock(self) -> TextIO:
         try:
-            return os.fdopen(open_own(self.path / _LOCK, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+")
+            return os.fdopen(open_own(self.path / _LOCK, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+", encoding="utf-8")
         except OSError as failed:
             reason = f"{self.path / _LOCK} cannot be written: {failed.strerror}"
             raise EnvironmentFault(reason, hint="choose another --out") from None

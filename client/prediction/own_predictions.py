@@ -45,7 +45,9 @@ class OwnPredictions:
             for row, label, each in zip(rows.tolist(), best, values.tolist(), strict=True)
         ]
         try:
-            with os.fdopen(open_own(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a", newline="") as file:
+            with os.fdopen(
+                open_own(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a", newline="", encoding="utf-8"
+            ) as file:
                 writer = csv.writer(file)
                 if not file.tell():
                     writer.writerow(["id", "class", *(f"p_{name}" for name in names)])

@@ -66,7 +66,7 @@ class Job:
 
         `federation.public_start` does not count: a run in one process draws all starts from the seed, whatever it says.
         """
-        text = _PUBLIC_START.sub("", self.run.path.read_text())
+        text = _PUBLIC_START.sub("", self.run.path.read_text(encoding="utf-8"))
         said = json.dumps([text, [each for each in self.sets if not each.startswith("federation.public_start=")]])
         return hashlib.sha256(said.encode()).hexdigest()[:16]
 

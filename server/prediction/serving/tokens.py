@@ -159,7 +159,7 @@ def add_caller(path: Path, name: str) -> str:
 
 def _write(path: Path, text: str) -> None:
     try:
-        with os.fdopen(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "w") as file:
+        with os.fdopen(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as failed:
         raise EnvironmentFault(
