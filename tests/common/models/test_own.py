@@ -183,7 +183,7 @@ def head(inputs, classes):
 )
 def test_a_batch_of_one_row_passes_a_batch_norm_of_ones_own(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
     (tmp_path / "own.py").write_text(NORMED)
-    model = build_model(parse({"file": f"./own.py:{name}"}), shape, 0, tmp_path).train()
+    model = build_model(parse({"file": f"./own.py:{name}"}), shape, torch.Generator().manual_seed(0), tmp_path).train()
     model(torch.randn(1, *shape)).sum().backward()
     several = torch.randn(6, *shape)
     if name == "norm":
@@ -195,11 +195,14 @@ def test_a_batch_of_one_row_passes_a_batch_norm_of_ones_own(tmp_path: Path, name
 def test_a_head_of_ones_own_takes_one_row_too(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(NORMED)
     config = TypeAdapter(HeadConfig).validate_python({"file": "./own.py:head"})
-    assert build_head(config, 4, 2, 0, tmp_path).train()(torch.randn(1, 4)).shape == (1, 2)
+    assert build_head(config, 4, 2, torch.Generator().manual_seed(0), tmp_path).train()(torch.randn(1, 4)).shape == (
+        1,
+        2,
+    )
 
 
 @pytest.mark.parametrize("name", ["frozen", "plain"])
 def test_a_model_with_nothing_to_train_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "own.py").write_text(NORMED)
     with pytest.raises(ConfigError, match="has nothing to train"):
-        build_model(parse({"file": f"./own.py:{name}"}), (4,), 0, tmp_path)
+        build_model(parse({"file": f"./own.py:{name}"}), (4,), torch.Generator().manual_seed(0), tmp_path)
