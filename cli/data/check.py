@@ -21,8 +21,9 @@ from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.doubts import doubts
+from colonnade.common.data.columns.features import Features
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.data.sources import load_features, load_labels, prepare
+from colonnade.common.data.sources import DataConfig, load_features, load_labels, prepare
 from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.bottom import bottom_model
@@ -85,8 +86,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
         out.print(f"{name}: {overlap.most}{len(features.values)} rows of {shape}{more}", markup=False)
         # Before alignment nobody knows which rows are trained on: any of the table's may be.
         looked_at = schedule.partition.train if federation.align == "none" else torch.arange(len(features.values))
-        for line in described(features, getattr(party.data, "types", {})):
-            out.print(f"{name}: {line}", markup=False, soft_wrap=True)
+        _describe(name, features, party.data)
         copied = () if labels is None else copies(labels, features, federation.keys)
         for doubt in (*doubts(features), *copied, *untuned.of_party(columns, looked_at, party.model)):
             out.print(f"{name}: {doubt}", style="yellow", markup=False, soft_wrap=True)
@@ -112,6 +112,11 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     seen = [*([SERVER] if config.server is not None else []), *config.parties]
     of = f" in what {listed(seen)} say of their own; {', '.join(missing)} not looked at" if missing else ""
     out.print(f"{among}, nothing wrong found{of}", markup=False, soft_wrap=True)
+
+
+def _describe(member: str, features: Features, data: DataConfig) -> None:
+    for line in described(features, getattr(data, "types", {})):
+        out.print(f"{member}: {line}", markup=False, soft_wrap=True)
 
 
 def _show_starts(*, public: bool) -> None:
@@ -232,8 +237,7 @@ def _check_labels(
         if width is not None and (run_models or not _only_found("server.active", base, active.model)):
             bottom_model("server.active", active.model, tuple(shape), width, torch.Generator(), base)
         out.print(f"server: {len(labels.values)} rows of {tuple(shape)}", markup=False)
-        for line in described(features, getattr(active.data, "types", {})):
-            out.print(f"server: {line}", markup=False, soft_wrap=True)
+        _describe(SERVER, features, active.data)
         for doubt in (*doubts(features), *copies(labels, features, config.federation.keys)):
             out.print(f"server: {doubt}", style="yellow", markup=False, soft_wrap=True)
     return labels
