@@ -14,8 +14,7 @@ from colonnade.cli.checks.estimated import Made, estimated
 from colonnade.cli.checks.identities import check_identities
 from colonnade.cli.checks.noise import drowned
 from colonnade.cli.checks.overlap import Overlap, in_parts
-from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.members import Config, ServerConfig
+from colonnade.common.config.members import Config
 from colonnade.common.config.own_draws import own_draws
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
@@ -95,8 +94,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
         coding.show()
     if common is not None:
         schedules = {"": Schedule(federation, common, 0)}
-    if labels is not None and config.server is not None:
-        _check_classes(config.federation, config.server, labels, overlap.common, schedules)
+    _check_classes(config, labels, overlap.common, schedules)
     _show_privacy(config, schedules, made)
     _show_starts(public=federation.public_start)
     for hint in untuned.of_federation(federation, min(schedules.values(), key=_train_rows)) if schedules else ():
@@ -154,9 +152,8 @@ def _kinds(labels: LabelColumn) -> str:
 
 
 def _check_classes(
-    federation: FederationConfig,
-    server: ServerConfig,
-    labels: LabelColumn,
+    config: Config,
+    labels: LabelColumn | None,
     common: frozenset[str],
     schedules: Mapping[str, Schedule],
 ) -> None:
@@ -166,6 +163,9 @@ def _check_classes(
         common: keys that all members have; none where that is not known.
         schedules: of the rows of the run, or of every table.
     """
+    federation, server = config.federation, config.server
+    if labels is None or server is None:
+        return
     private = server.privacy.labels is not None or server.privacy.answers is not None
     found: Iterable[str] = ()
     with whose(f"{SERVER}.labels"):
