@@ -11,6 +11,7 @@ from torch import Tensor
 
 from colonnade.client.alignment.matching import Matching
 from colonnade.client.alignment.reuse import PartyReuse, ReuseTerms
+from colonnade.common.alignment.comparison import distinct
 from colonnade.common.alignment.kept.keeping import Keeping
 from colonnade.common.alignment.kept.store import KeptAlignment
 from colonnade.common.alignment.keys import RowKeys
@@ -75,7 +76,10 @@ class PartyFinding:
         round = await self.reuse.confirm(len(rows))
 
         def keep_both(number: str, found: Tensor) -> None:
-            self.record.keep(number, torch.cat([rows, found]))
+            both = torch.cat([rows, found])
+            if not distinct(both, len(self.keys)):  # a budget counts a row's releases by its one position
+                raise ContractError(SERVER, "Positions", "positions", "rows besides the kept ones", "some again")
+            self.record.keep(number, both)
 
         matching = self.matching(terms=terms, after=round, already=len(rows), keep=keep_both)
         return torch.cat([rows, await matching()])
