@@ -24,6 +24,7 @@ from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.console.summary import OF_TRAINING, STARTS, back_off_words, metric_rows, own_models, what_else
 from colonnade.reports.guarantee import by_party, describe_person, describe_privacy, details
 from colonnade.reports.markdown import plain, table
+from colonnade.reports.records.kinds import describe_kind
 from colonnade.reports.records.ledgers import is_file_name
 from colonnade.reports.records.run import RecordedRun, read_run
 from colonnade.reports.run_page.about import headline
@@ -138,7 +139,9 @@ def _protected(run: RecordedRun) -> Iterator[tuple[str, object]]:
     yield from ((name, words) for name, words in what_else(run.summary) if name not in OF_TRAINING)
     for kind, book in run.books.items():
         ways = ", ".join({"": "nothing private", "none": "in the clear"}.get(how, how) for how in book.mechanisms)
-        yield f"{kind} messages", f"{book.messages}, {amount(book.bytes)}, {book.rows} rows: {ways}"
+        what = describe_kind(kind, run.summary["protocol"])
+        sent = f"{book.messages}, {amount(book.bytes)}, {book.rows} rows: {ways}"
+        yield f"{kind} messages", f"{sent} ({what})" if what else sent
 
 
 def _limits(run: RecordedRun) -> str:

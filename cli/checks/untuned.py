@@ -11,6 +11,7 @@ from colonnade.common.config.schedule import Schedule
 from colonnade.common.data.columns.scale import Columns, varied
 from colonnade.common.models.build import ModelConfig
 from colonnade.common.models.towers.mlp import MlpConfig
+from colonnade.reports.words import counted
 
 _DEVIATIONS = 20  # beyond which the rest of a standardised column is squeezed together
 _LOOKED_AT = 100_000  # rows
@@ -29,14 +30,14 @@ def of_party(columns: Columns, rows: Tensor, model: ModelConfig) -> Iterator[str
         model: the party's.
     """
     if len(columns.shape) == _COLOUR and isinstance(model, MlpConfig):
-        yield "untuned: rows are images in colour, and the model is an mlp; begin with `model: cnn`"
+        yield "hint: rows are images in colour, and the model is an mlp; `model: cnn` suits them"
     if len(columns.shape) != _TABLE:
         return
     values = columns[rows[:_LOOKED_AT]]
     if far := sum(_long_tailed(column) for column in values.unbind(1)):
         yield (
-            f"untuned: {far} of {values.shape[1]} columns reach beyond {_DEVIATIONS} deviations, so that their other "
-            "values look alike; begin with `data.scale: auto`, or with their logarithms, made in the table"
+            f"hint: {far} of {values.shape[1]} columns reach beyond {_DEVIATIONS} deviations, so that their other "
+            "values look alike; try `data.scale: auto`, or take their logarithms in the table"
         )
 
 
@@ -44,10 +45,13 @@ def of_federation(federation: FederationConfig, schedule: Schedule) -> Iterator[
     """Properties of the protocol and of the length for which no default can be good."""
     name = federation.protocol.name
     if name in _BY_ONE_NUMBER:
-        yield f"untuned: {name} follows one number a batch; begin with `colonnade tune`, and with many epochs"
+        yield (
+            f"hint: {name} learns from one number a batch, so that it needs many epochs, and rates of its own; begin "
+            "with `colonnade tune`"
+        )
     if schedule.rounds < _STEPS and name not in _FEW_ROUNDS:
         yield (
-            f"untuned: {schedule.rounds} rounds in all; begin with {_STEPS} at least, by a smaller federation.batch or "
+            f"hint: only {counted(schedule.rounds, 'round')}; take {_STEPS} or more, by a smaller federation.batch or "
             "more federation.epochs"
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 
 from rich.table import Table
@@ -14,6 +13,7 @@ from colonnade.common.privacy.accounting.chain import Verdict, newest, verify
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.run_folder import PartyFolder
 from colonnade.reports.console.screen import out as console
+from colonnade.reports.records.kinds import describe_kind
 from colonnade.reports.records.ledgers import Book, read_books_of
 from colonnade.reports.words import amount, counted
 
@@ -68,11 +68,13 @@ def _say(path: Path, found: Verdict) -> None:
 
 def _show(path: Path) -> None:
     table = Table("kind", "messages", "tensors", "rows", "sent again", "protection", title=f"what left, by {path}")
-    for kind, book in read_books_of(path).items():
+    books = read_books_of(path)
+    for kind, book in books.items():
         table.add_row(kind, str(book.messages), amount(book.bytes), str(book.rows), str(book.repeats), _ways(book))
-    for control, count in sorted(Counter(str(e["control"]) for e in read_lines(path) if "control" in e).items()):
-        table.add_row(control, str(count), "", "", "", "control: at most numbers of rows")
     console.print(table)
+    for kind in books:  # under the table, which has no room for sentences
+        if what := describe_kind(kind):
+            console.print(f"{kind}: {what}", markup=False, soft_wrap=True)
     console.print(_spent(path), markup=False)
     console.print(f"newest hash: {newest(path)}", markup=False, soft_wrap=True)
 

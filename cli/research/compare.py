@@ -45,7 +45,7 @@ class ComparisonOptions:
 
 
 def compare(options: ComparisonOptions) -> None:
-    """Runs what is missing, prints the table, and writes beside.html and beside.md with their pictures.
+    """Runs what is missing, prints the table, and writes comparison.html and comparison.md with their pictures.
 
     Pages are of all protocols of which something is kept, also where a few are named.
 

@@ -187,8 +187,8 @@ class Matching:
     def _tell_repeat(self, before: int) -> None:
         if before:
             self.warn(
-                f"rows are aligned again: attempt {before + 1}, since none before has come to its end. "
-                "Others' lists of keys that differ from those before are counted on"
+                f"attempt {before + 1} to align the rows: the earlier ones were broken off. Keys of another "
+                "member whose list is not the same as before are added to those that count towards max_other_rows"
             )
 
     async def _go_round(self, ring: PsiRing, hand: PsiMember, pledging: PartyPledging) -> None:

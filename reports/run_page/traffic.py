@@ -7,6 +7,7 @@ from typing import Any
 
 from colonnade.reports.html.frame import section, table
 from colonnade.reports.html.markup import Html, joined, tag
+from colonnade.reports.records.kinds import describe_kind
 from colonnade.reports.records.ledgers import Book
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.words import amount, listed
@@ -23,7 +24,7 @@ def traffic(run: RecordedRun) -> Html:
     if by_party := counted.get("parties"):
         parts.append(_by_party(by_party))
     if run.books:
-        parts.append(_by_kind(run.books))
+        parts.append(_by_kind(run.books, str(run.summary.get("protocol"))))
     elif parts and not run.virtual:
         parts.append(tag("p", "Kinds of messages stand in the parties' ledgers, which are not here.", class_="faint"))
     return section("Traffic", *parts)
@@ -52,10 +53,13 @@ def _bar(size: int, most: int) -> Html:
     return Html(f'<svg class="strip" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{shape}</svg>')
 
 
-def _by_kind(books: Mapping[str, Book]) -> Html:
+def _by_kind(books: Mapping[str, Book], protocol: str) -> Html:
     rows: list[tuple[Any, ...]] = []
     for kind, book in sorted(books.items(), key=lambda entry: -entry[1].bytes):
         protected = listed([_PROTECTED.get(mechanism, mechanism) for mechanism in book.mechanisms])
-        rows.append((kind, protected, len(book.parties), book.messages, amount(book.bytes), book.rows, book.repeats))
-    heads = ("kind", "protected by", "parties", "messages", "tensors", "rows", "sent again")
-    return table(heads, rows, words=(0, 1), caption="Releases of the parties, from their ledgers, by kind of message")
+        counts = (len(book.parties), book.messages, amount(book.bytes), book.rows, book.repeats)
+        rows.append((kind, describe_kind(kind, protocol) or "-", protected, *counts))
+    heads = ("kind", "what it is", "protected by", "parties", "messages", "tensors", "rows", "sent again")
+    return table(
+        heads, rows, words=(0, 1, 2), caption="Releases of the parties, from their ledgers, by kind of message"
+    )

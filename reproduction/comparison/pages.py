@@ -18,7 +18,7 @@ from colonnade.reproduction.comparison.recommendations import Need, needs
 from colonnade.reproduction.comparison.table import head, row
 from colonnade.reproduction.comparison.words import CAUTIONS, TITLE, how, notes
 
-_NAME = "beside"
+_NAME = "comparison"
 
 
 @dataclass(frozen=True)

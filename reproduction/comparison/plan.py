@@ -19,7 +19,7 @@ from colonnade.reproduction.papers.running import Job
 FILE = FOLDER / "beside.yaml"
 
 PLAIN, SLOW, OWN, ATTACKED = "plain", "slow", "own", "attacked"
-"""Undisturbed; with stragglers, waiting for all; with stragglers, its own way; undisturbed, captured and attacked."""
+"""Undisturbed; with stragglers, waiting for all or not; undisturbed, captured and attacked."""
 
 _MINUTES = {PLAIN: 0.06, SLOW: 0.08, OWN: 0.08, ATTACKED: 0.15, "client": 0.02, "row": 0.06}
 
@@ -39,8 +39,8 @@ class Entry(Section):
     Args:
         set: KEY=VALUE on top of the base: its name and rates.
         late: what stragglers are late with, kind of message -> pattern of delays; empty where nothing travels.
-        waits: whether it can wait for all; a protocol that never does is slow only in its own way.
-        own: KEY=VALUE of its own way with stragglers; left out, it has none.
+        waits: whether it can wait for all; a protocol that never does has no such run.
+        own: KEY=VALUE with which it does not wait for stragglers; left out, it always waits.
         way: that in words.
         client, row: KEY=VALUE with noise of that unit; left out, it has no such noise.
         note: what is not as for the others.

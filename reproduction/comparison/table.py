@@ -20,7 +20,8 @@ def head(epsilons: Sequence[float], deltas: Mapping[Unit, float] = _UNKNOWN) -> 
     """Names of the columns."""
     noisy = [f"at {at(unit, each, deltas)} of {ABOUT[unit]}" for unit in UNITS for each in epsilons]
     return [
-        "protocol", "accuracy", "MB", "MB to 95 %", "rounds to 95 %", "s to 90 %, waiting", "s to 90 %, its own way",
+        "protocol", "accuracy", "MB", "MB to 95 %", "rounds to 95 %", "s to 90 %, waiting",
+        "s to 90 %, not waiting for all",
         *noisy, "labels named (chance)", "columns rebuilt",
     ]  # fmt: skip
 

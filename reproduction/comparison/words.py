@@ -11,8 +11,11 @@ from colonnade.reproduction.comparison.protocol_results import ProtocolResults
 from colonnade.reproduction.comparison.recommendations import GOOD
 
 _CONDITIONS = {
-    PLAIN: "undisturbed", SLOW: "with stragglers, waiting", OWN: "with stragglers, its own way", ATTACKED: "attacked",
-}  # fmt: skip
+    PLAIN: "undisturbed",
+    SLOW: "with stragglers, waiting",
+    OWN: "with stragglers, not waiting for all",
+    ATTACKED: "attacked",
+}
 
 _OF = {"client": "a party", "row": "a row"}
 
@@ -58,7 +61,11 @@ def notes(plan: ComparisonPlan, results: Sequence[ProtocolResults], seeds: int) 
     """Differences from the other protocols, by protocol, and the numbers with fewer seeds than requested."""
     found = []
     for result in results:
-        own = f"With stragglers, its own way: {result.entry.way}." if OWN in result.found and result.entry.way else ""
+        own = (
+            f"With stragglers, not waiting for all: {result.entry.way}."
+            if OWN in result.found and result.entry.way
+            else ""
+        )
         if said := " ".join(part for part in (result.entry.note, own, _lost(plan, result, seeds)) if part):
             found.append((result.name, said))
     return found

@@ -72,4 +72,4 @@ parties:
     assert code == 0, output
     assert "copied: the column 'value' says the label of every row" in output
     assert "far: the column" not in output
-    assert ("far: untuned: 1 of 1 columns reach beyond 20 deviations" in output) == (align == "psi")
+    assert ("far: hint: 1 of 1 columns reach beyond 20 deviations" in output) == (align == "psi")

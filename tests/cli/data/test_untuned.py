@@ -53,8 +53,8 @@ def test_images_in_colour_want_another_model() -> None:
 @pytest.mark.parametrize(
     ("name", "rounds", "words"),
     [
-        ("split", 200, ()), ("split", 20, ("untuned: 20 rounds in all",)), ("linear_admm", 20, ()),
-        ("zoo_vfl", 200, ("untuned: zoo_vfl follows one number a batch",)),
+        ("split", 200, ()), ("split", 20, ("hint: only 20 rounds;",)), ("linear_admm", 20, ()),
+        ("zoo_vfl", 200, ("hint: zoo_vfl learns from one number a batch",)),
     ],
 )  # fmt: skip
 def test_the_protocol_and_the_length(
@@ -65,4 +65,4 @@ def test_the_protocol_and_the_length(
     check(path, ())
     printed = capsys.readouterr().out
     assert [word for word in words if word not in printed] == []
-    assert printed.count("untuned") == len(words)
+    assert printed.count("hint: ") == len(words)

@@ -12,6 +12,7 @@ from colonnade.cli.read.card import card
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import parse
+from colonnade.reports.records.kinds import KINDS
 from tests.cli.read.reports import EVENTS, NAMES, add_parties, leave, summary
 from tests.support.federation import tree
 
@@ -50,7 +51,7 @@ def test_ledgers_are_summed_up_and_markup_is_text(tmp_path: Path) -> None:
     folder = leave(tmp_path / "run", summary(stopped="it | was <b>time</b>"))
     add_parties(folder)
     said = made(folder)
-    assert "| Embedding messages | 6, 1.2 kB, 384 rows: in the clear |" in said
+    assert f"| Embedding messages | 6, 1.2 kB, 384 rows: in the clear ({KINDS['Embedding']}) |" in said
     assert "| stopped early | it \\| was &lt;b&gt;time&lt;/b&gt; |" in said
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+import colonnade.common
 from colonnade.cli.read.ledger import ledger as summarise
 from colonnade.common.errors import InputError
+from colonnade.common.messaging.message import PartyMessage
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.chain import newest
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.protocols.split import Embedding, Evaluation
+from colonnade.reports.records.kinds import KINDS, describe_kind
 
 
 @pytest.fixture
@@ -31,13 +37,42 @@ def home(tmp_path: Path) -> Path:
 def test_it_summarises_the_releases(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     summarise(home, check=False, head=False)
     said = capfd.readouterr().out
-    (row,) = [line.split("│")[1:-1] for line in said.splitlines() if "Embedding" in line]
+    (row,) = [line.split("│")[1:-1] for line in said.splitlines() if "Embedding" in line and "│" in line]
     assert [cell.strip() for cell in row] == ["Embedding", "3", "12.0 kB", "12", "0", "gaussian"]
     assert (
         "in the clear" in said
         and "epsilon 0.75 at the agreed delta after the last message; 3 releases paid for" in said
     )
     assert newest(home / "ledger.jsonl") in said
+    assert f"Embedding: {KINDS['Embedding']}" in said and f"Evaluation: {KINDS['Evaluation']}" in said
+
+
+def test_every_kind_that_leaves_a_party_is_described_in_words() -> None:
+    """Of every built-in protocol, and of what is common to them; no description is of a kind that is gone."""
+    for found in walk_packages(colonnade.common.__path__, "colonnade.common."):
+        if "_generated" not in found.name:
+            import_module(found.name)
+    kinds, left = [PartyMessage], set()
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        if kind.__module__.startswith("colonnade.common.") and kind is not PartyMessage:
+            left.add(kind.__name__)
+    assert left == set(KINDS)
+    assert all(describe_kind(kind) == KINDS[kind] != kind for kind in left) and describe_kind("Else") == ""
+
+
+def test_kinds_of_a_protocol_from_elsewhere_are_described_by_its_docstrings(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Points(PartyMessage):
+        """Places on a map.
+
+        More about them.
+        """
+
+    contract = SimpleNamespace(kinds={"Points": Points, "Embedding": Embedding})
+    monkeypatch.setattr("colonnade.reports.records.kinds.CONTRACTS", {"maps": contract})
+    assert describe_kind("Points", "maps") == "Places on a map" and describe_kind("Points", "split") == KINDS["Points"]
+    assert describe_kind("Embedding", "maps") == KINDS["Embedding"]
 
 
 def test_an_epsilon_is_named_with_its_delta_and_its_party(home: Path, capfd: pytest.CaptureFixture[str]) -> None:

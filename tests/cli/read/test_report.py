@@ -18,6 +18,7 @@ import yaml
 from colonnade.cli.read.follow import follow
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.launcher.folder_lock import locked_folder
+from colonnade.reports.records.kinds import KINDS
 from tests.cli.data.test_wrong_input import run as command
 from tests.cli.read.reports import (
     EVENTS,
@@ -52,8 +53,8 @@ def test_the_page_shows_the_summary(tmp_path: Path, monkeypatch, capfd) -> None:
     present, traffic = made.cells("bob")
     assert present[2:] == ["1", "1", "0", "0 s"] and traffic[2:] == ["2.0 kB", "1.9 kB", "1.0 kB", "900 B"]
     assert made.cells("cyd")[0][2:] == ["0", "0", "6", "0.6 s"]
-    assert made.cells("Embedding") == [["Embedding", "nothing", "3", "6", "1.2 kB", "384", "0"]]
-    assert made.cells("Evaluation") == [["Evaluation", "nothing", "3", "3", "21 B", "192", "3"]]
+    assert made.cells("Embedding") == [["Embedding", KINDS["Embedding"], "nothing", "3", "6", "1.2 kB", "384", "0"]]
+    assert made.cells("Evaluation") == [["Evaluation", KINDS["Evaluation"], "nothing", "3", "3", "21 B", "192", "3"]]
     assert made.cells("4.5 s") == [["4.5 s", "cyd", "left", "it went"]]
     assert "1 of 3 parties missed some of the 6 rounds: bob (1)." in made.words
 

@@ -257,21 +257,21 @@ def test_two_protocols_on_the_virtual_clock(tmp_path: Path) -> None:
     conditions = {"linear_admm": (PLAIN, SLOW, OWN, "client-8", ATTACKED), "centralized": (PLAIN, SLOW, ATTACKED)}
     runs = {f"beside/{name}/{condition}/0" for name, those in conditions.items() for condition in those}
     assert set(json.loads(kept)) == runs
-    page = (tmp_path / "out" / "beside.md").read_text()
+    page = (tmp_path / "out" / "comparison.md").read_text()
     assert "\n| linear_admm | " in page
     assert "\n| centralized | " in page
     assert "`vafl` does not take part: too long for a test" in page
     assert "are in no number" not in page
     compare(replace(asked, names=("centralized",)))  # everything is kept, and the page has both
     assert (tmp_path / "out" / "results.json").read_bytes() == kept
-    assert "\n| linear_admm | " in (tmp_path / "out" / "beside.md").read_text()
+    assert "\n| linear_admm | " in (tmp_path / "out" / "comparison.md").read_text()
     compare(replace(asked, seeds=2, only_list=True))
     few = "undisturbed 1 of 2, with stragglers, waiting 1 of 2"
     assert f"Seeds that failed or were not run yet are in no number: {few}." in (
-        (tmp_path / "out" / "beside.md").read_text()
+        (tmp_path / "out" / "comparison.md").read_text()
     )
-    assert f"{few}, with stragglers, its own way 1 of 2, the noise for epsilon 8 of a party 1 of 2." in (
-        (tmp_path / "out" / "beside.html").read_text()
+    assert f"{few}, with stragglers, not waiting for all 1 of 2, the noise for epsilon 8 of a party 1 of 2." in (
+        (tmp_path / "out" / "comparison.html").read_text()
     )
 
 

@@ -1,0 +1,55 @@
+"""What the kinds of messages are, for people who do not know a protocol's names."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+
+from colonnade.common.contracts.registry import CONTRACTS, NAMES
+
+KINDS: Mapping[str, str] = {
+    "Answer": "results of a round, computed on coded shares of all data",
+    "Census": "alignment of rows: how many keys the party has",
+    "Codes": "codes of a batch of training rows, ones and zeros",
+    "Counts": "counts of classes by code, with noise",
+    "Embedding": "embeddings of a batch of training rows: what the party's model makes of them",
+    "Evaluation": "validation and test rows, in the form in which training rows leave",
+    "Features": "raw columns of a batch of training rows, scaled",
+    "Held": "alignment of rows: which earlier result the party has kept",
+    "Kept": "alignment of rows: a receipt, the result is on the party's disk",
+    "KeyOffer": "a public key, for encryption between parties",
+    "KeyProof": "a proof that the parties have the same keys",
+    "Logits": "scores of the classes for a batch of training rows",
+    "Masked": "masked values, of which the server can read the sum over the parties alone",
+    "Opened": "a receipt: whose shares of the data have arrived",
+    "OpenedShares": "shares of keys with which the masks of a sum are removed",
+    "Output": "rows of a prediction: what the party's model makes of them",
+    "Pair": "two embeddings of a batch: of the party's model, and of the model a small step away",
+    "Pledge": "alignment of rows: a signed digest of a list before it is sent",
+    "Points": "alignment of rows: keys that are hashed and hidden by a secret of the party",
+    "Positions": "alignment of rows: where the common rows are in a list",
+    "Prediction": "scores of the classes for a batch of training rows",
+    "Prepared": "which shares of the data the party still has, and its number of columns",
+    "Proved": "alignment of rows: hidden keys, with a proof that one secret hides them all",
+    "Reused": "alignment of rows: a receipt, the kept result is used again",
+    "SealedShares": "shares of the party's keys for masks, encrypted for every other party",
+    "SetProof": "a proof that the parties have the same set of members in a sum",
+    "Shares": "shares of the party's data, encrypted for every other party",
+    "Stated": "alignment of rows: a signature, the party has the kept result",
+}
+"""What leaves a party, by the kind's name on the wire."""
+
+
+def describe_kind(kind: str, protocol: str | None = None) -> str:
+    """What a kind of message is, in some words; "" if it is not known.
+
+    Args:
+        kind: its name on the wire, as ledgers have it.
+        protocol: of the run, if it is known. Kinds of a protocol from another package are described by the first line
+            of their docstrings.
+    """
+    contract = None if protocol is None or protocol in NAMES else CONTRACTS.get(protocol)
+    found = None if contract is None else contract.kinds.get(kind)
+    if found is not None and found.__module__.partition(".")[0] != "colonnade":
+        return (inspect.getdoc(found) or "").partition("\n")[0].rstrip(".")
+    return KINDS.get(kind, "")
