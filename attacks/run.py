@@ -14,8 +14,10 @@ from torch import Tensor
 from colonnade.client.models.local import Local
 from colonnade.client.protocols import LOCAL
 from colonnade.client.training.context import ClientContext
+from colonnade.common.alignment.record import kept_rows
 from colonnade.common.alignment.refusal import refuse_aligned
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
@@ -46,7 +48,8 @@ class AttackedRun:
         summary: content of summary.json.
         labels: the true classes of all rows, int64 (rows,).
         schedule: as all members derived it.
-        sample: the rows of the sources that the run used, int64, in its own order; None for all.
+        sample: the rows of the sources that the run used, int64, in its own order; None for all. In an aligned run
+            they are the server's.
     """
 
     folder: Path
@@ -83,9 +86,11 @@ class AttackedRun:
     def columns(self, party: str) -> Columns:
         """Columns of a party as its model saw them: the ground truth of an inversion. Raises DataError."""
         data, federation = self.config.parties[party].data, self.config.federation
-        cache = TableCache(self._home(party).path)
-        read = load_features(data, federation.party_index(party), self.base, cache)
-        return prepare(data, sampled(read, self.sample), self.schedule.partition.train, federation.seed, party)
+        home, sample = self._home(party), self.sample
+        if federation.align != "none":
+            sample = kept_rows(RunCache(home.run_cache), party)
+        read = load_features(data, federation.party_index(party), self.base, TableCache(home.path))
+        return prepare(data, sampled(read, sample), self.schedule.partition.train, federation.seed, party)
 
     @property
     def opens(self) -> bool:
@@ -148,15 +153,20 @@ class AttackedRun:
         return RunFolder(self.folder).party(party)
 
 
-def open_run(folder: Path, sample: Tensor | None = None, *, captured: bool = True) -> AttackedRun:
+def open_run(
+    folder: Path, sample: Tensor | None = None, *, captured: bool = True, aligned: bool = False
+) -> AttackedRun:
     """Opens the folder of a run of `up` or `simulate`.
 
     Args:
         folder: the run's.
         sample: the rows of the sources that the run used; None for all.
         captured: whether a party has to have captured.
+        aligned: whether the run may have aligned its rows. Labels and schedule are then those of the common rows; an
+            attack that reads columns, or that trains again, needs tables in one order.
 
     Raises:
+        CheckpointError: the folder of an aligned run has no record of the common rows.
         InputError: it holds no such run, is of a newer format, or no party captured.
         DataError: the configured labels are missing.
     """
@@ -174,10 +184,13 @@ def open_run(folder: Path, sample: Tensor | None = None, *, captured: bool = Tru
     config = load_begun(kept.config)
     if config.server is None:
         raise ConfigError(f"{kept.config}: no `server` section", hint="the labels are needed")
-    refuse_aligned(config.federation.align, "an attack")
+    if not aligned:
+        refuse_aligned(config.federation.align, "this attack")
     if config.federation.task == "regression":
         raise InputError("the attacks are for classes: a regression has none", hint="take a run of a classification")
     labels = load_labels(config.server.labels, base, cache=config.server.copies(TableCache(folder)))
+    if config.federation.align != "none":
+        sample = kept_rows(RunCache(kept.member(SERVER).run_cache), SERVER)
     labels = sampled(labels, sample)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)
     run = AttackedRun(folder, config, base, summary, labels=labels.values, schedule=schedule, sample=sample)

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from colonnade.attacks.run import open_run
-from colonnade.cli.research.attack_kinds import KINDS, WITHOUT_CAPTURE, claimed
+from colonnade.cli.research.attack_kinds import KINDS, OF_ALIGNED, WITHOUT_CAPTURE, claimed
 from colonnade.cli.research.attack_options import Options
 from colonnade.common.errors import InputError, nearest
 from colonnade.common.runtime.run_folder import RunFolder
@@ -36,7 +36,7 @@ def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
     if not 0 < options.known < 1:
         raise InputError(f"--known {options.known:g}: expected a share between 0 and 1", hint="the default is 0.2")
     torch.set_num_threads(1)  # small products: threads cost more than they save
-    run = open_run(folder.resolve(), captured=kind not in WITHOUT_CAPTURE)
+    run = open_run(folder.resolve(), captured=kind not in WITHOUT_CAPTURE, aligned=kind in OF_ALIGNED)
     names = run.victims(options.party, captured=kind not in WITHOUT_CAPTURE)
     place = (out or RunFolder(folder).attacks).resolve()
     make_folder(place)

@@ -152,6 +152,9 @@ WITHOUT_CAPTURE = {
 }  # fmt: skip
 """Kinds that look at no captured message."""
 
+OF_ALIGNED = {"labels"}
+"""Kinds that need the common rows' labels alone, which the folder of an aligned run has."""
+
 KINDS: Mapping[str, Callable[[AttackedRun, tuple[str, ...], Options, Path], Found]] = {
     "labels": _labels,
     "inversion": _inversion,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.optimize import linear_sum_assignment
+from sklearn.datasets import make_classification
 from torch import Tensor
 
+import colonnade
 from colonnade.attacks.labels import best_names, clusters, directions, guesses, infer, largest_class, principal_sign
 from colonnade.attacks.rows import Piece
-from colonnade.attacks.run import AttackedRun
+from colonnade.attacks.run import AttackedRun, open_run
 from colonnade.common.data.rows import generator
 from tests.attacks.stage import SPLIT, captured
+from tests.cli.data.test_wrong_input import run as command
 
 LABELS = torch.randint(0, 10, (1200,), generator=generator("labels"))
 
@@ -120,3 +125,37 @@ def test_some_protocols_name_nearly_every_label(tmp_path: Path, protocol: dict[s
 def test_labels_that_were_sent_once_are_found(tmp_path: Path) -> None:
     best, *_ = infer(captured(tmp_path, {"name": "fdml", "embedding": 10}), "party1")
     assert (best.method, best.accuracy) == ("sent as they are", 1)
+
+
+def test_an_aligned_run_is_attacked_by_its_common_rows(tmp_path: Path, monkeypatch, capfd) -> None:
+    """Tables in orders of their own, with rows that others lack: what comes back names the right rows' labels."""
+    draws = np.random.default_rng(0)
+    x, y = make_classification(300, 6, n_informative=6, n_redundant=0, random_state=0)
+    keys, tables = np.array([f"c{number}" for number in range(300)]), {}
+    for name, columns in {"server": None, "one": x[:, :3], "two": x[:, 3:]}.items():
+        some = draws.permutation(300)[:270]
+        own = {"target": y[some]} if columns is None else dict(zip("abc", columns[some].T, strict=True))
+        tables[name] = pd.DataFrame({"case": keys[some], **own})
+    run = colonnade.simulate(
+        {
+            "federation": {"id": "cases", "protocol": "split", "batch": 32, "epochs": 2, "classes": 2, "align": "psi",
+                           "keys": {"seeded": True}},
+            "server": {"labels": {"key": "case", "label": "target"}},
+            "every_party": {"data": {"key": "case"}, "capture": {}},
+        },
+        tables, out=tmp_path / "run",
+    )  # fmt: skip
+    opened = open_run(run.folder, aligned=True)
+    common = set.intersection(*(set(table["case"]) for table in tables.values()))
+    assert len(opened.labels) == len(common) < 270
+    joined = tables["server"].iloc[opened.sample]["case"].tolist()
+    assert set(joined) == common and opened.labels.tolist() == [int(y[int(key[1:])]) for key in joined]
+    place = {key: number for number, key in enumerate(keys)}
+    own = torch.from_numpy(x[[place[key] for key in joined], 3:]).float()
+    assert torch.corrcoef(torch.stack([own[:, 0], opened.columns("two")[:, 0]]))[0, 1] > 0.999  # scaled, of these rows
+    code, said = command(monkeypatch, capfd, "attack", run.folder, "--kind", "labels")
+    assert code == 0, said
+    best = json.loads((run.folder / "attacks" / "labels.json").read_text())["parties"]["one"]["best"]
+    assert best["accuracy"] > 0.95 > best["chance"] + 0.2
+    code, said = command(monkeypatch, capfd, "attack", run.folder, "--kind", "inversion")
+    assert code == 2 and "this attack needs tables whose rows are in the same order" in said

@@ -152,7 +152,7 @@ def test_options_that_conflict_with_keys_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"federation\.align = psi: a look at a run needs"):
         server_context(parse(table_tree()), tmp_path, Telemetry())
     leave_run(tmp_path)
-    with pytest.raises(ConfigError, match=r"federation\.align = psi: an attack needs"):
+    with pytest.raises(ConfigError, match=r"federation\.align = psi: this attack needs"):
         open_attacked(tmp_path)
     with pytest.raises(ConfigError, match=r"federation\.rows\.test = official with federation\.align = psi"):
         parse(table_tree(rows={"test": "official"}))
