@@ -71,16 +71,16 @@ def ledger(
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="the folder of a run, or with --file of one party", show_default=False)],
-    party: Annotated[str, typer.Option(help="name of the party", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="the folder of a run, or with --file of one member", show_default=False)],
+    party: Annotated[str, typer.Option(help="name of the party, or server", show_default=False)],
     file: Annotated[
-        Path | None, typer.Option(help="the party's configuration, if the run was elsewhere", show_default=False)
+        Path | None, typer.Option(help="the member's configuration, if the run was elsewhere", show_default=False)
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="output folder; default: the party's", show_default=False)
+        Path | None, typer.Option("--out", help="output folder; default: export in the member's", show_default=False)
     ] = None,
 ) -> None:
-    """Write a party's part of a model as safetensors and as a torch.export program."""
+    """Write a member's part of a model as safetensors and as a torch.export program."""
     from colonnade.cli.read.export import export as run_it  # noqa: PLC0415
 
     run_it(run, party, file, out)

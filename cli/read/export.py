@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 
+from colonnade.cli.read.export_server import export_server
+from colonnade.cli.read.exported import TRACED, program_of, write_part
 from colonnade.client.models.local import Local
 from colonnade.client.protocols import LOCAL
 from colonnade.client.training.context import ClientContext
@@ -22,21 +20,18 @@ from colonnade.common.checkpointing.state import State
 from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.encode import Encoder
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import load_features, prepare_others
 from colonnade.common.data.table_cache import TableCache
-from colonnade.common.errors import CheckpointError, EnvironmentFault, InputError, nearest
+from colonnade.common.errors import CheckpointError, InputError, nearest
 from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
 from colonnade.common.parsing.file import load
 from colonnade.common.runtime.device import choose_device
-from colonnade.common.runtime.durable import write_durably
 from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
 from colonnade.common.version import VERSION
-from colonnade.reports.console.outputs import make_folder
 from colonnade.reports.console.screen import out as console
-
-_TRACED = 7  # rows of the example that the program is made from: a number that nothing else is likely to have
 
 
 @dataclass(frozen=True)
@@ -76,18 +71,23 @@ class OpenedParty:
 
 
 def export(folder: Path, party: str, file: Path | None, out: Path | None) -> None:
-    """Writes model.safetensors, model.pt2 and model.json, and copies the encoder."""
+    """Writes model.safetensors, model.pt2 and model.json, and of a party copies the encoder.
+
+    Args:
+        party: its name, or `server` for the part that the server has.
+        file: the member's own configuration, where the run was elsewhere; `folder` is then its own.
+    """
     place = _find(folder, party, file)
+    if party == SERVER:
+        into, round = export_server(RunFolder(folder), place.config, place.base, out)
+        console.print(f"{into}: the server's part of the model after round {round}", markup=False, soft_wrap=True)
+        console.print("  model.safetensors, model.pt2 (torch.export), model.json", style="dim")
+        return
     opened = _open(place, party)
     into = out or place.home.export
-    program = _program(opened)  # first: this step may fail
-    make_folder(into)
-    weights = safetensors.torch.save({name: value.contiguous() for name, value in opened.local.state_dict().items()})
-    _write(into / "model.safetensors", weights)
-    _write(into / place.home.encoder.name, place.home.encoder.read_bytes())
-    _write(into / "model.pt2", program)
-    record = _record(place.config, party, opened) | {"sha256": _hashes(into)}
-    _write(into / "model.json", (json.dumps(record, indent=2) + "\n").encode())
+    program = program_of(opened.local, torch.zeros(TRACED, *opened.shape))  # first: this step may fail
+    encoder = {place.home.encoder.name: place.home.encoder.read_bytes()}
+    write_part(into, opened.local, program, _record(place.config, party, opened), encoder)
     console.print(f"{into}: {party}'s part of the model after round {opened.round}", markup=False, soft_wrap=True)
     console.print("  model.safetensors, model.pt2 (torch.export), encoder.json, model.json", style="dim")
 
@@ -103,8 +103,10 @@ def _find(folder: Path, party: str, file: Path | None) -> ExportPlace:
             hint = "of a party by itself, name its file too: --file party1.yaml"
             raise InputError(f"{folder} holds no run that `up` has begun", hint=hint)
         config, home, base = load_begun(run.config), run.party(party), found
-    if party not in config.parties:
-        raise InputError(f"there is no party {party!r}{nearest(party, config.parties)}", hint="see --party")
+    if party != SERVER and party not in config.parties:
+        raise InputError(
+            f"there is no party {party!r}{nearest(party, config.parties)}", hint="see --party; `server` is the server"
+        )
     return ExportPlace(home, config, base)
 
 
@@ -143,21 +145,6 @@ def _open(place: ExportPlace, party: str) -> OpenedParty:
     return OpenedParty(local, tuple(columns.shape[1:]), rounds[0], owner.run, kept.read(), features.names)
 
 
-def _program(opened: OpenedParty) -> bytes:
-    example = torch.zeros(_TRACED, *opened.shape)
-    try:
-        made = torch.export.export(opened.local, (example,), dynamic_shapes=({0: torch.export.Dim("rows")},))
-        program = io.BytesIO()
-        torch.export.save(made, program)
-    except Exception as failed:  # whatever a model of the party's own does that cannot be traced
-        reason = str(failed).splitlines()[0]
-        raise InputError(
-            f"the model cannot be exported as a program: {reason}",
-            hint="its parameters are in the newest of the party's checkpoints, a safetensors file",
-        ) from failed
-    return program.getvalue()
-
-
 def _record(config: Config, party: str, opened: OpenedParty) -> dict[str, Any]:
     federation = config.federation
     says = CONTRACTS[federation.protocol.name].predicts
@@ -182,15 +169,3 @@ def _columns(opened: OpenedParty) -> list[str]:
         words = [] if code.words is None else [f"{code.name}={word}" for word in code.words]
         named += [code.name] if code.words is None else [*words, *([f"{code.name} missing"] if code.own else [])]
     return named
-
-
-def _hashes(folder: Path) -> dict[str, str]:
-    files = ("model.safetensors", "model.pt2", PartyFolder(folder).encoder.name)
-    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files}
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        write_durably(path, content, mode=0o600)  # a model leaks information on its training rows
-    except OSError as failed:
-        raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None

@@ -15,6 +15,7 @@ from colonnade.cli.read.export import export
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import load_features
 from colonnade.common.errors import InputError
+from colonnade.reports.explanation.trained import open_run
 from tests.cli.read.test_explain import leave_behind
 from tests.cli.run.test_up import finish, start
 from tests.support.federation import config, federate
@@ -49,6 +50,37 @@ def test_the_program_computes_what_the_party_side_sent(protocol: dict[str, str],
         assert hashlib.sha256((home / "export" / name).read_bytes()).hexdigest() == digest
 
 
+HEADS = [
+    {"name": "split", "embedding": 8}, {"name": "vimadmm", "embedding": 8}, {"name": "vafl", "embedding": 8},
+    {"name": "vimadmm", "embedding": 8, "head": {"name": "mlp"}}, {"name": "vimadmm_j"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("protocol", HEADS, ids=lambda protocol: "-".join(map(str, protocol)) + protocol["name"])
+def test_the_servers_program_is_its_part_of_the_trained_model(protocol: dict[str, object], tmp_path: Path) -> None:
+    """With the parties' own parts before it, it comes to what the run's model says of any number of rows."""
+    cfg = config(protocol, "federation.rounds=3", "federation.epochs=0")
+    outcome = federate(cfg, save=True)
+    run = leave_behind(tmp_path / "run", cfg, outcome)
+    export(run, "server", None, None)
+    trained = open_run(run)
+    program = torch.export.load(run / "export" / "model.pt2").module()
+    for rows in (torch.tensor([3]), torch.arange(50)):
+        with torch.no_grad():
+            parts = [trained.locals[name](ctx.features[rows]) for name, ctx in trained.clients.items()]
+            torch.testing.assert_close(program(torch.stack(parts)), trained.joint.logits(parts))
+    record = json.loads((run / "export" / "model.json").read_text())
+    assert record["input"]["parties"] == list(cfg.federation.names) and record["round"] == 3
+    assert record["input"]["shape"] == ["parties", "rows", parts[0].shape[1]] and record["output"]["what"] == "logits"
+    weights = load_file(run / "export" / "model.safetensors")
+    assert {name.partition(".")[0] for name in weights} == {
+        name for name in ("head", "heads", "weights") if name in outcome.server.state
+    }
+    for name, digest in record["sha256"].items():
+        assert hashlib.sha256((run / "export" / name).read_bytes()).hexdigest() == digest
+    assert (run / "export" / "model.safetensors").stat().st_mode & 0o077 == 0
+
+
 @pytest.mark.processes
 def test_a_party_of_tables_exports_its_part_with_the_encoder(tmp_path: Path) -> None:
     write_tables(tmp_path)
@@ -73,6 +105,9 @@ def test_a_refused_export_gives_its_reason(tmp_path: Path) -> None:
         export(run, "party9", None, None)
     with pytest.raises(InputError, match="stands alone"):
         export(run, "party1", None, None)
+    with pytest.raises(InputError, match="in centralized the server has no part of a model that stands alone"):
+        export(run, "server", None, None)
+    assert not (run / "export").exists()
 
 
 def _fitted(cfg, features, ctx):  # type: ignore[no-untyped-def]
