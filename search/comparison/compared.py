@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -15,6 +16,7 @@ from colonnade.common.errors import InputError, nearest
 from colonnade.common.parsing.file import parse
 from colonnade.common.runtime.permissions import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
+from colonnade.reports.console.screen import out as console
 from colonnade.search.comparison.adapting import EPSILON, GivenSetup
 from colonnade.search.comparison.outcomes import ProtocolOutcome, ReferenceOutcome
 from colonnade.search.comparison.outputs import ComparisonOutput
@@ -90,7 +92,8 @@ def compare(
 
     All runs are simulated. Of the configuration data, labels, rows, length, batch, seed and class weights are taken;
     what belongs to its own protocol is left out, so that every protocol has its defaults. Finished runs are kept: the
-    same call goes on, and makes only what is missing.
+    same call goes on, and makes only what is missing. Protocols that were compared in this folder before keep
+    their rows where all of their runs are kept for the same data, options and version.
 
     Args:
         config, tables: as for `colonnade.simulate`.
@@ -132,18 +135,34 @@ def compare(
         line = WaitingLine(dict.fromkeys(names, _runs(trials, seeds)), show=progress)
         setup = GivenSetup.of(tree, given.base, work.subject, keep_models=keep_models, epsilon=epsilon)
         runs = PairRuns(setup, work.shelf, work.goal, trials, seeds, ran=line.ran)
+        fresh = [ProtocolOutcome(name) for name in names]
+        earlier = {name: runs.restored(name) for name in _compared(folder.path) if name not in names}
         output = ComparisonOutput(
             folder.path, parsed.federation.id, work.goal, work.reason, work.subject.plain(), setup.dropped,
             options={"trials": trials, "seeds": seeds, "rows": rows},
-            outcomes=[ProtocolOutcome(name) for name in names],
+            outcomes=[*fresh, *(found for found in earlier.values() if found is not None)],
         )  # fmt: skip
         output.write()
+        for name, found in earlier.items():
+            if progress and found is None:
+                said = f"{name}: its row is left out: with these data, options and version it has no complete runs"
+                console.print(said, markup=False, soft_wrap=True)
         line.begin(f"{output.heading}; at most {len(names) * _runs(trials, seeds)} runs")
-        _Pairs(runs, output, work, line, trials, seeds).run(jobs)
+        _Pairs(runs, output, fresh, work, line, trials, seeds).run(jobs)
         output.write()
         if progress:
             output.show()
     return Comparison(output)
+
+
+def _compared(folder: Path) -> tuple[str, ...]:
+    """Names of the protocols in the comparison that the folder has, in its order; none where it has none."""
+    try:
+        found = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))["protocols"]
+        names = [line["protocol"] for line in found]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+    return tuple(name for name in dict.fromkeys(map(str, names)) if name in NAMES or name in OUTSIDE.entries)
 
 
 def _chosen(protocols: Sequence[str] | None) -> tuple[str, ...]:
@@ -208,6 +227,7 @@ class _Pairs:
 
     runs: PairRuns
     output: ComparisonOutput
+    fresh: list[ProtocolOutcome]
     work: _Work
     line: WaitingLine
     trials: int
@@ -222,7 +242,7 @@ class _Pairs:
 
         every = self._idle = performers(jobs)
         workers = list(every)
-        todo = [*(("reference", name) for name in REFERENCES), *(("protocol", o) for o in self.output.outcomes)]
+        todo = [*(("reference", name) for name in REFERENCES), *(("protocol", o) for o in self.fresh)]
         if jobs == 1:
             for kind, what in todo:
                 self._one(kind, what)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
+from colonnade.common.errors import ColonnadeError, ConfigError, EnvironmentFault, InputError
 from colonnade.search.comparison.adapting import GivenSetup
 from colonnade.search.comparison.kept_runs import DIVERGED, DONE, FAILED, LOST, PRUNED, KeptRun, RunShelf
 from colonnade.search.comparison.outcomes import ProtocolOutcome
@@ -24,6 +24,10 @@ _DIVERGED, _NOT_FINITE = "diverged: ", "no finite number any more"  # in the wor
 
 Watch = Callable[[int, Mapping[str, float]], bool]
 """Called after every evaluation with its number from 1 and its metrics; False ends the run."""
+
+
+class _NotKept(Exception):  # private: a run would have to be made
+    """A kept comparison lacks a run."""
 
 
 class ComparisonStopped(Exception):  # private: the comparison has been interrupted, in another thread
@@ -52,8 +56,17 @@ class PairRuns:
     stop: threading.Event = field(default_factory=threading.Event)
     ran: Callable[[str, bool], None] = lambda _protocol, _kept: None
 
-    def complete(self, outcome: ProtocolOutcome, performer: Performer) -> None:
-        """Makes all runs of a protocol, and enters what they come to as they end.
+    def restored(self, name: str) -> ProtocolOutcome | None:
+        """What the kept runs of a protocol come to; None if one of them would have to be made."""
+        outcome = ProtocolOutcome(name)
+        try:
+            replace(self, ran=lambda _protocol, _kept: None).complete(outcome, None)
+        except (_NotKept, ConfigError):
+            return None
+        return outcome
+
+    def complete(self, outcome: ProtocolOutcome, performer: Performer | None) -> None:
+        """Makes all runs of a protocol, and enters what they come to as they end. Without a performer it makes none.
 
         Raises:
             ComparisonStopped: it was interrupted.
@@ -74,7 +87,7 @@ class PairRuns:
         if self.trials:
             self._search(outcome, setup.tree, performer)
 
-    def _search(self, outcome: ProtocolOutcome, tree: Tree, performer: Performer) -> None:
+    def _search(self, outcome: ProtocolOutcome, tree: Tree, performer: Performer | None) -> None:
         space = self._space(tree)
         if not space:
             outcome.searched, outcome.tuned = True, list(outcome.defaults)
@@ -112,7 +125,7 @@ class PairRuns:
                 found = {key: values for key, values in found.items() if key != "federation.batch"}
         return check_space(tree, found) if found else ()
 
-    def _trial(self, asked: Asked, store: TrialStore, tree: Tree, performer: Performer) -> KeptRun:
+    def _trial(self, asked: Asked, store: TrialStore, tree: Tree, performer: Performer | None) -> KeptRun:
         """A run without test rows that may be pruned; evaluations are reported as they come."""
 
         def watch(number: int, metrics: Mapping[str, float]) -> bool:
@@ -121,11 +134,11 @@ class PairRuns:
 
         return self._run(applied(tree, asked.settings), performer, store.goal.name, watch=watch)
 
-    def _tested(self, tree: Tree, performer: Performer, name: str) -> KeptRun:
+    def _tested(self, tree: Tree, performer: Performer | None, name: str) -> KeptRun:
         return self._run(tree, performer, name, tested=True)
 
     def _run(
-        self, tree: Tree, performer: Performer, about: str, *, tested: bool = False, watch: Watch | None = None
+        self, tree: Tree, performer: Performer | None, about: str, *, tested: bool = False, watch: Watch | None = None
     ) -> KeptRun:
         if self.stop.is_set():
             raise ComparisonStopped
@@ -134,6 +147,8 @@ class PairRuns:
         if kept is not None and kept.has(self.goal.metric, tested=tested) and _again(kept, watch):
             self.ran(protocol, True)
             return kept
+        if performer is None:
+            raise _NotKept
         run = self._performed(tree, performer, watch, tested=tested)
         if run.state != LOST:
             self.shelf.keep(key, run, {"protocol": protocol, "run": about, "federation": tree["federation"]})

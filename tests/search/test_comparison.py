@@ -177,6 +177,27 @@ def test_a_second_call_makes_no_run_and_more_trials_make_only_those(
     assert len(seen) == 1  # another seed is another run
 
 
+def test_other_protocols_in_the_same_folder_keep_the_rows_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are kept where all of their runs are, without a run; of other options or a lost run none are shown."""
+    rows = {line["protocol"]: line for line in compared_on(tmp_path, trials=1).table.to_pylist()}
+    seen = tasks_of(monkeypatch)
+    both = compared_on(tmp_path, protocols=["fedbcd"], trials=1).table.to_pylist()
+    assert {task.tree["federation"]["protocol"]["name"] for task in seen} == {"fedbcd"}
+    assert {line["protocol"]: line for line in both if line["protocol"] != "fedbcd"} == rows and len(both) == 3
+    assert [line["protocol"] for line in json.loads((tmp_path / "comparison.json").read_text())["protocols"]] == [
+        line["protocol"] for line in both
+    ]
+    for file in (tmp_path / "runs").glob("*.json"):
+        if json.loads(file.read_text())["about"].get("protocol") == "fdml":
+            file.unlink()
+    seen.clear()
+    left = compared_on(tmp_path, protocols=["fedbcd"], trials=1, progress=True).table["protocol"].to_pylist()
+    assert set(left) == {"fedbcd", "split"} and not seen
+    assert "fdml: its row is left out" in capsys.readouterr().out
+
+
 def test_a_torn_result_and_a_failed_run_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = compared_on(tmp_path, protocols=["split"]).table
     (path,) = [each for each in (tmp_path / "runs").iterdir() if "protocol" in json.loads(each.read_text())["about"]]
