@@ -29,6 +29,7 @@ class Greedy:
         path: of the method that is called.
         calls: at a time, as far as the server lets us.
         size: bytes of a message, of which the last is kept back.
+        token: that it shows, if any.
 
     Attributes:
         window: largest window of a stream that the server has offered, bytes.
@@ -40,6 +41,7 @@ class Greedy:
     path: bytes
     calls: int
     size: int = 1_000_000
+    token: str = ""
     window: int = 65535
     streams: int = 1 << 31
     begun: int = 0
@@ -84,7 +86,7 @@ class Greedy:
     def _fill(self) -> None:
         while len(self._open) < min(self.calls, self.streams):
             number = 2 * self.begun + 1
-            self._writer.write(_frame(_HEADERS, _WHOLE, number, _headers(self.path)))
+            self._writer.write(_frame(_HEADERS, _WHOLE, number, _headers(self.path, self.token)))
             self._open[number] = _Call(self._initial, self.size + 4)
             self.begun += 1
         for number, call in self._open.items():
@@ -101,9 +103,11 @@ def _frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:
     return len(body).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + body
 
 
-def _headers(path: bytes) -> bytes:
+def _headers(path: bytes, token: str) -> bytes:
     pairs = {
         b":method": b"POST", b":scheme": b"http", b":path": path, b":authority": b"here",
         b"content-type": b"application/grpc", b"te": b"trailers",
     }  # fmt: skip
+    if token:
+        pairs[b"authorization"] = f"Bearer {token}".encode()
     return b"".join(b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value for name, value in pairs.items())

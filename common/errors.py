@@ -113,6 +113,10 @@ class ContractError(PeerError):
         self.expected, self.got = expected, got
 
 
+class FloodError(ContractError):
+    """A peer sends so much that is of no use that others wait for it to be read: it is cut off for the session."""
+
+
 class RefusedError(PeerError):
     """The other end refused us, or we refuse it with a reason."""
 

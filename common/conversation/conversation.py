@@ -28,7 +28,7 @@ from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.conversation.relay import Relay
 from colonnade.common.conversation.responses import Quorum, ResponseCollector, Responses
 from colonnade.common.conversation.traffic import MessageWatch, Traffic
-from colonnade.common.errors import ContractError, PartyAway, PartyLost, TrainingDiverged
+from colonnade.common.errors import ContractError, FloodError, PartyAway, PartyLost, TrainingDiverged
 from colonnade.common.messaging.message import (
     Kinds,
     M,
@@ -93,7 +93,7 @@ class Link(Capacity):
         self.watch: MessageWatch | None = None
         self.last: int | None = None
         self._carry, self._compress, self._outlet = carry, compress, Unlimited() if outlet is None else outlet
-        self._newest, self.closed = 0, False
+        self._newest, self._opened, self.closed = 0, 0, False
         self._asked: Save | None = None
 
     async def send(self, message: Message) -> None:
@@ -121,6 +121,7 @@ class Link(Capacity):
     def open(self, round: int) -> None:
         """Server only: opens a round at the other end."""
         self.known = max(self.known, round)
+        self._opened += 1
         self._carry(Open(round))
 
     def close(self) -> None:
@@ -158,6 +159,8 @@ class Link(Capacity):
 
     async def recv_one(self, kinds: Mapping[type[M], Mapping[str, int]], round: int, *, until: int = 0) -> M | None:
         """Waits for a message of one of several kinds, each with its dimensions; otherwise as `recv`."""
+        for kind in kinds:
+            self.mailbox.strays.ask(self.peer, kind.__name__, round)
         while True:
             for kind, dims in kinds.items():
                 if (found := self.mailbox.take(self.peer, kind, round)) is not None:
@@ -203,6 +206,7 @@ class Link(Capacity):
                 self.lose(ContractError(self.peer, "Open", "round", f"at most {self.last}, as agreed", str(round)))
             case Open(round=round):
                 self._newest, self.known = max(self._newest, round), max(self.known, round)
+                self._opened += 1
                 self.mailbox.ring()
             case Close():
                 self.closed = True
@@ -235,15 +239,35 @@ class Link(Capacity):
         await self.mailbox.room(self.peer, self.most)
 
     def expects(self, kind: str, round: int) -> bool:
-        """Transport only: True if a message may be of this round. If not, the peer has broken its contract."""
+        """Transport only: True if a message may be of this round. If not, the peer has broken its contract.
+
+        Raises:
+            FloodError: the peer sends messages without end that no round takes. Nothing more of it is to be read.
+        """
         newest = max(self.known, self.mailbox.asked(self.peer)) + AHEAD
         if round > newest:
             self.lose(ContractError(self.peer, kind, "round", f"at most {newest}", str(round)))
-        return round <= newest
+            return False
+        self._refuse_flood(kind, round)
+        fault = self.mailbox.fault([self.peer])
+        if fault is None or isinstance(fault, PartyLost):
+            return True
+        self.mailbox.strays.drop(self.peer, kind)  # it is at fault: nobody reads it any more
+        return False
 
     def lose(self, error: Exception) -> None:
         """Transport only: marks the peer as lost, with the reason."""
         self.mailbox.fail(self.peer, error)
+
+    def _refuse_flood(self, kind: str, round: int) -> None:
+        if (declared := self.kinds.get(kind)) is None:
+            return
+        unread, server = self.mailbox.unread_of(self.peer, declared), self.peer == SERVER
+        found = self.mailbox.strays.excess(self.peer, kind, round, self._opened, unread, server=server)
+        if found is not None:
+            came, most = found
+            expected = f"at most {most} that are late, repeated or unasked, in {self._opened} rounds"
+            raise FloodError(self.peer, kind, "", expected, f"{came}")
 
     def _accept(self, message: Message) -> None:
         try:

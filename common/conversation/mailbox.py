@@ -7,6 +7,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from colonnade.common.conversation.strays import Strays
 from colonnade.common.errors import PartyLost
 from colonnade.common.messaging.message import M, Message, memory
 from colonnade.common.runtime.phases import WAITING, Phases
@@ -21,6 +22,10 @@ class Mailbox:
     Args:
         on_late: called with every message dropped because its round had passed: (peer, message).
         phases: of the reader; records its waiting time.
+
+    Attributes:
+        late: number of messages dropped, by peer.
+        strays: the same by peer and kind, and how many there may be.
     """
 
     def __init__(
@@ -29,6 +34,7 @@ class Mailbox:
         phases: Phases | None = None,
     ) -> None:
         self.late: Counter[str] = Counter()
+        self.strays = Strays()
         self._on_late, self._phases = on_late, phases or Phases()
         self._queues: dict[str, dict[type[Message], deque[Message]]] = defaultdict(lambda: defaultdict(deque))
         self._faults: dict[str, Exception] = {}
@@ -119,6 +125,7 @@ class Mailbox:
     def take_next(self, peer: str, kind: type[M], after: int) -> M | None:
         """The oldest message of a kind of any round beyond `after` from a peer, or None; earlier ones drop as late."""
         queue = self._queues[peer][kind]
+        self.strays.pass_to(peer, kind.__name__, after + 1)
         while queue and queue[0].round <= after:
             self._drop(peer, queue)
         if not queue:
@@ -137,9 +144,15 @@ class Mailbox:
         """Number of a peer's unread messages. May be called from any thread."""
         return sum(len(queue) for queue in list(self._queues.get(peer, {}).values()))
 
+    def unread_of(self, peer: str, kind: type[Message]) -> int:
+        """The same of one kind."""
+        return len(self._queues[peer][kind])
+
     def _drop(self, peer: str, queue: deque[Message]) -> None:
+        message = self._pop(peer, queue)
         self.late[peer] += 1
-        self._on_late(peer, self._pop(peer, queue))
+        self.strays.drop(peer, type(message).__name__)
+        self._on_late(peer, message)
 
     def _pop(self, peer: str, queue: deque[Message]) -> Message:
         message = queue.popleft()

@@ -86,6 +86,8 @@ class ResponseCollector(Generic[M]):
     async def finish(self) -> Responses[M]:
         """Waits for the quorum. Raises ContractError and PartyLost, as `Cohort.collect`."""
         begin = self._clock()
+        for party in self._parties:
+            self._mailbox.strays.ask(party, self._kind.__name__, self._round)
         enough_since: float | None = None
         while True:
             self._pick_up()
@@ -127,6 +129,8 @@ class ResponseCollector(Generic[M]):
                 raise fault  # it is why too few are left, and not the silence of the others
             what = f"no {self._kind.__name__} for round {self._round} within {self._quorum.limit:g} s"
             others = f" (nor from {', '.join(hopeful[1:])})" if hopeful[1:] else ""
+            if unread := self._mailbox.unread(hopeful[0]):
+                others += f", while {unread} other messages of it wait unread"
             hint = "raise federation.timeouts.answer, or lower federation.quorum.need to go on without it"
             raise PartyLost(hopeful[0], what + others, hint=hint)
 

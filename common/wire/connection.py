@@ -20,7 +20,7 @@ from colonnade.common.conversation.capacity import Capacity, Unlimited
 from colonnade.common.conversation.membership import Begin, Hello, Parcel
 from colonnade.common.conversation.outbox import Outbox
 from colonnade.common.conversation.traffic import WireBytes
-from colonnade.common.errors import ContractError, PartyAway
+from colonnade.common.errors import ContractError, FloodError, PartyAway
 from colonnade.common.escaped import escaped
 from colonnade.common.network.grpc_bounds import fixed_window
 from colonnade.common.wire.codec import Codec
@@ -215,6 +215,8 @@ class Connection:
                 self._accept(frame)
         except WireError as malformed:
             loss = malformed.of(self.peer)
+        except ContractError as broken:  # found by the receiver
+            loss = broken
         except grpc.RpcError as broken:
             loss = self._in_words(broken)
         except asyncio.CancelledError:
@@ -246,7 +248,8 @@ class Connection:
             used = True
         self._useless = max(self._useless + (-1 if used else 1), 0)
         if self._useless > _IDLE_FRAMES:
-            raise WireError(f"at most {_IDLE_FRAMES} frames that are empty or of another session", "more")
+            expected = f"at most {_IDLE_FRAMES} frames that are empty or of another session"
+            raise FloodError(self.peer, "a frame", "", expected, "more")
 
     async def _write(self) -> None:
         try:

@@ -21,6 +21,7 @@ from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.errors import (
     ColonnadeError,
     ContractError,
+    FloodError,
     PartyAway,
     PartyFailed,
     PartyLost,
@@ -39,6 +40,8 @@ from colonnade.server.membership.revocations import Revocations
 from colonnade.server.membership.saving import common_round
 from colonnade.server.membership.session_numbers import SessionNumbers
 from colonnade.server.membership.traffic import Totals
+
+_FLOODED = "look at that party's program: an honest one sends what it is asked for"
 
 
 class Hub:
@@ -81,6 +84,7 @@ class Hub:
         self._names = federation.names  # that take part
         self._failure: Exception | None = None
         self._away: dict[str, float] = {}
+        self._put_out: dict[str, FloodError] = {}  # of this session, for its rest
         self._over = False
         self.revocations = Revocations(admission, telemetry, federation.timeouts.away)
         self.members: dict[str, Member] = {}
@@ -155,6 +159,7 @@ class Hub:
         self._mailbox.abandon()
         self._mailbox = Mailbox(self._late, self.phases)
         self._away.clear()
+        self._put_out.clear()
         self._links.clear()
         for name in names:
             self._links[name] = self._link(name)
@@ -267,6 +272,8 @@ class Hub:
         party = hello.party
         if self._over:
             raise RefusedError(f"{party!r}: the run is over", hint="begin a new run")
+        if (flood := self._put_out.get(party)) is not None:
+            raise RefusedError(f"{party!r} was cut off until the rounds begin anew: {flood}", hint=_FLOODED)
         if (before := self.members.get(party)) is not None:  # the old connection is dead, not yet noticed
             self._refuse(before.connection, f"{party!r} has joined over another connection")
             self._forget(party, before, PartyAway(party, "it has joined over another connection"))
@@ -325,6 +332,8 @@ class Hub:
         if member.parted.is_set() or self.members.get(party) is not member:
             return
         self._telemetry.event("leave", party=party, reason=str(error))
+        if isinstance(error, FloodError) and party in self._links:
+            self._put_out[party] = self._failure = error  # waiting for it would be in vain
         self._forget(party, member, error)
 
     def _forget(self, party: str, member: Member, error: Exception) -> None:

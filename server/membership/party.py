@@ -9,17 +9,16 @@ from dataclasses import dataclass, field, replace
 from colonnade.common.conversation.control import Statement
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.conversation.membership import Begin, Hello, Parcel
-from colonnade.common.errors import ColonnadeError, RefusedError
+from colonnade.common.errors import ColonnadeError, FloodError, RefusedError
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.version import VERSION
 from colonnade.common.wire.connection import Connection
-from colonnade.common.wire.fields import WireError
 from colonnade.server.membership.admission import Admission
 
 _HELLO_PATIENCE = 10.0  # seconds that a new connection has for its Hello
 _REFUSAL_PAUSE = 1.0  # seconds before a refused certificate is reported to its sender
-_NOTICES = 32  # parcels beside messages and statements that a party may send in a session, and
+_NOTICES = 32  # notices that a party may send in a session, and as many statements; and
 _NOTICES_A_ROUND = 4  # for each of its rounds: an honest one sends two at a checkpoint
 _HELD = 3  # checkpoints that a party keeps: the newest, the sound one before, and the best
 
@@ -38,18 +37,20 @@ class Member:
     parted: asyncio.Event = field(default_factory=asyncio.Event)
     _begun: int = 0
     _notices: int = 0
+    _statements: int = 0
 
     def count(self, parcel: Parcel, round: int) -> None:
-        """Counts a parcel, unless it is a message or a statement, which have bounds of their own.
+        """Counts a parcel, unless it is a message: they have bounds of their own.
 
         Raises:
-            WireError: there are more of them than a session up to this round needs. It ends the connection.
+            FloodError: there are more of them than a session up to this round needs. It ends the connection.
         """
         self._notices += not isinstance(parcel, Message | Statement)
+        self._statements += isinstance(parcel, Statement)
         most = _NOTICES + _NOTICES_A_ROUND * max(round - self._begun, 0)
-        if self._notices > most:
-            kind = type(parcel).__name__
-            raise WireError(f"at most {most} notices by round {round}", f"{self._notices}, the last of them {kind}")
+        if (count := max(self._notices, self._statements)) > most:
+            got = f"{count}, the last of them {type(parcel).__name__}"
+            raise FloodError(self.hello.party, "a frame", "", f"at most {most} notices by round {round}", got)
 
     def note_saved(self, round: int) -> None:
         """Records a saved round, as its next Hello would."""
@@ -58,7 +59,7 @@ class Member:
 
     def begin(self, begin: Begin) -> None:
         """Sends it the start of its next session."""
-        self._begun, self._notices = begin.round, 0
+        self._begun, self._notices, self._statements = begin.round, 0, 0
         self.connection.post(begin)
         self.connection.session = begin.session
 

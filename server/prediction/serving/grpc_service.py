@@ -90,9 +90,10 @@ class Remote(grpc.GenericRpcHandler):
         token = shown.get("authorization", "")
         try:
             self._callers.admit(token, 0)  # before anything of the request is read
-            request = await self._read(context)
-            self._callers.admit(token, min(len(request.ids), ROWS))
-            replies = await self._batcher.ask(read_ids({"ids": list(request.ids)}))
+            async with self._callers.seat(token):
+                request = await self._read(context)
+                self._callers.admit(token, min(len(request.ids), ROWS))
+                replies = await self._batcher.ask(read_ids({"ids": list(request.ids)}))
         except tuple(_STATUS) as error:
             status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
             ours = isinstance(error, ColonnadeError)  # not the caller's business

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import os
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +21,9 @@ from colonnade.common.runtime.own_files import open_own
 
 _BYTES = 32  # of a token that we make: 43 characters
 _SHORTEST = 32  # characters of a token that is accepted
+
+_AT_ONCE = 64  # requests of a caller that are read or answered: their bodies, of 1 MB at most, are in memory
+_IN_LINE = 256  # of its requests that wait until one of those is answered; nothing of them is read
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
@@ -31,10 +37,11 @@ class TooMany(Exception):
 
     Args:
         wait: seconds until it may ask again.
+        what: that there is too much of.
     """
 
-    def __init__(self, wait: float) -> None:
-        super().__init__(f"too many ids: ask again in {wait:.1f} s")
+    def __init__(self, wait: float, what: str = "ids") -> None:
+        super().__init__(f"too many {what}: ask again in {wait:.1f} s")
         self.wait = wait
 
 
@@ -71,11 +78,14 @@ class Tokens:
     Args:
         tokens: by the caller's name.
         rate: ids a second that one caller may ask for.
+        clock: of the buckets.
     """
 
-    def __init__(self, tokens: dict[str, str], rate: float) -> None:
+    def __init__(self, tokens: dict[str, str], rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._hashes = {name: _hash(token) for name, token in tokens.items()}
-        self._buckets = {name: Bucket(rate) for name in tokens}
+        self._buckets = {name: Bucket(rate, clock) for name in tokens}
+        self._seats = {name: asyncio.Semaphore(_AT_ONCE) for name in tokens}
+        self._in_line: Counter[str] = Counter()
 
     @classmethod
     def read(cls, path: Path, rate: float) -> Tokens:
@@ -115,13 +125,38 @@ class Tokens:
             Unknown: no caller has this token.
             TooMany: the caller has exceeded its rate.
         """
+        name = self._caller(authorization)
+        self._buckets[name].take(ids)
+        return name
+
+    @asynccontextmanager
+    async def seat(self, authorization: str) -> AsyncIterator[None]:
+        """Within it a request is read and answered: a caller has a fixed number of seats, and waits for a free one.
+
+        Raises:
+            Unknown: no caller has this token.
+            TooMany: too many of the caller's requests wait already.
+        """
+        name = self._caller(authorization)
+        if self._in_line[name] >= _IN_LINE:
+            raise TooMany(1.0, "requests at once")
+        self._in_line[name] += 1
+        try:
+            await self._seats[name].acquire()
+        finally:
+            self._in_line[name] -= 1
+        try:
+            yield
+        finally:
+            self._seats[name].release()
+
+    def _caller(self, authorization: str) -> str:
         scheme, _, token = authorization.partition(" ")
         shown = _hash(token.strip())
         # Every token is compared, in constant time, so that response times reveal nothing.
         found = [name for name, known in self._hashes.items() if hmac.compare_digest(known, shown)]
         if scheme.lower() != "bearer" or not found:
             raise Unknown("no valid token: send the header Authorization: Bearer TOKEN")
-        self._buckets[found[0]].take(ids)
         return found[0]
 
 

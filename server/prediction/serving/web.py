@@ -91,13 +91,15 @@ class Web:
         await self._gate.close()
 
     async def _predict(self, request: web.Request) -> web.Response:
-        self._callers.admit(request.headers.get("Authorization", ""), 0)  # before anything of it is read
-        try:
-            ids = read_body(await self._gate.text(request))
-        except (ValueError, LookupError):  # of another encoding than it says, or of one that nobody knows
-            raise Refused("the body is no JSON") from None
-        self._callers.admit(request.headers.get("Authorization", ""), len(ids))
-        replies = await self._batcher.ask(ids)
+        shown = request.headers.get("Authorization", "")
+        self._callers.admit(shown, 0)  # before anything of it is read
+        async with self._callers.seat(shown):
+            try:
+                ids = read_body(await self._gate.text(request))
+            except (ValueError, LookupError):  # of another encoding than it says, or of one that nobody knows
+                raise Refused("the body is no JSON") from None
+            self._callers.admit(shown, len(ids))
+            replies = await self._batcher.ask(ids)
         what = "classes" if self._batcher.classes else "targets"
         shown = [_shown(self._batcher, reply) for reply in replies]
         return web.json_response({what: self._batcher.names, "predictions": shown})

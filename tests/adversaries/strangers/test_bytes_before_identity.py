@@ -1,4 +1,4 @@
-"""Callers without a token, and holders of a revoked certificate, send as much as they may: few bytes are kept of each.
+"""Callers without a token or with one, and holders of a revoked certificate, send all they may: little is kept of each.
 
 Bounds: no cell.
 """
@@ -45,6 +45,28 @@ def test_windows_of_serve_stay_small_whatever_callers_send() -> None:
         assert greedy.streams * greedy.window <= KEPT and greedy.held <= KEPT
 
     asyncio.run(asyncio.wait_for(body(), 60))
+
+
+def test_a_caller_with_a_token_has_a_fixed_room_over_all_its_connections() -> None:
+    """A body is read once one of its caller's 64 seats is free; until then it is the sender's."""
+    size, seats = 300_000, 64
+
+    async def body() -> None:
+        remote = Remote(Stage().batcher, Tokens({"one": "x" * 40}, 1e6), patience=60)
+        port = int((await remote.start("127.0.0.1:0", None)).rpartition(":")[2])
+        lines = [Greedy(grpc_service.METHOD.encode(), 1000, size, token="x" * 40) for _ in range(4)]
+        calling = [asyncio.create_task(line.run(port)) for line in lines]
+        before = -1
+        while (sent := sum(line.sent for line in lines)) > before or not sent:  # until nothing more is taken
+            before = sent
+            await asyncio.sleep(0.5)
+        for one in calling:
+            one.cancel()
+        await asyncio.wait(calling)
+        await remote.stop()
+        assert seats * size / 2 < sum(line.held for line in lines) < (seats + 8) * size
+
+    asyncio.run(asyncio.wait_for(body(), 90))
 
 
 def test_all_connections_to_the_federation_share_a_fixed_room_until_they_are_admitted(tmp_path: Path) -> None:

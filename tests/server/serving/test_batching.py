@@ -125,7 +125,7 @@ def test_invalid_lists_of_ids_are_refused(body: Any) -> None:
 
 def test_json_over_http() -> None:
     async def play(stage: Stage) -> None:
-        web = Web(stage.batcher, Tokens({"one": "secret"}, 20), {"run": "run"})
+        web = Web(stage.batcher, Tokens({"one": "secret"}, 20, clock=lambda: 0.0), {"run": "run"})
         address = await web.start("127.0.0.1:0", None)
         known = {"Authorization": "Bearer secret"}
         try:
@@ -157,7 +157,7 @@ def test_json_over_http() -> None:
 
 def test_the_same_over_grpc() -> None:
     async def play(stage: Stage) -> None:
-        remote = Remote(stage.batcher, Tokens({"one": "secret"}, 20))
+        remote = Remote(stage.batcher, Tokens({"one": "secret"}, 20, clock=lambda: 0.0))
         address = await remote.start("127.0.0.1:0", None)
         try:
             async with grpc.aio.insecure_channel(address) as channel:
