@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from colonnade.common.conversation.control import Close, Item, Open, Save
+from colonnade.common.conversation.control import Close, Item, Open, Save, Statement
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.errors import ContractError, PartyLost
+from colonnade.common.errors import ContractError, FloodError, PartyLost
+
+# Statements of one party in a session, and more for each round that we were told of: a slow party is not told of all.
+_STATEMENTS, _STATEMENTS_A_ROUND = 1024, 4
 
 
 class Record(Protocol):
@@ -31,13 +34,23 @@ class Instructions:
         held: rounds of the checkpoints that the party holds.
         record: of the run.
         saves: False for predictions, which change no model: checkpoints stay as they are.
+        parties: number of parties, whose statements the server passes on.
     """
 
     def __init__(
-        self, party: str, begun: int, last: int, held: Collection[int], record: Record, *, saves: bool = True
+        self,
+        party: str,
+        begun: int,
+        last: int,
+        held: Collection[int],
+        record: Record,
+        *,
+        saves: bool = True,
+        parties: int = 1,
     ) -> None:
         self._party, self._newest, self._last, self._record = party, begun, last, record
-        self._saves = saves
+        self._saves, self._parties = saves, parties
+        self._opens, self._statements = 0, 0
         self._held = {round for round in held if round <= begun}
         self._opened = False  # True while no checkpoint was asked for of the newest open round
         self._closed = False
@@ -69,6 +82,12 @@ class Instructions:
                 if round <= self._newest:
                     raise ContractError(SERVER, "Open", "round", f"more than {self._newest}", str(round))
                 self._newest, self._opened = round, True
+                self._opens += 1
+            case Statement():
+                self._statements += 1
+                most = self._parties * (_STATEMENTS + _STATEMENTS_A_ROUND * self._opens)
+                if self._statements > most:
+                    raise FloodError(SERVER, "Statement", "", f"at most {most} so far", f"{self._statements}")
             case Save():
                 self._check_save(item)
             case Close():

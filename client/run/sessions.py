@@ -48,7 +48,7 @@ from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.draws import Draws
 from colonnade.common.data.sources import prepare, prepare_others
-from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault, declared
+from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault, FloodError, declared
 from colonnade.common.models.torch_generators import keep_generators
 from colonnade.common.observability.capture import Capture
 from colonnade.common.observability.telemetry import Telemetry
@@ -60,6 +60,8 @@ from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING
 from colonnade.common.runtime.run_folder import PartyFolder
 from colonnade.common.runtime.user_code import naming_user_code
 from colonnade.common.secure_aggregation.subject import PREDICTION, TRAINING, rows_known
+
+_IDLE_SESSIONS = 1000  # each leaves lines in the ledger
 
 
 @dataclass
@@ -107,6 +109,7 @@ class PartySessions:
     _rows: PartyRows | None = field(default=None, init=False)
     _saving: asyncio.Task[None] | None = field(default=None, init=False)
     _told: bool = field(default=False, init=False)
+    _idle: int = field(default=0, init=False)  # sessions in a row in which no round was completed
 
     def __post_init__(self) -> None:
         self._folder = PartyFolder(self.out)
@@ -194,8 +197,13 @@ class PartySessions:
         try:
             while (begin := await membership.begin()) is not None:
                 self._admit(membership, begin)
+                before = self.progress.done
                 if await self._go_on(membership, begin):
                     return
+                self._idle = 0 if self.progress.done > before else self._idle + 1
+                if self._idle >= _IDLE_SESSIONS:
+                    expected = f"a round in one of {_IDLE_SESSIONS} sessions"
+                    raise self._flooded(membership, FloodError(SERVER, "Rewind", "", expected, "none"))
                 await self._saved()
                 membership.greet_again(self.greeting(hello))
             if not self.task.predicts:
@@ -212,6 +220,10 @@ class PartySessions:
     def _last_round(self) -> int:
         """The round before which the run cannot end; 0 where it may stop, or is not known before the alignment."""
         return self._schedule.rounds if self.federation.stop is None and self.progress.privacy is not None else 0
+
+    def _flooded(self, membership: Membership, error: FloodError) -> FloodError:
+        membership.post(Failure("", *declared(error)))
+        return error
 
     def _admit(self, membership: Membership, begin: Begin) -> None:
         """Pins the run, and refuses a Begin that would discard some of it; the error is reported to the server."""
@@ -333,9 +345,10 @@ class PartySessions:
         return there
 
     def _instructions(self, begin: Begin) -> Instructions:
+        parties = len(self.federation.names)
         if self.task.predicts:
-            return Instructions(self.name, begin.round, 0, (), self._pin, saves=False)
-        return Instructions(self.name, begin.round, self._last_round, self.store.rounds(), self._pin)
+            return Instructions(self.name, begin.round, 0, (), self._pin, saves=False, parties=parties)
+        return Instructions(self.name, begin.round, self._last_round, self.store.rounds(), self._pin, parties=parties)
 
     def _transcript(self, membership: Membership, session: Session, link: Link) -> PartyTranscript:
         """The transcript of a session. All parties that are present take part in every request of a prediction."""

@@ -101,8 +101,8 @@ class Web:
             self._callers.admit(shown, len(ids))
             replies = await self._batcher.ask(ids)
         what = "classes" if self._batcher.classes else "targets"
-        shown = [_shown(self._batcher, reply) for reply in replies]
-        return web.json_response({what: self._batcher.names, "predictions": shown})
+        predictions = [_shown(self._batcher, reply) for reply in replies]
+        return web.json_response({what: self._batcher.names, "predictions": predictions})
 
     async def _model(self, request: web.Request) -> web.Response:
         self._callers.admit(request.headers.get("Authorization", ""), 0)
