@@ -244,13 +244,11 @@ class Link(Capacity):
         Raises:
             FloodError: the peer sends messages without end that no round takes. Nothing more of it is to be read.
         """
+        self._refuse_flood(kind, round)
         newest = max(self.known, self.mailbox.asked(self.peer)) + AHEAD
         if round > newest:
             self.lose(ContractError(self.peer, kind, "round", f"at most {newest}", str(round)))
-            return False
-        self._refuse_flood(kind, round)
-        fault = self.mailbox.fault([self.peer])
-        if fault is None or isinstance(fault, PartyLost):
+        elif (fault := self.mailbox.fault([self.peer])) is None or isinstance(fault, PartyLost):
             return True
         self.mailbox.strays.drop(self.peer, kind)  # it is at fault: nobody reads it any more
         return False

@@ -61,6 +61,7 @@ FLOODS: dict[str, tuple[int, Callable[[Embedding], Any]]] = {
     "of no round": (3, lambda sent: replace(sent, round=0)),
     "twice": (2, lambda sent: sent),
     "of the next round": (2, lambda sent: replace(sent, round=3)),
+    "of a round far ahead": (2, lambda sent: replace(sent, round=1000)),
     "without rows": (3, lambda sent: Embedding(1, torch.ones(0, 4))),
     "beyond its largest size": (2, lambda sent: replace(sent, h=torch.ones(300, 4))),
     "of numbers that are none": (2, lambda sent: replace(sent, h=sent.h * torch.nan)),
