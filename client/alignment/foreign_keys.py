@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.errors import CheckpointError
 from colonnade.common.runtime.durable import write_kept
-from colonnade.common.runtime.json_values import parse_json, whole
+from colonnade.common.runtime.json_values import whole
+from colonnade.common.runtime.kept_records import sealed, unsealed
 
 NAME = "foreign-keys.json"
 
@@ -37,6 +37,11 @@ class ForeignKeys:
     def settled(self) -> bool:
         """True if an alignment was completed here."""
         return self._settled
+
+    @property
+    def counted(self) -> int:
+        """Number of lists that were counted, which only grows."""
+        return sum(map(len, self._lists.values()))
 
     def begin(self) -> int:
         """Begins an alignment. Returns the number of attempts since the last completed one."""
@@ -83,7 +88,7 @@ class ForeignKeys:
         if self._path is None or not self._path.exists():
             return 0, False, {}
         try:
-            kept: dict[str, Any] = parse_json(self._path.read_bytes())
+            kept: dict[str, Any] = unsealed(self._path.read_bytes())
             lists = {str(owner): {str(d): whole(n) for d, n in own.items()} for owner, own in kept["lists"].items()}
             return whole(kept["begun"]), bool(kept["settled"]), lists
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -94,6 +99,6 @@ class ForeignKeys:
     def _keep(self, begun: int, settled: bool, lists: dict[str, dict[str, int]]) -> None:
         """Writes the counts to the disk, and only then to memory."""
         if self._path is not None:
-            content = json.dumps({"begun": begun, "settled": settled, "lists": lists}).encode()
+            content = sealed({"begun": begun, "settled": settled, "lists": lists})
             write_kept(self._path, content, 0o600, in_new=True)
         self._begun, self._settled, self._lists = begun, settled, lists

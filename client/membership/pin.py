@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 
+from colonnade.client.membership.grown import grown, refuse_older
 from colonnade.client.membership.instructions import ended_early
 from colonnade.common.checkpointing.checkpoints import Checkpoints
-from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.start_secret import StartSecret
 from colonnade.common.conversation.control import Item, Open, Save
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault
-from colonnade.common.privacy.accounting.chain import mark, refuse_shorter
+from colonnade.common.privacy.accounting.chain import LOST, mark, refuse_shorter
 from colonnade.common.runtime.durable import write_kept
-from colonnade.common.runtime.json_values import parse_json, whole
+from colonnade.common.runtime.json_values import whole
+from colonnade.common.runtime.kept_records import sealed, unsealed
 from colonnade.common.runtime.run_folder import STAMP, PartyFolder
-from colonnade.common.secure_aggregation.summed_sets import NAME
 
 _RUN = re.compile(r"[0-9A-Za-z_-]{1,64}")
 _ANOTHER = "choose another --out for another run; this run goes on with the folder that its server began it with"
@@ -38,7 +37,7 @@ class Pinned:
         backed_off: largest number of times that the run went back after a divergence.
         entered: no round beyond this one was entered; rounds are reserved in blocks. 0 if unknown.
         ledger: length and newest hash of the ledger when the pin was last written; "" of versions before 0.3.
-        sums: number of the record of summed sets then; "" if there was none.
+        grown: how far other records had come then, by file.
         start: whether the party's start is secret or public; "" of a run that an older version began, whose was public.
     """
 
@@ -49,7 +48,7 @@ class Pinned:
     entered: int = 0
     start: str = ""
     ledger: str = ""
-    sums: str = ""
+    grown: dict[str, int] = field(default_factory=dict)
 
 
 _AHEAD = 1000  # rounds that are reserved at once, so that a round costs no write
@@ -69,7 +68,7 @@ class Pin:
         start: the secret of the party's own draws, kept with the first Begin.
 
     Raises:
-        CheckpointError: the file is torn or was altered, the secret is missing, or the ledger or the record of sums has
+        CheckpointError: the file is torn or was altered, the secret is missing, or the ledger or another record has
             lost something since the pin was written.
     """
 
@@ -122,7 +121,7 @@ class Pin:
         self._keep(replace(pinned, backed_off=backed_off))
 
     def seal(self) -> None:
-        """Records how far the ledger and the record of sums have come, so that an older copy is noticed.
+        """Records how far the ledger and other records have come, so that an older copy is noticed.
 
         Raises:
             EnvironmentFault: the disk refuses it.
@@ -214,7 +213,7 @@ class Pin:
             run = self._store.run()  # of a version without pins
             return Pinned(run, committed=bool(run))
         try:
-            kept = parse_json(path.read_bytes())
+            kept = unsealed(path.read_bytes())
             return Pinned(
                 str(kept["run"]),
                 whole(kept["session"]),
@@ -223,7 +222,7 @@ class Pin:
                 entered=whole(kept.get("entered", 0)),
                 start=str(kept.get("start", "")),
                 ledger=str(kept.get("ledger", "")),
-                sums=str(kept.get("sums", "")),
+                grown={str(name): whole(count) for name, count in kept.get("grown", {}).items()},
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise CheckpointError(f"{path} is torn or was altered", hint=_ANOTHER) from None
@@ -232,18 +231,15 @@ class Pin:
         """Raises CheckpointError if a record beside the pin has lost what it had when the pin was last written."""
         if self._pinned.ledger:
             refuse_shorter(self._folder.ledger, self._pinned.ledger)
-        before, now = self._pinned.sums, self._sums()
-        if _count(now) < _count(before):
-            file = self._folder.run_cache / f"{NAME}.record"
+        elif self._left() and not self._folder.ledger.exists():
             raise CheckpointError(
-                f"{file} {'is older than the pin beside it' if now else 'is missing'}: it says which sums were made",
-                hint="restore it from a newer copy, or begin a new run in another folder",
+                f"{self._folder.ledger} is missing, and messages of run {self._pinned.run} have left", hint=LOST
             )
+        refuse_older(self._folder, self._pinned.grown)
 
-    def _sums(self) -> str:
-        """Number of the record of sums, "" if there is none. Raises CheckpointError if it is damaged."""
-        found = RunCache(self._folder.run_cache).record(NAME)
-        return found[0] if found else ""
+    def _left(self) -> bool:
+        """True if messages of the run have left, as a folder without a note on its ledger shows."""
+        return self._folder.pinned.exists() and (self._pinned.entered > 0 or self._pinned.committed)
 
     def _keep(self, pinned: Pinned) -> None:
         with self._writing:
@@ -251,15 +247,9 @@ class Pin:
 
     def _write(self, pinned: Pinned) -> None:
         try:
-            pinned = replace(pinned, ledger=mark(self._folder.ledger), sums=self._sums())
+            pinned = replace(pinned, ledger=mark(self._folder.ledger), grown=grown(self._folder))
         except OSError as failed:
             reason = f"{self._folder.ledger} cannot be read: {failed.strerror}"
             raise EnvironmentFault(reason, hint="make room on the disk, then resume") from failed
-        write_kept(self._folder.pinned, json.dumps({**asdict(pinned), **STAMP}).encode(), 0o600)
+        write_kept(self._folder.pinned, sealed({**asdict(pinned), **STAMP}), 0o600)
         self._pinned = pinned
-
-
-def _count(number: str) -> int:
-    """How many times a record of sums was written, from its number: run, count, upper bound."""
-    words = number.split()
-    return int(words[1]) if len(words) == 3 and words[1].isdecimal() else 0

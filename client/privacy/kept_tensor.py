@@ -20,6 +20,11 @@ ANEW = "restore it from a copy, or begin a new run, which spends epsilon anew"
 _NAME = "values"
 
 
+def read_any(path: Path) -> Tensor:
+    """The tensor of a file, of whatever it is. Raises CheckpointError if it is damaged."""
+    return _read(path)[0]
+
+
 def read_tensor(path: Path, about: Mapping[str, str]) -> Tensor:
     """The tensor of a file.
 
@@ -29,6 +34,21 @@ def read_tensor(path: Path, about: Mapping[str, str]) -> Tensor:
     Raises:
         CheckpointError: the file is damaged, or of something else.
     """
+    restored, found = _read(path)
+    if found != about:
+        hint = "restore epsilon, the number of codes and the rows, or begin a new run, which spends epsilon anew"
+        raise CheckpointError(f"{path} was drawn with other settings", hint=hint)
+    return restored
+
+
+def write_tensor(path: Path, values: Tensor, about: Mapping[str, str]) -> None:
+    """Writes a tensor, durably and readable by its owner alone. Raises EnvironmentFault."""
+    record = {**about, "checksum": _checksum(values, about)}
+    write_kept(path, safetensors.torch.save({_NAME: values.contiguous()}, record), 0o600, in_new=True)
+
+
+def _read(path: Path) -> tuple[Tensor, dict[str, str]]:
+    """The tensor and what it is of."""
     try:
         with safe_open(path, "pt") as file:
             found, values = dict(file.metadata() or {}), file.get_tensor(_NAME)
@@ -37,17 +57,7 @@ def read_tensor(path: Path, about: Mapping[str, str]) -> Tensor:
         whole = False
     if not whole:
         raise CheckpointError(f"{path} is torn or was altered", hint=ANEW)
-    if found != about:
-        hint = "restore epsilon, the number of codes and the rows, or begin a new run, which spends epsilon anew"
-        raise CheckpointError(f"{path} was drawn with other settings", hint=hint)
-    restored: Tensor = values
-    return restored
-
-
-def write_tensor(path: Path, values: Tensor, about: Mapping[str, str]) -> None:
-    """Writes a tensor, durably and readable by its owner alone. Raises EnvironmentFault."""
-    record = {**about, "checksum": _checksum(values, about)}
-    write_kept(path, safetensors.torch.save({_NAME: values.contiguous()}, record), 0o600, in_new=True)
+    return values, found
 
 
 def _checksum(values: Tensor, about: Mapping[str, str]) -> str:

@@ -18,6 +18,11 @@ from colonnade.common.privacy.codes.release import CodeRelease, SeededSets
 from colonnade.common.privacy.laplace import Bits
 from colonnade.common.privacy.noise import secure_bytes, seeded_bytes, seeded_normals
 
+DRAWS = ("training.safetensors", "held-out.safetensors")
+"""Files of the rows' draws."""
+
+_ENCODER = "encoder.safetensors"
+
 
 class KeptCounts:
     """Noisy counts of what the encoder names, drawn once: when it is trained, and before its weights are kept.
@@ -78,9 +83,7 @@ class OwnCodes:
 
     def __init__(self, plan: DiscretePlan, budget: Budget, rows: int, folder: Path | None, later: int = 0) -> None:
         self._budget, begun, bits = budget, budget.releases > 0, secure_bytes()
-        training, held_out, weights = (
-            None if folder is None else folder / f"{name}.safetensors" for name in ("training", "held-out", "encoder")
-        )
+        training, held_out, weights = (None if folder is None else folder / name for name in (*DRAWS, _ENCODER))
         first = KeptCodes(training, plan.training, rows, begun=begun, bits=bits, later=later)
         second = KeptCodes(held_out, plan.held_out, rows, begun=begun, bits=bits, later=later)
         self._kept = first, second

@@ -6,6 +6,7 @@ cannot be repeated from its beginning, so a lost folder is a lost party.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -17,6 +18,7 @@ SECRET, PUBLIC = "secret", "public"
 """What the record of a run says of its start."""
 
 _BYTES = 32
+_CHECKSUM = 8  # bytes behind it, since draws from another secret would look as well
 _ANEW = "put the file back from the same folder's copy; without it, begin a new run in another folder"
 
 
@@ -75,7 +77,7 @@ class StartSecret:
         """
         if self.value is None or self._kept or self._path is None:
             return
-        write_kept(self._path, self.value, 0o600, in_new=True)
+        write_kept(self._path, self.value + _checksum(self.value), 0o600, in_new=True)
         self._kept = True
 
     def _read(self) -> bytes | None:
@@ -89,7 +91,12 @@ class StartSecret:
         except OSError as failed:
             raise CheckpointError(f"{self._path} cannot be read: {failed.strerror}", hint=_ANEW) from None
         with os.fdopen(file, "rb") as opened:
-            content = opened.read(_BYTES + 1) if stat.S_ISREG(os.fstat(file).st_mode) else b""
-        if len(content) != _BYTES:
+            content = opened.read(_BYTES + _CHECKSUM + 1) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+        value = content[:_BYTES]
+        if content[_BYTES:] != _checksum(value):
             raise CheckpointError(f"{self._path} is torn or was altered", hint=_ANEW)
-        return content
+        return value
+
+
+def _checksum(value: bytes) -> bytes:
+    return hashlib.sha256(value).digest()[:_CHECKSUM]

@@ -18,6 +18,7 @@ from colonnade.common.errors import InputError
 from colonnade.common.runtime.durable import write_kept
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.json_values import parse_json
+from colonnade.common.runtime.kept_records import Witness
 from colonnade.common.runtime.own_files import refuse_path
 from colonnade.common.version import VERSION
 
@@ -154,6 +155,8 @@ class RunFolder(MemberFolder):
     """The training labels with noise, where they are private."""
     answers = _Below("answers.json")
     """Number of responses sent about every row, with response noise."""
+    hashes = _Below("answers.hash")
+    """Which of these numbers are the newest."""
     server_log = _Below("server.log")
     """Output of the server's process, if the launcher started it."""
     predictions = _Below("predictions.csv")
@@ -186,6 +189,11 @@ class RunFolder(MemberFolder):
         if not self.run.exists():
             content = {"run": number, "federation": federation, "start": start, **STAMP}
             write_kept(self.run, json.dumps(content).encode())
+
+    @property
+    def witness(self) -> Witness:
+        """Of `answers`."""
+        return Witness(self.hashes)
 
     def start_record(self) -> str | None:
         """What the run's record says of the server's start: "" of older versions; None if no run was begun."""

@@ -133,6 +133,12 @@ class MemberRecord:
         self._first, self._sets, self._count, self._until = first, sets, count, until
 
 
+def times_written(run_cache: RunCache) -> int:
+    """How many times the record was written, which only grows; 0 if there is none. Raises CheckpointError."""
+    number = (run_cache.record(NAME) or ("", {}))[0].split()
+    return int(number[-2]) if len(number) > 2 and number[-2].isdecimal() else 0
+
+
 def marks(roster: Sequence[str], members: Collection[str]) -> Tensor:
     """A set of parties as it travels: uint8 (parties,) in the roster's order, 1 for those in it."""
     return torch.tensor([name in members for name in roster], dtype=torch.uint8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,11 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import CheckpointError, EnvironmentFault, PartyLost
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.runtime.durable import write_durably
-from colonnade.common.runtime.json_values import parse_json, whole
+from colonnade.common.runtime.json_values import whole
+from colonnade.common.runtime.kept_records import sealed, unsealed
+
+COMMITTED = "committed.json"
+"""The record of commits, in the folder of checkpoints."""
 
 
 @dataclass
@@ -48,6 +51,7 @@ class Saving:
         telemetry: receives every checkpoint.
         clock: seconds, of which only differences matter.
         aside: runs the writing of the server's own checkpoint.
+        sums: returns how many times the record of summed sets was written, which the record of commits notes.
 
     Attributes:
         committed: the newest round that every member has saved, 0 if none.
@@ -67,9 +71,10 @@ class Saving:
         clock: Callable[[], float] = time.monotonic,
         *,
         aside: Callable[..., Awaitable[None]] = asyncio.to_thread,
+        sums: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._aside = aside
-        self._store, self._record, self._owner = store, folder / "committed.json", owner
+        self._aside, self._sums = aside, sums
+        self._store, self._record, self._owner = store, folder / COMMITTED, owner
         self._config, self._telemetry, self._clock = config, telemetry, clock
         self._pending: _Pending | None = None
         self._unrecorded: EnvironmentFault | None = None
@@ -238,7 +243,8 @@ class Saving:
     def _write(self) -> None:
         self._record.parent.mkdir(parents=True, exist_ok=True)
         record = {"round": self.committed, "best": self.best, "sound": self.sound, "backed_off": self.backed_off}
-        write_durably(self._record, json.dumps(record).encode())
+        record |= {"sums": sums} if (sums := self._sums()) else {}
+        write_durably(self._record, sealed(record))
 
 
 def common_round(held: Mapping[str, Collection[int]], committed: int) -> int:
@@ -260,10 +266,32 @@ def common_round(held: Mapping[str, Collection[int]], committed: int) -> int:
     return max(common, default=0)
 
 
+def refuse_older_sums(record: Path, sums: int, path: Path) -> None:
+    """Refuses a record of summed sets that has lost something since the newest commit.
+
+    Args:
+        record: of commits.
+        sums: how many times the record of sums was written.
+        path: its file.
+
+    Raises:
+        CheckpointError: naming the file.
+    """
+    try:
+        noted = whole(unsealed(record.read_bytes()).get("sums", 0))
+    except (OSError, ValueError):
+        return  # as `read_committed`
+    if sums < noted:
+        raise CheckpointError(
+            f"{path} {'is older than the newest checkpoint' if sums else 'is missing'}: it says which sums were made",
+            hint="restore it from a newer copy, or begin a new run in another folder",
+        )
+
+
 def read_committed(record: Path) -> tuple[int, int, int, int]:
     """Round, best, sound (in a record without it the round) and number of times that the run went back."""
     try:
-        content = parse_json(record.read_bytes())
+        content = unsealed(record.read_bytes())
         round = whole(content["round"])
         best, sound, backed_off = content.get("best", 0), content.get("sound", round), content.get("backed_off", 0)
         return round, whole(best), whole(sound), whole(backed_off)

@@ -16,8 +16,8 @@ from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFau
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.response_noise import ResponseNoiseConfig
 from colonnade.common.privacy.settings import BEFORE, Accounting
-from colonnade.common.runtime.durable import write_durably
 from colonnade.common.runtime.json_values import parse_json, whole
+from colonnade.common.runtime.kept_records import Witness
 from colonnade.common.runtime.run_folder import RunFolder
 
 _ANEW = "begin a new run, which spends epsilon anew"
@@ -77,7 +77,7 @@ class RowReleases:
         if self._path is not None:
             record = {"ceiling": ceiling, "accounting": self._config.accounting, **_settings(self._config)}
             try:
-                write_durably(self._path, json.dumps(record).encode())
+                RunFolder(self._path.parent).witness.write(self._path, json.dumps(record).encode())
             except OSError as failed:
                 raise EnvironmentFault(
                     f"{self._path} cannot be written: {failed.strerror}; nothing leaves without it",
@@ -117,7 +117,8 @@ def open_releases(
         EnvironmentFault: it cannot be written.
     """
     path = None if folder is None else RunFolder(folder).answers
-    there = path is not None and path.exists()
+    kept = None if folder is None or path is None else _content(RunFolder(folder).witness, path)
+    there = kept is not None
     if config is None and not there:
         return None
     if config is None or (begun and not there):
@@ -125,8 +126,8 @@ def open_releases(
         raise CheckpointError(f"the run was begun {before} private answers and cannot go on {now} them", hint=_ANEW)
     refuse_large_delta(config, len(schedule.partition.train))
     spent = 0
-    if path is not None and there:
-        spent, accounting = _read(path, config)
+    if path is not None and kept is not None:
+        spent, accounting = _read(path, kept, config)
         if "accounting" not in config.model_fields_set:  # a run goes on with what it was begun with
             config = config.model_copy(update={"accounting": accounting})
     releases = RowReleases(config, rows, max(1, expected_releases(schedule, parties) // _BLOCKS), path, spent)
@@ -156,14 +157,21 @@ def refuse_large_delta(config: ResponseNoiseConfig, rows: int) -> None:
         )
 
 
-def _read(path: Path, config: ResponseNoiseConfig) -> tuple[int, str]:
+def _content(witness: Witness, path: Path) -> bytes | None:
+    try:
+        return witness.read(path, f"restore it, or {_ANEW}")
+    except OSError:
+        raise CheckpointError(f"{path} cannot be read", hint=f"restore it, or {_ANEW}") from None
+
+
+def _read(path: Path, kept: bytes, config: ResponseNoiseConfig) -> tuple[int, str]:
     """The ceiling, and the accounting method."""
     try:
-        record = parse_json(path.read_bytes())
+        record = parse_json(kept)
         ceiling, accounting = whole(record.pop("ceiling"), _CEILING), record.pop("accounting", BEFORE["accounting"])
         if accounting not in get_args(Accounting):
             raise ValueError("no such accounting")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise CheckpointError(f"{path} is torn or was altered", hint=_ANEW) from None
     for key, ours in _settings(config).items():
         if record.get(key) != ours:

@@ -15,6 +15,7 @@ from colonnade.common.models.torch_generators import keep_generators
 from colonnade.common.runtime.phases import CHECKPOINT, WAITING
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.common.runtime.user_code import naming_user_code
+from colonnade.common.secure_aggregation.summed_sets import times_written
 from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.membership.admission import Admission
 from colonnade.server.membership.hub import Hub
@@ -56,8 +57,9 @@ class ServerSessions:
         federation, telemetry = self.ctx.federation, self.ctx.telemetry
         contract = CONTRACTS[federation.protocol.name]
         self.saving = Saving(
-            self.store, RunFolder(self.folder).checkpoints, self.owner, federation.checkpoint, telemetry
-        )
+            self.store, RunFolder(self.folder).checkpoints, self.owner, federation.checkpoint, telemetry,
+            sums=lambda: times_written(self.ctx.run_cache),
+        )  # fmt: skip
         self.hub = Hub(
             federation, contract, self.admission, self.owner.run, telemetry,
             saved=self.saving.saved, away=self._away, numbers=SessionNumbers(self.folder), draws=self.ctx.draws,

@@ -37,11 +37,14 @@ from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.device import choose_device
 from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.secure_aggregation.summed_sets import NAME as SUMS
+from colonnade.common.secure_aggregation.summed_sets import times_written
 from colonnade.common.tracking.listener import Tracking
 from colonnade.common.tracking.tracker import Status
 from colonnade.server.alignment.rows import ServerRows, server_keeping
 from colonnade.server.fusion.active import load_columns
 from colonnade.server.membership.admission import Admission, DataShape
+from colonnade.server.membership.saving import COMMITTED, refuse_older_sums
 from colonnade.server.privacy.label_budget import RowReleases, open_releases
 from colonnade.server.privacy.label_digest import digest_of, hold_labels
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
@@ -114,6 +117,7 @@ class ServerRun:
             self.federation, self.config, values, schedule, telemetry=telemetry, base=self.base, device=device,
             classes=labels.classes,
         )  # fmt: skip
+        self._refuse_older_sums(run_cache)
         start = StartSecret(self._folder.start, self._folder.start_record(), public=self.federation.public_start)
         ctx.draws = own_draws(self.federation, SERVER, start.value)
         ctx.identity, ctx.run_cache = service.identity, run_cache
@@ -208,6 +212,10 @@ class ServerRun:
         if (number := self._folder.number()) is None:
             raise CheckpointError(f"{self._folder.run} is torn or was altered", hint="begin a new run")
         return number
+
+    def _refuse_older_sums(self, run_cache: RunCache) -> None:
+        record = self._folder.run_cache / f"{SUMS}.record"
+        refuse_older_sums(self._folder.checkpoints / COMMITTED, times_written(run_cache), record)
 
     @staticmethod
     def _warn(telemetry: Telemetry, reason: str) -> None:

@@ -217,6 +217,7 @@ def test_rounds_are_reserved_in_blocks(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_pin_of_a_version_that_counted_no_rounds_goes_on(tmp_path: Path) -> None:
     leave_checkpoint(tmp_path, round=40)
     (tmp_path / "pinned.json").write_text('{"run": "run1", "session": 3, "committed": true, "backed_off": 0}')
+    (tmp_path / "ledger.jsonl").touch()
     opened(tmp_path).admit(begin(4, round=40))
     assert json.loads((tmp_path / "pinned.json").read_text())["entered"] == 0
 

@@ -6,6 +6,7 @@ Everything but gRPC and threads is real: frames, codecs, connections, membership
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import Event
+from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
 from colonnade.common.wire.listen import Greet
@@ -91,10 +93,10 @@ class Members:
         return member.exception()
 
     def files(self, name: str) -> dict[str, bytes]:
-        """Everything in the folder of a member but its own record of events."""
+        """Everything in the folder of a member but its own record of events, and of control messages that it sent."""
         home = self.home(name)
         paths = (path for path in sorted(home.rglob("*")) if path.is_file() and path.name != "events.jsonl")
-        return {path.relative_to(home).as_posix(): path.read_bytes() for path in paths}
+        return {path.relative_to(home).as_posix(): _content(path) for path in paths}
 
     @property
     def codec(self) -> Codec:
@@ -167,3 +169,12 @@ def members(folder: Path, cfg: Config | None = None) -> Iterator[Members]:
         patch.dict(Saving.__init__.__kwdefaults__, {"aside": at_once}),
     ):
         yield there
+
+
+def _content(path: Path) -> bytes:
+    """A file, a ledger without its lines of control messages, and a pin without its note on the ledger."""
+    if path.name == "ledger.jsonl":
+        return json.dumps([{**line, "chain": ""} for line in read_lines(path) if "control" not in line]).encode()
+    if path.name == "pinned.json":
+        return json.dumps({**json.loads(path.read_bytes()), "ledger": "", "checksum": ""}).encode()
+    return path.read_bytes()

@@ -16,13 +16,18 @@ from pathlib import Path
 from colonnade.common.alignment.kept.place import make_private
 from colonnade.common.config.alignments import AlignmentsConfig
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.errors import CheckpointError, ConfigError
-from colonnade.common.runtime.durable import alone_in, write_kept
+from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
+from colonnade.common.runtime.durable import alone_in
 from colonnade.common.runtime.json_values import parse_json, whole
+from colonnade.common.runtime.kept_records import Witness
 
 NAME = "tested.json"
 """Name of the count in a member's folder of alignments. `forget` leaves it."""
 
+WITNESS = "tested.hash"
+"""Name of the file beside it that says which count is the newest."""
+
+_LOST = "restore it; without it, what others tested in the last 24 hours is not counted"
 _HOUR = 3600
 _HOURS = 24
 _Hours = dict[int, tuple[int, int]]  # by hour since 1970: alignments and keys
@@ -86,7 +91,12 @@ class DailyLimits:
                 alignments, before = hours.get(since, (0, 0))
                 hours[since] = (alignments + 1, before + rows)
             content = json.dumps({pin: hours for pin, hours in counts.items() if hours}).encode()
-            write_kept(self._path, content, 0o600)
+            try:
+                self._witness(self._path).write(self._path, content, 0o600)
+            except OSError as failed:
+                raise EnvironmentFault(
+                    f"{self._path} cannot be written: {failed.strerror}", hint="make room, or name another folder"
+                ) from failed
 
     def tested(self, member: str) -> tuple[int, int]:
         """Numbers of alignments with a member, and of its keys in them. Raises CheckpointError as `count`."""
@@ -106,20 +116,21 @@ class DailyLimits:
                 raise ConfigError(said, hint=f"{wait}raise the limit, if you trust {member}", shared=said)
 
     def _read(self, path: Path) -> dict[str, _Hours]:
-        if not path.exists():
-            return {}
         try:
+            if (kept := self._witness(path).read(path, _LOST)) is None:
+                return {}
             counts: dict[str, _Hours] = {}
             oldest = math.floor(self._now() / _HOUR) - _HOURS
-            for pin, hours in parse_json(path.read_bytes()).items():
+            for pin, hours in parse_json(kept).items():
                 read = {whole(int(hour)): (whole(one), whole(rows)) for hour, (one, rows) in hours.items()}
                 counts[pin] = {hour: one for hour, one in read.items() if hour >= oldest}
             return counts
         except (OSError, ValueError, TypeError, AttributeError):
-            raise CheckpointError(
-                f"{path} is torn or was altered",
-                hint="restore it; without it, what others tested in the last 24 hours is not counted",
-            ) from None
+            raise CheckpointError(f"{path} is torn or was altered", hint=_LOST) from None
+
+    @staticmethod
+    def _witness(path: Path) -> Witness:
+        return Witness(path.with_name(WITNESS))
 
 
 def _time(hour: int) -> str:

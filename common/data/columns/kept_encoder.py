@@ -6,12 +6,13 @@ never sent.
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Literal, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 from torch import Tensor
 
 from colonnade.common.data.columns.encode import Code, EncodeConfig, Encoder, Missing, Unseen
@@ -20,6 +21,7 @@ from colonnade.common.data.columns.fields import TypedColumn
 from colonnade.common.data.columns.scale import Bends, ScaleConfig, Scaler
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.kept_records import sealed, unsealed
 from colonnade.common.runtime.run_folder import MemberFolder
 
 _ANEW = "restore it, or begin a new run"
@@ -165,10 +167,10 @@ class EncoderFile:
 
     def _read(self) -> _Encoder:
         try:
-            return _Encoder.model_validate_json(self._path.read_bytes())
+            return _Encoder.model_validate_json(json.dumps(unsealed(self._path.read_bytes())))
         except FileNotFoundError:
             raise CheckpointError(f"there is no {self._path}", hint=_ANEW) from None
-        except (OSError, ValidationError):
+        except (OSError, ValueError):  # a ValidationError too
             raise CheckpointError(f"{self._path} is torn or was altered", hint=_ANEW) from None
 
     def _check(self, record: _Encoder, config: EncodeConfig, features: Features) -> None:
@@ -200,7 +202,7 @@ class EncoderFile:
             bends=_Bends.of(scaler.bends) if scaler.bends else None,
             columns=tuple(_Code(name=c.name, words=c.words, fill=c.fill, own=c.own) for c in encoder.codes),
         )
-        write_kept(self._path, record.model_dump_json().encode(), 0o600)
+        write_kept(self._path, sealed(json.loads(record.model_dump_json())), 0o600)
 
 
 def _encoder(record: _Encoder) -> Encoder:

@@ -28,7 +28,7 @@ BEGINNING = "0" * 64
 
 _MARK = ', "chain": "'
 _END = '"}'
-_LOST = "restore it from a newer copy, or begin a new run, which spends epsilon anew"
+LOST = "restore it from a newer copy, or begin a new run, which spends epsilon anew"
 _TAIL = 65_536  # bytes at a file's end that are searched first for its last complete line
 
 
@@ -144,10 +144,10 @@ def refuse_shorter(path: Path, before: str) -> None:
         size, head = int(before.split(maxsplit=1)[0]), before.split()[1]
         found = path.stat().st_size if path.is_file() else 0
     except (OSError, ValueError, IndexError):
-        raise CheckpointError(f"{path} cannot be compared with the pin beside it", hint=_LOST) from None
+        raise CheckpointError(f"{path} cannot be compared with the pin beside it", hint=LOST) from None
     if found < size:
         what = f"has {found} bytes" if path.is_file() else "is missing"
-        raise CheckpointError(f"{path} {what}, and had {size} when this folder was last used", hint=_LOST)
+        raise CheckpointError(f"{path} {what}, and had {size} when this folder was last used", hint=LOST)
     if not found:
         return
     seen, chained = BEGINNING, False
@@ -157,11 +157,11 @@ def refuse_shorter(path: Path, before: str) -> None:
             if hashed:
                 chained = True
                 if hashed != (seen := _after(seen, line)):
-                    raise CheckpointError(f"{path}, line {number}: its hash does not fit what is before it", hint=_LOST)
+                    raise CheckpointError(f"{path}, line {number}: its hash does not fit what is before it", hint=LOST)
             elif chained and _is_entry(raw):
-                raise CheckpointError(f"{path}, line {number}: its hash is missing", hint=_LOST)
+                raise CheckpointError(f"{path}, line {number}: its hash is missing", hint=LOST)
     if size and not _had(path, size, head):
-        raise CheckpointError(f"{path} is another file than when this folder was last used", hint=_LOST)
+        raise CheckpointError(f"{path} is another file than when this folder was last used", hint=LOST)
 
 
 def _had(path: Path, size: int, head: str) -> bool:

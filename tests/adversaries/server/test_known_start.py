@@ -276,7 +276,7 @@ def test_a_run_of_0_2_0_goes_on_as_it_began(tmp_path: Path) -> None:
 def test_no_secret_leaves_its_file(tmp_path: Path) -> None:
     there, _, _ = run(tmp_path, "every_party.capture={}")
     for member in (SERVER, *there.config.federation.names):
-        secret = (there.home(member) / "start.secret").read_bytes()
+        secret = (there.home(member) / "start.secret").read_bytes()[:32]
         for path in tmp_path.rglob("*"):
             if path.is_file() and path.name != "start.secret":
                 content = path.read_bytes()

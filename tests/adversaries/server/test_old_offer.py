@@ -123,4 +123,4 @@ def test_an_agreement_costs_two_small_messages_each_way(meeting: Meeting) -> Non
     sent: list[Item] = []
     replace(meeting, passes={"ada": lambda item: sent.append(item) or item}).run()
     assert [type(item) for item in sent] == [KeyRing, KeyProofs]
-    assert sent[1].proofs.nbytes == 32 * len(NAMES)
+    assert sent[1].proofs.nbytes == 64 * len(NAMES)

@@ -84,7 +84,7 @@ def test_a_run_is_recorded_once_with_its_format(tmp_path: Path) -> None:
 def test_a_folder_holds_a_run_from_the_first_file_on(tmp_path: Path, file: str) -> None:
     (tmp_path / "config.yaml").touch()
     assert not MemberFolder(tmp_path).begun
-    (tmp_path / file).touch()
+    (tmp_path / file).write_text('{"kind": "Embedding"}\n')
     assert MemberFolder(tmp_path).begun
 
 

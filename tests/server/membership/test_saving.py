@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from colonnade.common.config.run_options import CheckpointConfig
 from colonnade.common.conversation.control import Save
 from colonnade.common.errors import EnvironmentFault, PartyLost
 from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.runtime.kept_records import unsealed
 from colonnade.server.membership.saving import Saving
 
 OWNER = Owner("server", "a-run")
@@ -91,12 +91,8 @@ def test_it_is_committed_when_all_have_saved_and_not_before(tmp_path: Path) -> N
         assert saving.committed == 0 and not (tmp_path / "committed.json").exists()
         saving.saved("bob", 10)
         assert saving.committed == 10 and place.logged("checkpoint") == [10]
-        assert json.loads((tmp_path / "committed.json").read_text()) == {
-            "round": 10,
-            "best": 0,
-            "sound": 10,
-            "backed_off": 0,
-        }
+        kept = unsealed((tmp_path / "committed.json").read_bytes())
+        assert kept == {"round": 10, "best": 0, "sound": 10, "backed_off": 0}
         assert place.saving().committed == 10
         await saving.finish(1)
 
