@@ -8,9 +8,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from colonnade.client.alignment.foreign_keys import NAME as FOREIGN_KEYS
-from colonnade.client.alignment.foreign_keys import ForeignKeys
 from colonnade.client.membership.pin import Pin
+from colonnade.common.alignment.kept.foreign_keys import NAME as FOREIGN_KEYS
+from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner

@@ -10,7 +10,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from colonnade.client.alignment.foreign_keys import ForeignKeys
 from colonnade.client.alignment.pledges import PartyPledging
 from colonnade.client.alignment.proving import PartyProving
 from colonnade.common.alignment.checks.modes import one_time
@@ -26,6 +25,7 @@ from colonnade.common.alignment.checks.proving import ProvenExponent
 from colonnade.common.alignment.comparison import distinct
 from colonnade.common.alignment.exponent import MakeExponent
 from colonnade.common.alignment.kept.daily import DailyLimits
+from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import (
     BLOCK,

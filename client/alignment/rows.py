@@ -13,13 +13,13 @@ from pathlib import Path
 from torch import Tensor
 
 from colonnade.client.alignment.finding import PartyFinding
-from colonnade.client.alignment.foreign_keys import NAME, ForeignKeys
 from colonnade.client.alignment.matching import Matching
 from colonnade.client.alignment.reuse import PartyReuse, ReuseTerms
 from colonnade.client.membership.dialer import Membership
 from colonnade.client.privacy.egress import Egress
 from colonnade.client.training.progress import TrainingProgress
 from colonnade.common.alignment.checks.modes import checks_of, one_time
+from colonnade.common.alignment.kept.foreign_keys import NAME, ForeignKeys
 from colonnade.common.alignment.kept.keeping import Keeping
 from colonnade.common.alignment.kept.store import KeptAlignment
 from colonnade.common.alignment.keys import RowKeys

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from colonnade.client.alignment.foreign_keys import NAME as FOREIGN
-from colonnade.client.alignment.foreign_keys import ForeignKeys
 from colonnade.client.privacy.kept_tensor import read_any
 from colonnade.client.privacy.own_codes import DRAWS
 from colonnade.client.privacy.row_places import PLACES
+from colonnade.common.alignment.kept.foreign_keys import NAME as FOREIGN
+from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.errors import CheckpointError
 from colonnade.common.runtime.run_folder import PartyFolder

@@ -244,6 +244,7 @@ class PartySessions:
                 return False
             with membership.telling():
                 self._prepare(aligned)
+                self._pin.seal()  # what others have tested is counted
             if not self.task.predicts:  # predictions may align others again
                 self._rows = None  # the table as the source had it; the kept one is scaled
             release_free_memory()

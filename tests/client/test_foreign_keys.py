@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.client.alignment.foreign_keys import NAME, ForeignKeys
 from colonnade.client.alignment.rows import PartyRows
 from colonnade.client.training.progress import TrainingProgress
+from colonnade.common.alignment.kept.foreign_keys import NAME, ForeignKeys
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.data.columns.features import Features

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from colonnade.client.alignment.finding import PartyFinding
-from colonnade.client.alignment.foreign_keys import ForeignKeys
 from colonnade.client.alignment.matching import Matching
 from colonnade.client.alignment.reuse import PartyReuse
 from colonnade.common.alignment.checks.modes import checks_of, one_time
 from colonnade.common.alignment.kept.daily import DailyLimits
+from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
 from colonnade.common.alignment.kept.identity import roster_digest
 from colonnade.common.alignment.kept.keeping import Keeping
 from colonnade.common.alignment.kept.store import AlignmentStore, KeptAlignment

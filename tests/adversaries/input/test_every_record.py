@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.client.alignment.foreign_keys import NAME as FOREIGN
-from colonnade.client.alignment.foreign_keys import ForeignKeys
 from colonnade.client.membership.pin import Pin
 from colonnade.client.privacy.kept_codes import KeptCodes
 from colonnade.client.privacy.own_codes import DRAWS
 from colonnade.client.privacy.row_places import PLACES, RowPlaces
 from colonnade.common.alignment.kept.daily import NAME as TESTED
 from colonnade.common.alignment.kept.daily import DailyLimits
+from colonnade.common.alignment.kept.foreign_keys import NAME as FOREIGN
+from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.start_secret import StartSecret

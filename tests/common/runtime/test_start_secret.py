@@ -36,7 +36,7 @@ def test_it_is_drawn_once_and_kept_for_its_owner_alone(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o600
-    assert (tmp_path / NAME).read_bytes() == first.value and len(first.value or b"") == 32
+    assert (tmp_path / NAME).read_bytes()[:32] == first.value and len(first.value or b"") == 32
     assert StartSecret(tmp_path / NAME, "secret").value == first.value
     assert StartSecret(tmp_path / "other").value != first.value
 

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from colonnade.client.alignment.foreign_keys import NAME as FOREIGN
-from colonnade.client.alignment.foreign_keys import ForeignKeys
 from colonnade.client.membership.pin import Pin
 from colonnade.common.alignment.kept.daily import NAME as TESTED
 from colonnade.common.alignment.kept.daily import DailyLimits
+from colonnade.common.alignment.kept.foreign_keys import NAME as FOREIGN
+from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import ColonnadeError
