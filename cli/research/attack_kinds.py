@@ -11,6 +11,7 @@ from rich.table import Table
 from colonnade.attacks import completion, inversion, labels, membership, pictures, shadows
 from colonnade.attacks.audit.canaries import AuditResult, audit
 from colonnade.attacks.audit.mechanisms import OF_RUNS
+from colonnade.attacks.gradients import first_head
 from colonnade.attacks.run import AttackedRun
 from colonnade.cli.research import attack_active, attack_lira
 from colonnade.cli.research.attack_columns import COLUMNS, recover
@@ -27,18 +28,23 @@ _CONFIDENCE = 0.99  # of an audit
 def _labels(run: AttackedRun, names: tuple[str, ...], options: Options, _place: Path) -> Found:
     chance = labels.largest_class(run.labels[run.schedule.partition.train])
     table = Table("party", "best method", "labels named", "chance", title="labels, from what came back")
-    parties = {}
+    parties: dict[str, Any] = {}
     for name in names:
         guesses = labels.infer(run, name, options.epochs)
         every = [{**vars(guess), "interval": interval(guess.accuracy, guess.rows)} for guess in guesses]
+        by_head = first_head.name_labels(run, name)
         parties[name] = {"best": every[0] if every else None, "all": every}
+        parties[name]["public_head"] = None if by_head is None else vars(by_head)
         if guesses:
             best = guesses[0]
             method = f"{best.method} of {best.field}, epochs: {best.epochs}"
             table.add_row(name, method, share(best.accuracy, best.rows), f"{best.chance:.2%}")
         else:
             table.add_row(name, "nothing came back that names rows", f"{chance:.2%}", f"{chance:.2%}")
-    return {"largest_class": chance, "parties": parties}, table
+        if by_head is not None:
+            named = share(by_head.first, by_head.rows)
+            table.add_row(name, "the public first head, first batch", named, f"{by_head.chance:.2%}")
+    return {"start": run.summary.get("start"), "largest_class": chance, "parties": parties}, table
 
 
 def _inversion(run: AttackedRun, names: tuple[str, ...], options: Options, place: Path) -> Found:

@@ -292,8 +292,9 @@ CONTRACT = Contract(
     any_loss=True,
     predicts="embedding",
     sees={
-        "server": "the sum of all parties' embeddings; boxes that it cannot open; with `masked_answers: false`, of the "
-        "answers that it decodes more than the sum (docs/protocols/fedvs.md)",
+        "server": "the sum of all parties' embeddings, from which columns can be estimated too; boxes that it cannot "
+        "open; with `masked_answers: false`, of the answers that it decodes, more than the sum "
+        "(docs/protocols/fedvs.md)",
         "party": "shares of the others' data and models, of which T together say nothing; the gradient at the average "
         "embedding, which carries information about the labels",
     },

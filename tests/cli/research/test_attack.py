@@ -71,6 +71,7 @@ def test_labels(simulated: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.
     assert best["accuracy"] - best["chance"] == max(
         g["accuracy"] - g["chance"] for g in said["parties"]["party1"]["all"]
     )
+    assert said["start"] == "seeded" and said["parties"]["party1"]["public_head"]["first"] == 1
 
 
 def test_scores(
