@@ -29,7 +29,7 @@ SUMMARY = {
     "seconds_to_first_round",
     "metrics", "best", "stopped", "bytes", "epsilon", "delta", "person", "privacy", "label_privacy", "answer_privacy",
     "details", "classes", "warning",
-    "targets", "theorem", "pace", "absent", "back_offs", "missing", "late", "environment", "timeline",
+    "targets", "theorem", "pace", "absent", "back_offs", "missing", "late", "start", "environment", "timeline",
 }  # fmt: skip
 
 
