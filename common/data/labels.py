@@ -121,9 +121,9 @@ def classify_coded(codes: Tensor, words: Sequence[str], where: str) -> tuple[Ten
 
 
 def hint_of_numbers(hint: str) -> str:
-    """A hint on a number of a table, for labels: they have neither `types` nor `units`, and cannot be left out."""
+    """A hint on a number of a table, for labels: they have no `types`, `units` or `missing`, and cannot be left out."""
     hint = hint.partition("; if they are words or codes")[0]
-    if any(f"`{key}" in hint for key in ("types", "units", "drop")):
+    if any(f"`{key}" in hint for key in ("types", "units", "drop", "missing")):
         hint = "write plain numbers in the column, such as 12.50, or leave the row out of the table"
     return f"{hint}; if the labels are classes, set federation.task to classification"
 

@@ -61,12 +61,14 @@ class CsvFile:
         file._refuse_others()
         try:
             with file._opened() as lines:
-                header = tuple(next(filter(None, csv.reader(lines, delimiter=delimiter)), ()))
+                reader = csv.reader(lines, delimiter=delimiter)
+                header = tuple(next(filter(None, reader), ()))  # blank lines may stand before it
+                line = max(reader.line_num, 1)
         except UnicodeError:
             raise file._undecodable() from None
         except (OSError, csv.Error) as error:
             raise DataError(f"{path} cannot be read: {error}", hint=_HINT) from error
-        _check_header(path, header)
+        _check_header(path, header, line)
         return replace(file, header=header)
 
     def _refuse_others(self) -> None:
@@ -232,29 +234,31 @@ class CsvFile:
         return DataError(f"{path} is not {name}", hint=f"name its `encoding`; or {_HINT}")
 
 
-def _check_header(path: Path, header: Sequence[str]) -> None:
+def _check_header(path: Path, header: Sequence[str], line: int) -> None:
     if not header:
         raise DataError(f"{path} is empty", hint="the first line names the columns")
     if header[0].startswith("sep="):
         mark = header[0].removeprefix("sep=") or ";"
         raise DataError(
-            f"{path}, line 1: {header[0]!r} is a note for Excel, and no header",
+            f"{path}, line {line}: {header[0]!r} is a note for Excel, and no header",
             hint=f"take the line away and say `delimiter: {_MARKS.get(mark, repr(mark))}`",
         )
     if any("\0" in name for name in header):
-        raise DataError(f"{path}, line 1: a NUL byte in a name", hint=f"{_HINT}; for UTF-16 say `encoding: utf-16`")
+        raise DataError(
+            f"{path}, line {line}: a NUL byte in a name", hint=f"{_HINT}; for UTF-16 say `encoding: utf-16`"
+        )
     if len(header) == 1 and (marks := [mark for mark in _MARKS if mark in header[0]]):
         mark = max(marks, key=header[0].count)
         raise DataError(
-            f"{path}, line 1: the one column {header[0][:60]!r}",
+            f"{path}, line {line}: the one column {header[0][:60]!r}",
             hint=f"if it is several, say `delimiter: {_MARKS[mark]}`; if not, rename it",
         )
     if all(_is_number(name) for name in header):
         raise DataError(
-            f"{path}, line 1: {', '.join(header[:4])} are numbers, not names",
+            f"{path}, line {line}: {', '.join(header[:4])} are numbers, not names",
             hint="put a line with the columns' names above the rows",
         )
-    refuse_twice(f"{path}, line 1", header)
+    refuse_twice(f"{path}, line {line}", header)
 
 
 def _swallows(row: Sequence[str], delimiter: str) -> bool:

@@ -62,7 +62,8 @@ def test_words_and_keys(opened: Opened) -> None:
     ("text", "message"),
     [
         ("", "is empty"),
-        ("\n1,2\n", "is empty"),
+        ("\n\n", "is empty"),
+        ("\n1,2\n", "line 2: 1, 2 are numbers, not names"),
         ("1,2\n3,4\n", "line 1: 1, 2 are numbers, not names"),
         ("a,a\n1,2\n", "line 1: two columns are called 'a'"),
         (b"a,b\xff\n1,2\n", "line 1: byte 0xff is not UTF-8"),

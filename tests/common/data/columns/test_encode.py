@@ -105,7 +105,8 @@ def test_a_table_of_words_alone(how: dict[str, str]) -> None:
     assert encoded(only, torch.arange(2), **how) == [[1, 0], [0, 1]]
 
 
-rows = st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, 2)), min_size=4, max_size=12)
+ages = st.floats(-1e6, 1e6).map(lambda age: round(age, 3))  # of a spread that other numbers can be scaled by
+rows = st.lists(st.tuples(ages, st.integers(0, 2)), min_size=4, max_size=12)
 
 
 @given(rows)
@@ -121,7 +122,7 @@ def test_it_equals_scikit_learns_result(cells: list[tuple[float, int]]) -> None:
         np.testing.assert_allclose(made[:, :1], scaled, rtol=1e-5, atol=1e-5)
 
 
-@given(rows, st.floats(-1e6, 1e6), st.integers(0, 2))
+@given(rows, ages, st.integers(0, 2))
 def test_other_rows_do_not_change_the_fit(cells: list[tuple[float, int]], age: float, town: int) -> None:
     how = EncodeConfig("standard", missing="mean", unseen="zero")
     one = table(*map(list, zip(*cells, strict=True)))
