@@ -112,34 +112,41 @@ def _cache_files(name: str) -> dict[str, bytes]:
         if name == "alignment":
             record = AlignmentRecord(cache, _Keys(), "ada")  # type: ignore[arg-type]
             record.keep("n1", torch.arange(4), "identity", b"terms")
+        elif name == "members":  # as versions before 0.3 wrote it
+            sets = {"first": torch.tensor([1]), "sets": torch.tensor([[1, 0]], dtype=torch.uint8)}
+            cache.keep("members-a", "r1 1 32", sets)
         else:
             MemberRecord(cache, "r1", ("ada", "bob")).enter(1, ("ada",))
 
     return _written(f"cache-{name}", write)
 
 
+_STORED = ("alignment", "members", "sums")
+_SUFFIXES = {"record": ".json", "tensors": ".safetensors", "file": ".record"}
+
+
 def _caches() -> list[Case]:
     found = []
-    for name in ("alignment", "members"):
+    for name in _STORED:
         for path, content in _cache_files(name).items():
-            what = "record" if path.endswith(".json") else "tensors"
+            what = next(what for what, suffix in _SUFFIXES.items() if path.endswith(suffix))
             found += [Case(f"{name}, {what}", content), Case(f"{name}, {what}, mended", content)]
     return found
 
 
 def _read_caches() -> Callable[[str, bytes], object]:
-    place, files = Place("caches"), {name: _cache_files(name) for name in ("alignment", "members")}
+    place, files = Place("caches"), {name: _cache_files(name) for name in _STORED}
 
     def read(variant: str, data: bytes) -> object:
         name, what, *mended = variant.split(", ")
-        suffix = ".json" if what == "record" else ".safetensors"
+        suffix = _SUFFIXES[what]
         changed = {path: data if path.endswith(suffix) else content for path, content in files[name].items()}
         folder = place.hold(changed)
         if mended:
             changed = _mended_cache(folder, changed)
             place.hold(changed)
         cache = RunCache(folder)
-        if name == "members":
+        if name != "alignment":
             record = MemberRecord(cache, "r1", ("ada", "bob"))
             record.bound(1), record.bound(7)
         else:
@@ -154,6 +161,8 @@ def _read_caches() -> Callable[[str, bytes], object]:
 
 
 def _mended_cache(folder: Path, files: dict[str, bytes]) -> dict[str, bytes]:
+    if len(files) == 1:
+        return {path: _mended_sums(data) for path, data in files.items()}
     (record,) = (path for path in files if path.endswith(".json"))
     (tensors,) = (path for path in files if path.endswith(".safetensors"))
     try:
@@ -162,6 +171,15 @@ def _mended_cache(folder: Path, files: dict[str, bytes]) -> dict[str, bytes]:
     except (ValueError, TypeError, KeyError, RecursionError):
         return files
     return {**files, record: json.dumps({"number": number, "sha256": checksum}).encode()}
+
+
+def _mended_sums(data: bytes) -> bytes:
+    try:
+        tensors = safetensors.torch.load(data)
+        number = str(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]["number"])
+        return safetensors.torch.save(tensors, {"number": number, "checksum": run_cache._sum_of(number, tensors)})
+    except (safetensors.SafetensorError, ValueError, TypeError, KeyError, RecursionError):
+        return data
 
 
 # Kept alignments.
