@@ -53,13 +53,13 @@ def ledger(run: Path, party: str) -> list[dict[str, Any]]:
 
 def test_the_next_run_uses_it_and_the_ledger_says_so(runs: tuple[Path, Any], tmp_path: Path) -> None:
     first = runs[0] / "runs" / "first"
-    assert reused(first) == 0 and "Points" in {entry["kind"] for entry in ledger(first, "party1")}
+    assert reused(first) == 0 and "Points" in {entry.get("kind") for entry in ledger(first, "party1")}
     second, _ = again(runs[0], tmp_path / "copy")
     assert reused(second) == events(first, "aligned")[0]["common"] > 0
     for party in PARTIES:
         entries = ledger(second, party)
-        assert "Points" not in {entry["kind"] for entry in entries}
-        (entry,) = [entry for entry in entries if entry["kind"] == "Reused"]
+        assert "Points" not in {entry.get("kind") for entry in entries}
+        (entry,) = [entry for entry in entries if entry.get("kind") == "Reused"]
         assert entry["bytes"] == 0 and entry["about"]["rows"] == reused(second)
 
 
@@ -73,7 +73,7 @@ def test_a_run_that_used_it_is_resumed(runs: tuple[Path, Any], tmp_path: Path) -
     second, _ = again(runs[0], tmp_path / "copy")
     code, output = colonnade("simulate", "--resume", second, "--set", "federation.epochs=2")
     assert code == 0, output
-    assert all(sum(entry["kind"] == "Reused" for entry in ledger(second, party)) == 1 for party in PARTIES)
+    assert all(sum(entry.get("kind") == "Reused" for entry in ledger(second, party)) == 1 for party in PARTIES)
 
 
 def test_one_member_without_it_is_named(runs: tuple[Path, Any], tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_processes_use_it_and_predict_from_it(runs: tuple[Path, dict[str, list[s
         assert code == 0, said
         with (tmp_path / "out.csv").open(newline="") as lines:
             found = {row["id"]: row for row in csv.DictReader(lines)}
-        return found, {entry["kind"] for entry in ledger(out, "party1")[before:]}
+        return found, {entry.get("kind") for entry in ledger(out, "party1")[before:]}
 
     inside, kinds = ask(common[:9])
     assert all(row["class"] for row in inside.values()) and "Reused" in kinds and "Points" not in kinds

@@ -30,7 +30,7 @@ def test_the_round_in_which_a_party_is_killed_is_summed_over_the_others(tmp_path
     together = federate(load(file), delay=late_from_round_2)
     assert [event["loss"] for event in events(out, "round")] == [event["loss"] for event in together.of_kind("round")]
     ledger = read_lines(out / "parties" / "party1" / "ledger.jsonl")
-    opened = [line["round"] for line in ledger if line["kind"] == "OpenedShares"]
+    opened = [line["round"] for line in ledger if line.get("kind") == "OpenedShares"]
     assert opened == [1, 2, 3, 4]
 
 

@@ -89,7 +89,7 @@ def test_a_party_that_crashes_amid_blinded_sums_comes_back_and_everyone_gets_new
     rounds = [event["round"] for event in events(out, "round")]
     assert set(rounds) == set(range(1, 121)) and rounds[rollback["round"]] == resume["round"] + 1
     ledgers = [read_lines(out / "parties" / f"party{number}" / "ledger.jsonl") for number in (1, 3)]
-    sent = [{entry["round"]: entry for entry in ledger if entry["kind"] == "Masked"} for ledger in ledgers]
+    sent = [{entry["round"]: entry for entry in ledger if entry.get("kind") == "Masked"} for ledger in ledgers]
     assert sent[0][13]["mechanism"] == "none, blinded, a sum of 3" and 13 not in sent[1]
     assert sent[0][120]["mechanism"] == sent[1][120]["mechanism"] == "none, blinded, a sum of 4"
     assert summary_of(out)["status"] == "completed"
