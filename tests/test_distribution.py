@@ -164,7 +164,8 @@ def test_a_protocol_of_another_package_is_installed_tested_and_run(python: Path,
     pip_install(python, package)
     (package / "colonnade_signs.py").unlink()  # the installed one is meant
     assert "passed" in run(python, package, "pytest", "-q", "-p", "no:cacheprovider")
-    words = ("federation.yaml", "--set", "federation.epochs=2", "--out")
+    equal = ("--set", "federation.public_start=true")  # to the last bit
+    words = ("federation.yaml", "--set", "federation.epochs=2", *equal, "--out")
     said = run(python, package, "colonnade", "up", *words, "broken", "--chaos", "party2: crash=14")
     assert "party2 was killed by SIGKILL" in said
     checked, _, attacked, _ = commands(

@@ -36,7 +36,7 @@ def nearest(layers: int, ratio: float, *, blinded: bool) -> Mapping[str, Any]:
     of = "sum" if blinded else "clear"
     fit: list[dict[str, Any]] = [
         cell
-        for cell in json.loads(PLACE.read_text())["cells"]
+        for cell in json.loads(PLACE.read_text(encoding="utf-8"))["cells"]
         if cell["of"] == of and cell["rounds"] == "all" and cell["layers"] == min(layers, _DEEPEST)
     ]
     return min(fit, key=lambda cell: abs(math.log(cell["ratio"] / max(ratio, 1e-9))))

@@ -70,7 +70,9 @@ def ledgers(soak: dict[str, Path], control: dict[str, Path]) -> tuple[dict[str, 
 
 
 def _entries(folder: Path) -> list[dict[str, Any]]:
-    return [entry for entry in read_lines(folder / "ledger.jsonl") if entry["kind"] not in OF_SESSIONS]
+    return [
+        entry for entry in read_lines(folder / "ledger.jsonl") if entry.get("kind", OF_SESSIONS[0]) not in OF_SESSIONS
+    ]
 
 
 def _release(entry: dict[str, Any]) -> str:

@@ -126,6 +126,7 @@ class Setting:
             **{
                 "protocol": dict(self.protocol), "rounds": ROUNDS, "epochs": 0, "batch": ROWS, "align": "none",
                 "rows": {"validation": 0, "test": ROWS}, "checkpoint": {"rounds": 1}, "transcript": {"every": 2},
+                "public_start": True,  # models are compared to the last bit
                 "timeouts": {"answer": 20, "away": 20}, **more,
             },
         )  # fmt: skip

@@ -112,7 +112,7 @@ def test_progress_lines_print_none() -> None:
     shown = io.StringIO()
     screen = Screen(file=shown, force_terminal=True, color_system=None, width=200, highlight=False)
     telemetry = Telemetry(None, Progress(screen), PartyProgress(screen, "ada"))
-    for kind in ("refused", "failed", "leave", "warning", "checkpoint_failed", "server_away"):
+    for kind in ("leave", "refused", "failed", "warning", "checkpoint_failed", "server_away"):
         telemetry.event(kind, party=EVIL, reason=EVIL)
     assert shown.getvalue().count("owned") >= 12 and not {"\x1b", "\x07", "\r", "\x9b", "\u202e"} & set(
         shown.getvalue()

@@ -86,7 +86,7 @@ def test_a_party_that_has_failed_is_not_asked_for_the_last_checkpoint(setting: s
 def test_blocks_of_labels_are_taken_in_their_order_alone(number: int) -> None:
     """A repeated block counted as the next one."""
     end = ended("codes", down("repeat", "Labels", number))
-    assert str(end.errors[VICTIM]) == f"server sent Labels.block: expected {number + 1}, got {number}"
+    assert str(end.errors[VICTIM]) == f"server sent Labels block={number}: expected one in round 1, got a second"
 
 
 def test_an_error_that_the_server_has_found_first_is_not_reported_with_a_traceback(monkeypatch: Any) -> None:

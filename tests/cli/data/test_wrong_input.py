@@ -144,7 +144,7 @@ SQUARES = "from torch import nn\ndef Tower(shape):\n    return nn.Unflatten(1, (
     ("model", "text", "said"),
     [
         ("./tower.py:Tower", SQUARES, "the model makes (2, 4, 4) of rows of shape (2, 16), expected (2, width)"),
-        ("./tower.py:Tower", "import torhc\n", "tower.py does not import: ModuleNotFoundError: No module"),
+        ("./tower.py:Tower", "import torhc\n", "tower.py has no class or function 'Tower'"),  # it is not run
         ("./tower.py:Towr", SQUARES, "tower.py has no class or function 'Towr' (did you mean 'Tower'?)"),
         ("lenet", "", "the model 'lenet' takes images, but a row of this party has the shape (16,)"),
         ({"name": "mlp", "embedding": 4}, "", "makes embeddings of width 4, federation.protocol.embedding is 60"),

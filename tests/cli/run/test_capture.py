@@ -54,7 +54,9 @@ def test_processes_and_a_simulation_capture_the_same(tmp_path: Path) -> None:
             assert all(torch.equal(a[2], b[2]) for a, b in zip(real, virtual, strict=True))
             if way == "out":
                 kinds = {entry[0] for entry in real}
-                assert [entry[:2] for entry in real] == [(e["kind"], e["round"]) for e in left if e.get("kind") in kinds]
+                assert [entry[:2] for entry in real] == [
+                    (e["kind"], e["round"]) for e in left if e.get("kind") in kinds
+                ]
         (event,) = events(tmp_path / "up" / "parties" / party, "capture")
         files = (tmp_path / "up" / "parties" / party / name for name in (TRAINING, EVALUATIONS))
         assert event["bytes"] == sum(path.stat().st_size for path in files)
