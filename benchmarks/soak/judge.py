@@ -70,9 +70,8 @@ def ledgers(soak: dict[str, Path], control: dict[str, Path]) -> tuple[dict[str, 
 
 
 def _entries(folder: Path) -> list[dict[str, Any]]:
-    return [
-        entry for entry in read_lines(folder / "ledger.jsonl") if entry.get("kind", OF_SESSIONS[0]) not in OF_SESSIONS
-    ]
+    messages = (entry for entry in read_lines(folder / "ledger.jsonl") if "kind" in entry)
+    return [entry for entry in messages if entry["kind"] not in OF_SESSIONS]
 
 
 def _release(entry: dict[str, Any]) -> str:

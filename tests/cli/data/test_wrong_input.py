@@ -137,14 +137,16 @@ def test_values_that_are_not_allowed(sets: str, said: str, monkeypatch, capfd, t
     assert not (tmp_path / "out").exists()
 
 
-SQUARES = "from torch import nn\ndef Tower(shape):\n    return nn.Unflatten(1, (4, 4))\n"
+SQUARES = (
+    "from torch import nn\ndef Tower(shape):\n    return nn.Sequential(nn.Linear(16, 16), nn.Unflatten(1, (4, 4)))\n"
+)
 
 
 @pytest.mark.parametrize(
     ("model", "text", "said"),
     [
         ("./tower.py:Tower", SQUARES, "the model makes (2, 4, 4) of rows of shape (2, 16), expected (2, width)"),
-        ("./tower.py:Tower", "import torhc\n", "tower.py has no class or function 'Tower'"),  # it is not run
+        ("./tower.py:Tower", "import torhc\n", "tower.py does not import: ModuleNotFoundError: No module"),
         ("./tower.py:Towr", SQUARES, "tower.py has no class or function 'Towr' (did you mean 'Tower'?)"),
         ("lenet", "", "the model 'lenet' takes images, but a row of this party has the shape (16,)"),
         ({"name": "mlp", "embedding": 4}, "", "makes embeddings of width 4, federation.protocol.embedding is 60"),
@@ -153,7 +155,7 @@ SQUARES = "from torch import nn\ndef Tower(shape):\n    return nn.Unflatten(1, (
 def test_a_model_that_does_not_fit(model: object, text: str, said: str, monkeypatch, capfd, tmp_path: Path) -> None:
     (tmp_path / "tower.py").write_text(text)
     file = write(tmp_path, parties={"party2": {"model": model}})
-    code, error = run(monkeypatch, capfd, "check", file)
+    code, error = run(monkeypatch, capfd, "check", file, "--run-models")
     assert code == 2 and error.startswith("error: parties.party2.model") and said in error
 
 
