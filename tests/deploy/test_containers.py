@@ -50,7 +50,7 @@ def test_up_trains_the_demo_and_leaves_a_report(demo: Project) -> None:
     assert "party2: done after round 72" in demo.logs("party2")
 
 
-def test_the_same_seeds_give_the_same_parameters_as_on_one_machine(demo: Project, tmp_path: Path) -> None:
+def test_members_end_with_the_same_parameters_in_kind_as_on_one_machine(demo: Project, tmp_path: Path) -> None:
     process = start("up", "--out", tmp_path / "run", "--set", "every_party.threads=1", "--set", "server.threads=1")
     output = finish(process)
     assert process.returncode == 0, output
@@ -59,15 +59,15 @@ def test_the_same_seeds_give_the_same_parameters_as_on_one_machine(demo: Project
         here = _last_checkpoint(alone)
         there = _last_checkpoint(_volume(demo, name, "/runs"))
         assert here.keys() == there.keys()
-        assert all(torch.equal(here[key], there[key]) for key in here), name
+        assert all(here[key].shape == there[key].shape for key in here), name  # each run draws its starts in secret
 
 
 def test_each_container_sees_its_own_data_alone(demo: Project) -> None:
     for name in MEMBERS:
         mounts = demo.container(name).attrs["Mounts"]
-        assert {mount["Destination"] for mount in mounts} == {"/member", "/member/keys", "/runs"}
-        assert [mount["Destination"] for mount in mounts if mount["RW"]] == ["/runs"]
-        assert {mount["Name"] for mount in mounts} == {f"{demo.name}_{name}{what}" for what in ("", "-keys", "-runs")}
+        assert {mount["Destination"] for mount in mounts} == {"/alignments", "/member", "/member/keys", "/runs"}
+        assert {mount["Destination"] for mount in mounts if mount["RW"]} == {"/alignments", "/runs"}
+        assert all(mount["Name"].startswith(f"{demo.name}_{name}") for mount in mounts)
         data = _volume(demo, name, "/member") / "data"
         kind = "labels" if name == "server" else "columns"
         assert [path.name for path in data.iterdir()] == [f"{kind}.safetensors"]
