@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +54,14 @@ class PredictionSessions:
     folder: Path
     _rows: ServerRows | None = None
     _aligned: tuple[str, ...] = ()
+    _silent: dict[str, float] = field(default_factory=dict)
+    """Until when parties are left out that gave no answer: else they would keep the next session waiting as well."""
 
     async def sessions(self, questions: Questions) -> None:
         """Answers questions, over as many sessions as needed.
 
         Raises:
-            PartyLost: a party did not come, or none did.
+            PartyLost: a party did not come, or none did; or it did not answer, and may not be absent.
             PartyFailed: a party has failed that may not be absent.
             ColonnadeError: any other error that ends the sessions.
         """
@@ -81,9 +83,11 @@ class PredictionSessions:
                 asking = self._predict(cohort, questions, positions)
                 await self._while_here(asking)
                 return
-            except (PartyAway, PartyFailed) as gone:
+            except (PartyLost, PartyFailed) as gone:
                 if isinstance(gone, PartyFailed):
                     self._excuse(gone)
+                elif not isinstance(gone, PartyAway):
+                    self._leave_out(gone)
                 ctx.telemetry.event("rollback", party=gone.party, round=round, reason=str(gone))
                 hub.rewind(declared(gone)[0])
             finally:
@@ -98,12 +102,13 @@ class PredictionSessions:
     async def _gather(self) -> tuple[str, ...]:
         """The present parties, after all have joined or the waiting time is over."""
         terms, hub, loop, names = self.terms, self.hub, asyncio.get_running_loop(), self.federation.names
-        patience = self.federation.timeouts.away if terms.patience is None else terms.patience
+        patience = self._patience
         until = loop.time() + patience
         if terms.absent == "refuse":
             await hub.assemble(patience)
             return hub.here
-        awaited = set(names if terms.expected is None else terms.expected)
+        silent = {party for party, over in self._silent.items() if loop.time() < over}
+        awaited = set(names if terms.expected is None else terms.expected) - silent
         with suppress(PartyLost):
             while not awaited <= set(hub.here):
                 try:
@@ -111,10 +116,25 @@ class PredictionSessions:
                 except PartyFailed as failed:
                     self._excuse(failed)
                     awaited.discard(failed.party)
-        if not hub.here:
+        here = tuple(party for party in hub.here if party not in silent)
+        if not here:
             hint = "start the missing parties, or raise --wait"
             raise PartyLost(", ".join(names), f"did not join within {patience:g} s", hint=hint)
-        return hub.here
+        return here
+
+    @property
+    def _patience(self) -> float:
+        return self.federation.timeouts.away if self.terms.patience is None else self.terms.patience
+
+    def _leave_out(self, lost: PartyLost) -> None:
+        """Treats connected parties that gave no answer as absent, where that is allowed. Raises the error where not."""
+        names = set(lost.party.split(", "))
+        if self.terms.absent == "refuse" or not names < set(self.hub.here):
+            if not prediction.summed(self.federation):
+                lost.hint = "start it again, raise federation.timeouts.answer, or go on without it by --absent mean"
+            raise lost
+        until = asyncio.get_running_loop().time() + self._patience
+        self._silent |= dict.fromkeys(names, until)
 
     def _excuse(self, failed: PartyFailed) -> None:
         """Treats a failed party as absent, where that is allowed. Raises its error where not."""

@@ -23,29 +23,38 @@ _MEANS, _LAST = "mean outputs", "last embeddings"  # in the server-side state; t
 class Absence(Generic[M]):
     """One evaluation of the validation rows, repeated as it would be without each party.
 
+    Every evaluation leaves the means of the parties that responded to any of its blocks in the server's state. A
+    straggler that misses the run's last evaluation is thus replaced by its mean of the newest one that it was in.
+
     Args:
-        ctx: of the server side. The mean of every party's outputs is left in its state.
+        ctx: of the server side.
         kind: the protocol's evaluation message, which has one tensor (rows, width).
     """
 
     def __init__(self, ctx: ServerContext, kind: type[M]) -> None:
         self._ctx, ((self._field, _),) = ctx, tensor_specs(kind)
         self._blocks: list[tuple[Responses[M], Tensor]] = []
+        self._sums: dict[str, tuple[Tensor, int]] = {}
 
-    def add(self, responses: Responses[M], block: Tensor) -> None:
-        """Takes in a block, row numbers int64 (rows,)."""
-        self._blocks.append((responses, block))
+    def add(self, responses: Responses[M], block: Tensor, *, again: bool) -> None:
+        """Takes in a block.
+
+        Args:
+            block: row numbers, int64 (rows,).
+            again: True if `scores` will be asked for, which needs the responses.
+        """
+        for party, response in responses.items():
+            total, rows = self._sums.get(party, (torch.tensor(0.0), 0))
+            self._sums[party] = total + self._of(response).sum(0), rows + len(block)
+        if again:
+            self._blocks.append((responses, block))
 
     def means(self) -> dict[str, Tensor]:
-        """Mean outputs of every party that has responded in all blocks, float32 (width,): kept for predictions."""
-        there = set.intersection(*(set(responses) for responses, _ in self._blocks))
-        rows = sum(len(block) for _, block in self._blocks)
+        """Mean outputs of every party that has responded to a block, float32 (width,): kept for predictions."""
+        found = {party: total / rows for party, (total, rows) in self._sums.items()}
         kept: dict[str, Tensor] = self._ctx.state.keep(_MEANS, dict)
-        for party in there:
-            kept[party] = (
-                torch.stack([self._of(responses[party]).sum(0) for responses, _ in self._blocks]).sum(0) / rows
-            )
-        return {party: kept[party] for party in there}
+        kept.update(found)
+        return found
 
     def scores(self, predict: Callable[[Responses[M], Tensor], Tensor]) -> dict[str, float]:
         """The joint model's score with one party at a time replaced by its mean, by party."""
@@ -54,10 +63,11 @@ class Absence(Generic[M]):
     def _score(self, predict: Callable[[Responses[M], Tensor], Tensor], party: str, mean: Tensor) -> float:
         score = self._ctx.score()
         for responses, block in self._blocks:
-            stands: dict[str, Any] = {self._field: mean.expand(len(block), -1), "packed": {}}
-            message = replace(responses[party], **stands)
-            changed = replace(responses, answers={**responses.answers, party: message})
-            score.add(predict(changed, block), self._ctx.labels[block])
+            if party in responses:
+                stands: dict[str, Any] = {self._field: mean.expand(len(block), -1), "packed": {}}
+                message = replace(responses[party], **stands)
+                responses = replace(responses, answers={**responses.answers, party: message})
+            score.add(predict(responses, block), self._ctx.labels[block])
         return score.metrics[self._ctx.plain_metric]
 
     def _of(self, response: M) -> Tensor:
@@ -83,7 +93,7 @@ class Standing:
         if lacking := [party for party in absent if party not in means]:
             raise InputError(
                 f"{', '.join(lacking)}: absent, and the run has kept no mean of what it says",
-                hint="runs keep it that end with an evaluation of validation rows in the clear; start the party",
+                hint="it is kept by evaluations of validation rows in the clear that the party responds to; start the party",
             )
         self._means = {party: means[party] for party in absent}
         self._last: Tensor | None = None

@@ -43,12 +43,15 @@ async def evaluate(
             with torch.no_grad():
                 logits = predict(responses, block)
             score.add(logits, ctx.labels[block])
-            if looks_back and part == "validation":
-                absence.add(responses, block)
+            if part == "validation":
+                absence.add(responses, block, again=looks_back)
         ctx.evaluated(round, part, score)
-        if looks_back and part == "validation" and (round == ctx.schedule.rounds or ctx.stopped):
+        if part == "validation":
             with torch.no_grad():
-                ctx.absent.update(absence.scores(predict))
+                if round == ctx.schedule.rounds or ctx.stopped:
+                    ctx.absent.update(absence.scores(predict))
+                else:
+                    absence.means()
 
 
 def evaluate_alone(ctx: ServerContext, round: int, predict: Callable[[Tensor], Tensor]) -> None:

@@ -204,6 +204,22 @@ def test_imputing_an_absent_party_by_the_mean_costs_the_reported_accuracy(protoc
     assert outcome.server.absent[names[0]] <= outcome.server.metrics["val_accuracy"] + 0.05
 
 
+def test_the_mean_of_a_straggler_is_of_the_newest_evaluation_that_it_was_in() -> None:
+    cfg = config({"name": "vimadmm", "missing": "zero"}, "federation.epochs=2", "federation.quorum={fastest: 1}")
+    rounds = cfg.federation.epochs and federate(cfg).server.round
+    straggler, begun = cfg.federation.names[1], rounds // 2
+
+    def delay(sender: str, _to: str, item: Any) -> float:
+        return 100.0 if sender == straggler and getattr(item, "round", 0) > begun else 0.0
+
+    outcome = federate(cfg, delay)
+    assert straggler not in outcome.server.absent
+    (logits,) = ask(
+        cfg, outcome, outcome.server.schedule.partition.validation, here=cfg.federation.names[:1], absent="mean"
+    )
+    assert logits.isfinite().all()
+
+
 def test_an_absent_party_is_imputed_by_its_last_output_for_the_row() -> None:
     cfg = config({"name": "vimadmm", "missing": "last"}, "federation.epochs=3")
     outcome = federate(cfg)

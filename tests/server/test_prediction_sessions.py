@@ -60,3 +60,32 @@ def test_a_failed_party_ends_the_run_if_absence_is_not_allowed() -> None:
             await asking(there)._gather()
 
     play(scene())
+
+
+def test_a_connected_party_without_an_answer_is_left_out_if_allowed_and_may_come_back() -> None:
+    async def scene() -> None:
+        there = stage()
+        await there.join("ada", "bob")
+        sessions = asking(there, absent="mean", patience=5)
+        sessions._leave_out(silent("bob"))
+        assert await sessions._gather() == ("ada",) and asyncio.get_running_loop().time() == 0
+        await asyncio.sleep(5)
+        assert await sessions._gather() == ("ada", "bob")
+
+    play(scene())
+
+
+@pytest.mark.parametrize(("absent", "who"), [("refuse", "bob"), ("mean", "ada, bob")])
+def test_a_party_without_an_answer_ends_the_run_if_nothing_can_replace_it(absent: str, who: str) -> None:
+    async def scene() -> None:
+        there = stage()
+        await there.join("ada", "bob")
+        with pytest.raises(PartyLost, match="no Output") as raised:
+            asking(there, absent=absent)._leave_out(silent(who))
+        assert "--absent mean" in raised.value.hint
+
+    play(scene())
+
+
+def silent(party: str) -> PartyLost:
+    return PartyLost(party, "no Output for round 4 within 60 s")
