@@ -82,6 +82,7 @@ class Matching:
         checks: of the lists.
         nonces: random numbers of all members, which pledges of lists are bound to.
         identity: signs the pledges; None on loopback without TLS.
+        partial: True for a prediction.
 
     Attributes:
         commitments: digest of every member's own list, by name, once all have pledged themselves; empty without checks.
@@ -108,6 +109,7 @@ class Matching:
     checks: AlignChecks = "none"
     nonces: tuple[bytes, ...] = ()
     identity: Identity | None = None
+    partial: bool = False
     _round: int = field(default=0, init=False)
     _planted: int = field(default=0, init=False)
     _proving: PartyProving | None = field(default=None, init=False)
@@ -294,6 +296,4 @@ class Matching:
         refuse_missing(common.rows, self._planted)
         total = common.rows - self._planted + self.already
         refuse_nothing(self.federation.align, total)
-        if total < self.policy.min_common_rows:
-            least, found = self.policy.min_common_rows, f"{total} common keys"
-            self.policy.object(self.name, "min_common_rows", least, found)
+        self.policy.refuse_few(self.name, total, predicting=self.partial)

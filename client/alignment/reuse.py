@@ -94,8 +94,8 @@ class PartyReuse:
         rows = kept.rows
         if offers.rows < len(rows):
             rows = rows[await self._wanted(offers.rows, len(rows))]
-        if not offers.others and len(rows) < self.policy.min_common_rows:
-            self.policy.object(self.name, "min_common_rows", self.policy.min_common_rows, f"{len(rows)} common keys")
+        if not offers.others:
+            self.policy.refuse_few(self.name, len(rows), predicting=self.partial)
         return ReuseTerms(nonces, rows, offers.number, offers.others, self._round)
 
     async def confirm(self, rows: int) -> int:

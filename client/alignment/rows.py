@@ -169,7 +169,7 @@ class PartyRows:
                 report=tenths(partial(self.telemetry.event, "aligning", party=self.name)),
                 seed=self._seed, foreign=self._foreign, warn=self._warn,
                 exponent=exponent, after=after, already=already, daily=self.keeping.daily,
-                checks=checks, nonces=terms.nonces, identity=self.identity,
+                checks=checks, nonces=terms.nonces, identity=self.identity, partial=not self.whole,
             )  # fmt: skip
 
         return PartyFinding(reuse, matching, self.keeping, self.record, self.whole)

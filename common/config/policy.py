@@ -67,6 +67,11 @@ class PolicyConfig(Section):
         description="most keys of any other member in all predictions of a run; left out, max_other_rows",
     )
     min_common_rows: int = Field(default=1, ge=1, description="fewest common keys that an alignment must find")
+    min_predicted_rows: int | None = Field(
+        default=None,
+        ge=1,
+        description="fewest common keys that an alignment for a prediction must find; left out, min_common_rows",
+    )
     reuse_alignment: bool = Field(
         default=True,
         description="false: rows are aligned anew for every run and prediction, with secrets drawn for it alone",
@@ -75,8 +80,21 @@ class PolicyConfig(Section):
     @property
     def alignment_digest(self) -> bytes:
         """32 bytes that change with any rule about alignments: a kept one holds under the same rules only."""
-        rules = (self.min_common_rows, self.max_other_rows, self.max_predicted_rows)
+        rules = (self.min_common_rows, self.max_other_rows, self.max_predicted_rows, self.min_predicted_rows)
+        if self.min_predicted_rows is None:  # the key is newer than alignments that are kept
+            rules = rules[:-1]
         return hashlib.sha256(json.dumps(rules).encode()).digest()
+
+    def refuse_few(self, party: str, common: int, *, predicting: bool) -> None:
+        """Refuses an alignment that finds too few common keys. Raises ConfigError."""
+        rule, least = "min_common_rows", self.min_common_rows
+        if predicting and self.min_predicted_rows is not None:
+            rule, least = "min_predicted_rows", self.min_predicted_rows
+        if common < least:
+            hint = "agree on a stronger federation, or change your policy"
+            if predicting:
+                hint = f"ask for at least {least} ids that all members know, or set policy.min_predicted_rows"
+            self.object(party, rule, least, f"{common} common keys", hint=hint)
 
     def refuse(self, party: str, federation: FederationConfig) -> None:
         """Refuses a federation whose configuration is weaker than this policy.

@@ -208,7 +208,7 @@ class Members:
                 name, self.agreed, policy, keys, session, link, keep=keep, block=5,
                 foreign=ForeignKeys(name, policy.max_other_rows), exponent=exponent, after=after,
                 already=already, daily=keeping.daily, checks=checks, nonces=terms.nonces,
-                identity=self.identities.get(name),
+                identity=self.identities.get(name), partial=not whole,
             )  # fmt: skip
 
         return PartyFinding(reuse, matching, keeping, record, whole)

@@ -133,7 +133,7 @@ class TestTheNextRun:
         found = there.run()
         assert raised_anew(there, found) and set(there.persons(found)) == {"dan", "ada"}
 
-    @pytest.mark.parametrize("rule", [{"min_common_rows": 2}, {"max_other_rows": 9}, {"max_predicted_rows": 50}])
+    @pytest.mark.parametrize("rule", [{"min_common_rows": 2}, {"max_other_rows": 9}, {"max_predicted_rows": 50}, {"min_predicted_rows": 1}])
     def test_under_another_policy_is_aligned_anew(self, tmp_path: Path, rule: dict[str, int]) -> None:
         there = members(tmp_path)
         there.run()
@@ -384,6 +384,16 @@ class TestAPrediction:
             there.persons(there.predict(asked), asked)
         with pytest.raises(ConfigError, match="min_common_rows = 2: the federation has 1 common keys"):
             there.persons(there.predict(["dan"]), ["dan"])
+
+    @pytest.mark.parametrize("reuse", [True, False])
+    def test_has_a_minimum_of_its_own(self, tmp_path: Path, reuse: bool) -> None:
+        there = members(tmp_path)
+        there.policies["party2"] = PolicyConfig(min_common_rows=3, min_predicted_rows=2, reuse_alignment=reuse)
+        there.run()
+        assert set(there.persons(there.predict(["dan", "ada"]), ["dan", "ada"])) == {"dan", "ada"}
+        with pytest.raises(ConfigError, match="min_predicted_rows = 2: the federation has 1 common keys") as raised:
+            there.persons(there.predict(["dan"]), ["dan"])
+        assert "at least 2 ids" in raised.value.hint
 
     def test_a_party_that_refuses_reuse_has_everything_aligned(self, tmp_path: Path) -> None:
         there = members(tmp_path)
