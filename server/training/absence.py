@@ -63,11 +63,12 @@ class Absence(Generic[M]):
     def _score(self, predict: Callable[[Responses[M], Tensor], Tensor], party: str, mean: Tensor) -> float:
         score = self._ctx.score()
         for responses, block in self._blocks:
+            changed = responses
             if party in responses:
                 stands: dict[str, Any] = {self._field: mean.expand(len(block), -1), "packed": {}}
                 message = replace(responses[party], **stands)
-                responses = replace(responses, answers={**responses.answers, party: message})
-            score.add(predict(responses, block), self._ctx.labels[block])
+                changed = replace(responses, answers={**responses.answers, party: message})
+            score.add(predict(changed, block), self._ctx.labels[block])
         return score.metrics[self._ctx.plain_metric]
 
     def _of(self, response: M) -> Tensor:
@@ -93,7 +94,7 @@ class Standing:
         if lacking := [party for party in absent if party not in means]:
             raise InputError(
                 f"{', '.join(lacking)}: absent, and the run has kept no mean of what it says",
-                hint="it is kept by evaluations of validation rows in the clear that the party responds to; start the party",
+                hint="evaluations of validation rows in the clear keep it of parties that respond; start the party",
             )
         self._means = {party: means[party] for party in absent}
         self._last: Tensor | None = None

@@ -133,7 +133,9 @@ class TestTheNextRun:
         found = there.run()
         assert raised_anew(there, found) and set(there.persons(found)) == {"dan", "ada"}
 
-    @pytest.mark.parametrize("rule", [{"min_common_rows": 2}, {"max_other_rows": 9}, {"max_predicted_rows": 50}, {"min_predicted_rows": 1}])
+    @pytest.mark.parametrize(
+        "rule", [{"min_common_rows": 2}, {"max_other_rows": 9}, {"max_predicted_rows": 50}, {"min_predicted_rows": 1}]
+    )
     def test_under_another_policy_is_aligned_anew(self, tmp_path: Path, rule: dict[str, int]) -> None:
         there = members(tmp_path)
         there.run()
