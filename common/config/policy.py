@@ -80,9 +80,9 @@ class PolicyConfig(Section):
     @property
     def alignment_digest(self) -> bytes:
         """32 bytes that change with any rule about alignments: a kept one holds under the same rules only."""
-        rules = (self.min_common_rows, self.max_other_rows, self.max_predicted_rows, self.min_predicted_rows)
-        if self.min_predicted_rows is None:  # the key is newer than alignments that are kept
-            rules = rules[:-1]
+        rules = [self.min_common_rows, self.max_other_rows, self.max_predicted_rows]
+        if self.min_predicted_rows is not None:  # the key is newer than alignments that are kept
+            rules.append(self.min_predicted_rows)
         return hashlib.sha256(json.dumps(rules).encode()).digest()
 
     def refuse_few(self, party: str, common: int, *, predicting: bool) -> None:
