@@ -27,7 +27,14 @@ Wait = Annotated[
     float | None, typer.Option(help="seconds to wait for parties; default: federation.timeouts.away", min=0)
 ]
 
-
+Tables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tables",
+        metavar="NAME=TABLE",
+        help="a member's table in the place of training's: a file, or a table or query of its database; repeatable",
+    ),
+]
 Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS; on loopback only")]
 
 

@@ -170,6 +170,7 @@ class Run:
         wait: float | None = None,
         file: str | Path | None = None,
         secure: bool = True,
+        tables: Mapping[str, str | Path] | None = None,
     ) -> pa.Table:
         """Predicts rows with the trained model; every party answers from a process of its own.
 
@@ -179,6 +180,8 @@ class Run:
             wait: seconds to wait for parties; `federation.timeouts.away` if left out.
             file: the server's own configuration, where its parties are processes elsewhere.
             secure: uses TLS.
+            tables: by member, a table in the place of training's: a file or a folder; of a database, a table or a
+                query.
 
         Returns:
             A row for each id, in their order: `id`, then for classes `class` and `p_NAME` of each, for numbers one
@@ -193,7 +196,8 @@ class Run:
 
         terms = PredictionTerms(absent=absent, patience=wait, secure=secure)
         with torch_defaults(), private_files():
-            return predict_ids(self.folder, ids, None if file is None else Path(file), terms)
+            named = {name: str(table) for name, table in (tables or {}).items()}
+            return predict_ids(self.folder, ids, None if file is None else Path(file), terms, named)
 
     def resume(
         self,

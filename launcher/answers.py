@@ -13,6 +13,7 @@ import uvloop
 
 from colonnade.common.errors import DataError
 from colonnade.common.runtime.own_loop import run_on_own_loop
+from colonnade.launcher.named_tables import Tables
 from colonnade.launcher.predictions import opened
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.terms import PredictionTerms
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def predict_ids(folder: Path, ids: Iterable[object], file: Path | None, terms: PredictionTerms) -> pa.Table:
+def predict_ids(
+    folder: Path, ids: Iterable[object], file: Path | None, terms: PredictionTerms, tables: Tables | None = None
+) -> pa.Table:
     """Asks the parties of a run for predictions.
 
     Args:
@@ -29,6 +32,7 @@ def predict_ids(folder: Path, ids: Iterable[object], file: Path | None, terms: P
         ids: words or whole numbers, as in the server's table.
         file: the server's own configuration, where its parties are processes elsewhere.
         terms: of the predictions.
+        tables: of members that are started, in the place of training's.
 
     Returns:
         A row for each id, in their order: `id` (string), then for classes `class` (string) and `p_NAME` (double) for
@@ -44,7 +48,8 @@ def predict_ids(folder: Path, ids: Iterable[object], file: Path | None, terms: P
     async def ask(model: Model) -> None:
         answered.append(_table(asked, await model.say(asked), model))
 
-    with opened(folder, file, terms, loop=partial(run_on_own_loop, loop_factory=uvloop.new_event_loop)) as run:
+    loop = partial(run_on_own_loop, loop_factory=uvloop.new_event_loop)
+    with opened(folder, file, terms, tables=tables, loop=loop) as run:
         run.check()
         run.ask(ask, asked if run.aligns else None)
     return answered[0]

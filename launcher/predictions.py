@@ -19,6 +19,7 @@ from colonnade.common.parsing.file import load
 from colonnade.common.runtime.numbers import plain
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.launcher.folder_lock import locked_folder
+from colonnade.launcher.named_tables import Tables, with_tables
 from colonnade.launcher.prediction_parties import Answerers
 from colonnade.launcher.processes import Processes
 from colonnade.launcher.scratch import scratch
@@ -39,7 +40,11 @@ class OpenedRun:
         folder: the run's.
         answerers: the parties' processes with their fork server, None where they run elsewhere.
         terms: of the predictions.
+        tables: that take the place of training's, by member.
         loop: runs the conversation to its end; None for a process of its own, which ends with it.
+
+    Attributes:
+        other_tables: a line for each table that takes the place of training's, for rows of training too.
     """
 
     def __init__(
@@ -50,8 +55,10 @@ class OpenedRun:
         answerers: tuple[Answerers, Processes] | None,
         terms: PredictionTerms,
         *,
+        tables: Tables | None = None,
         loop: RunToEnd | None = None,
     ) -> None:
+        self.other_tables = tuple(f"{name}: all values are those of {table}" for name, table in (tables or {}).items())
         self._loop = loop or run_to_end
         self._config, self._base, self._folder = config, base, folder
         self._terms = terms if answerers is None else replace(terms, expected=tuple(answerers[0].names))
@@ -168,6 +175,7 @@ def opened(
     file: Path | None,
     terms: PredictionTerms,
     *,
+    tables: Tables | None = None,
     loop: RunToEnd | None = None,
     processes: Processes | None = None,
 ) -> Iterator[OpenedRun]:
@@ -177,6 +185,7 @@ def opened(
         folder: the run's.
         file: the server's own, where its parties are processes elsewhere.
         terms: of the predictions.
+        tables: of members that are started, in the place of training's.
         loop: runs the conversation to its end; None for a process of its own, which ends with it.
         processes: a fork server that was begun before; None begins one, if the parties are to be started.
 
@@ -191,16 +200,18 @@ def opened(
             config = as_begun(load(file, begun=True), home)
             if config.server is None:
                 raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
-            yield OpenedRun(config, file.parent.resolve(), home, None, terms, loop=loop)
+            here = with_tables(config.model_copy(update={"parties": {}}), tables or {})
+            yield OpenedRun(here, file.parent.resolve(), home, None, terms, tables=tables, loop=loop)
             return
         started = processes or Processes(answers=True)
         try:
             with scratch() as keys:
                 base = _base(home)
                 config, needed = load_begun(RunFolder(home).config), terms.absent == "refuse"
+                config = with_tables(config, tables or {})
                 answerers = Answerers(config, base, home, keys, insecure=not terms.secure, needed=needed)
                 try:
-                    yield OpenedRun(answerers.config, base, home, (answerers, started), terms, loop=loop)
+                    yield OpenedRun(answerers.config, base, home, (answerers, started), terms, tables=tables, loop=loop)
                 finally:
                     answerers.end(started)
         finally:

@@ -17,6 +17,7 @@ from colonnade.cli.options import (
     Out,
     Resume,
     Sets,
+    Tables,
     Wait,
     Within,
     overrides,
@@ -105,6 +106,7 @@ def predict(
     ids: Annotated[Path, typer.Option(help="CSV file with the ids to predict", show_default=False)],
     out: Annotated[Path, typer.Option("--out", help="CSV file to write", show_default=False)],
     key: Annotated[str, typer.Option(help="the column of ids, if the file has several")] = "",
+    tables: Tables = None,
     file: Annotated[
         Path | None, typer.Option(help="the server's configuration, if parties run elsewhere", show_default=False)
     ] = None,
@@ -120,10 +122,11 @@ def predict(
 
     with answering(file is None and run.is_dir()) as processes:
         from colonnade.cli.run.predict import predict as run_it  # noqa: PLC0415
+        from colonnade.launcher.named_tables import read_tables  # noqa: PLC0415
         from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
 
         terms = PredictionTerms(absent=absent, patience=wait, own=own, secure=not insecure)
-        run_it(run, ids, out, key, file, terms, processes=processes)
+        run_it(run, ids, out, key, file, terms, tables=read_tables(tables or ()), processes=processes)
 
 
 def serve(
@@ -134,6 +137,7 @@ def serve(
     rate: Annotated[float, typer.Option(help="ids a second that one caller may request", min=1)] = 1000.0,
     certificate: Annotated[Path | None, typer.Option(help="PEM; without one, loopback only")] = None,
     key: Annotated[Path | None, typer.Option(help="PEM, of the certificate")] = None,
+    tables: Tables = None,
     file: Annotated[
         Path | None, typer.Option(help="the server's configuration, if parties run elsewhere", show_default=False)
     ] = None,
@@ -147,10 +151,12 @@ def serve(
     with answering(file is None and run.is_dir()) as processes:
         from colonnade.cli.run.serve import Doors  # noqa: PLC0415
         from colonnade.cli.run.serve import serve as run_it  # noqa: PLC0415
+        from colonnade.launcher.named_tables import read_tables  # noqa: PLC0415
         from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
 
         terms = PredictionTerms(absent=absent, patience=wait, secure=not insecure)
-        run_it(run, file, terms, Doors(http, grpc, tokens, rate, certificate, key), processes=processes)
+        doors = Doors(http, grpc, tokens, rate, certificate, key)
+        run_it(run, file, terms, doors, tables=read_tables(tables or ()), processes=processes)
 
 
 def answer(

@@ -14,10 +14,12 @@ from pathlib import Path
 
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import DataError
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.prediction.messages import ROWS
 from colonnade.common.runtime.rate_limit import Digest
+from colonnade.launcher.named_tables import Tables
 from colonnade.launcher.prediction_files import (
     LineFormat,
     PredictionIds,
@@ -27,6 +29,7 @@ from colonnade.launcher.prediction_files import (
 )
 from colonnade.launcher.predictions import opened
 from colonnade.launcher.processes import Processes
+from colonnade.reports.console.batches import NewBatches
 from colonnade.reports.console.outputs import refuse_unwritable_file
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.words import counted
@@ -47,22 +50,27 @@ def predict(
     file: Path | None,
     terms: PredictionTerms,
     *,
+    tables: Tables | None = None,
     processes: Processes | None = None,
 ) -> None:
     """Predicts every id of a file with the joint model, and writes the predictions."""
     refuse_same(ids, out)
     refuse_unwritable_file(out)
     begin = time.perf_counter()
-    with opened(folder, file, terms, processes=processes) as run:
+    with opened(folder, file, terms, tables=tables, processes=processes) as run:
         run.check()
         asked = PredictionIds(ids, key, run.key)
         count = asked.count()  # reads the whole file before any party is started
         if not count:
             raise DataError(f"{ids} has a header but no ids", hint="an id is one line below the header")
         asked_of = counted(len(run.parties), "party")
+        batches = NewBatches(run.folder, (SERVER, *run.parties))
+        for line in run.other_tables:
+            console.print(line, style="dim")
         console.print(f"asking {asked_of} for {counted(count, 'row')}", style="dim")
         run.listen(Digest(partial(say, run.without, terms.absent)))
         run.ask(partial(answer_file, asked, count, out, terms.absent), tuple(asked.ids()) if run.aligns else None)
+    batches.show(console)  # its members have noted it when they have ended
     console.print(f"{out}: {counted(count, 'row')}, {time.perf_counter() - begin:.1f} s", markup=False, soft_wrap=True)
 
 

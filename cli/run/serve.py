@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import ssl
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from colonnade.cli.run.predict import say
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import InputError
 from colonnade.common.network.ports import refuse_taken, split_address
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.rate_limit import Digest
 from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.launcher.named_tables import Tables
 from colonnade.launcher.predictions import OpenedRun, opened
 from colonnade.launcher.processes import Processes
+from colonnade.reports.console.batches import NewBatches
 from colonnade.reports.console.screen import out as console
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.serving.batching import Batcher
@@ -68,14 +71,23 @@ class Doors:
 
 
 def serve(
-    folder: Path, file: Path | None, terms: PredictionTerms, doors: Doors, *, processes: Processes | None = None
+    folder: Path,
+    file: Path | None,
+    terms: PredictionTerms,
+    doors: Doors,
+    *,
+    tables: Tables | None = None,
+    processes: Processes | None = None,
 ) -> None:
     """Serves until it is stopped."""
     doors.check()
     raise_limit()
-    with opened(folder, file, terms, processes=processes) as run:
+    with ExitStack() as after, opened(folder, file, terms, tables=tables, processes=processes) as run:
         run.check()
         doors.refuse_shut()
+        after.callback(NewBatches(run.folder, (SERVER, *run.parties)).show, console)  # when the parties have ended
+        for line in run.other_tables:
+            console.print(line, style="dim")
         tokens = doors.tokens or RunFolder(run.folder).tokens
         callers = Tokens.read(tokens, doors.rate)
         console.print(f"tokens: {tokens}", markup=False, soft_wrap=True)

@@ -37,6 +37,7 @@ async def answer(ctx: ClientContext, server: Link) -> None:
         with torch.no_grad():
             o = local(ctx.features[ask.rows])  # (rows, width)
         await own.train(t, ctx.release(o, evaluation=True, rows=ask.rows))  # 2
+        ctx.scored(ask.rows)
         if ask.own:
             await _predict(ctx, server, ask)  # 4
 

@@ -80,7 +80,8 @@ class ClientRun:
         identity, folder = self._identity(), PartyFolder(self.out)
         Checkpoints(folder.checkpoints).refuse_others(self.name, self.federation.lasting_hashes())
         tracking = None if self.answers else self._tracking()
-        cache = TableCache(self.out, writes=True)
+        # A table of other rows leaves the copy of training's where it is.
+        cache = TableCache(self.out, writes=not self.answers or self.federation.align == "none")
         read = self._features(cache)
         task = prediction_task(self.federation) if self.answers else training(self.federation)
         hello, address, pin = self._hello(read, task), self._address(), self.federation.server

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -53,6 +54,7 @@ from colonnade.common.models.torch_generators import keep_generators
 from colonnade.common.observability.capture import Capture
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.prediction import messages as prediction
+from colonnade.common.prediction.batches import ScoredRows
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.accounting.words import describe_plan
 from colonnade.common.runtime.device import release_free_memory
@@ -106,6 +108,7 @@ class PartySessions:
     _rows_known: str = field(default="", init=False)
     _pin: Pin = field(init=False)
     _draws: Draws = field(init=False)
+    _scored: ScoredRows = field(init=False)
     _rows: PartyRows | None = field(default=None, init=False)
     _saving: asyncio.Task[None] | None = field(default=None, init=False)
     _told: bool = field(default=False, init=False)
@@ -117,6 +120,7 @@ class PartySessions:
         public = self.federation.public_start
         self._pin = Pin(self.name, self.out, self.store, predicts=self.task.predicts, public=public)
         self._draws = own_draws(self.federation, self.name, self._pin.start.value)
+        self._scored = ScoredRows(self.out, self._tell_batch, self._warn)
 
     def take(self, features: Features) -> None:
         """Takes the party's table, after the server's welcome.
@@ -169,6 +173,8 @@ class PartySessions:
         else:
             columns = prepare(self.config.data, features, train, seed, self.name, kept)
         self._columns = columns.to(self.device)
+        if self.task.predicts:
+            self._scored.take(features)
         self._rows_known = ""
         if prediction.summed(self.federation):
             aligned = self.federation.align != "none" and features.ids is not None
@@ -211,6 +217,7 @@ class PartySessions:
             self._warn("the server has come to its end without us: we came too late to take part")
         finally:
             await self._saved()
+            self._scored.end()
             if self.progress.privacy is not None:  # else there is nothing yet that spends
                 self.progress.privacy.close()
             with suppress(EnvironmentFault):  # the end is reported; the pin before holds
@@ -302,6 +309,7 @@ class PartySessions:
                 admit_masked=egress.admit_masked,
                 warn=self._warn,
                 keep=self._own.add,
+                scored=self._scored.add,
                 base=self.base,
                 device=self.device,
                 draws=self._draws,
@@ -371,6 +379,9 @@ class PartySessions:
 
     def _warn(self, reason: str) -> None:
         self.telemetry.event("warning", party=self.name, reason=reason)
+
+    def _tell_batch(self, record: dict[str, Any], said: str) -> None:
+        self.telemetry.event("batch", party=self.name, said=said, rows=record["rows"])
 
     def _capture(self, session: int) -> Capture | None:
         """Capture of all messages on our link, nearest to the wire, if configured."""

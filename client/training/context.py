@@ -50,6 +50,7 @@ class ClientContext:
             returned them.
         draws: the party's own, for first weights, dropout and the like; never for noise or keys.
         warn: reports a warning of this party.
+        scored: counts rows of a prediction that was made, int64 (rows,).
         keep: keeps the party's own predictions on its disk: rows int64 (rows,), probabilities (rows, classes).
         round: the last completed one.
         session: its number, part of all that is derived for it.
@@ -70,6 +71,7 @@ class ClientContext:
     admit_masked: Callable[..., MaskedTensor]
     warn: Callable[[str], None] = lambda _reason: None
     keep: Callable[[Tensor, Tensor], None] = lambda _rows, _values: None
+    scored: Callable[[Tensor], None] = lambda _rows: None
     base: Path = Path()
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     draws: Draws = field(default_factory=SecretDraws.fresh)

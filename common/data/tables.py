@@ -89,6 +89,11 @@ class _Table(BaseModel):
         """True if a copy of the table is kept with the run. Formats with types are read almost as fast as a copy."""
         return False
 
+    @property
+    def place(self) -> str:
+        """Name of the key that says where the rows are."""
+        return "path"
+
     def settings(self, *more: str) -> str:
         """All of the section, and more, on which a read table may depend."""
         return json.dumps([self.model_dump(mode="json"), *more], sort_keys=True)
@@ -425,6 +430,11 @@ class _Sql(_Table):
         if (self.table is None) == (self.query is None):
             raise ValueError("say either `table` or `query`")
         return self
+
+    @property
+    def place(self) -> str:
+        """Name of the key that says where the rows are."""
+        return "table" if self.query is None else "query"
 
     def opened(self, base: Path) -> Table:
         """Queries the columns' names. Raises DataError, or EnvironmentFault without SQLAlchemy or a driver."""

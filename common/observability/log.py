@@ -21,7 +21,7 @@ LEVELS: Mapping[str, int] = {
     ),
     **dict.fromkeys(
         ("begin", "privacy", "evaluation", "join", "listening", "observed", "rejoin", "resume", "revocations",
-         "aligned", "stopped", "end"),
+         "aligned", "stopped", "end", "batch"),
         logging.INFO,
     ),
     **dict.fromkeys(

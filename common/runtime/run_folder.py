@@ -68,6 +68,10 @@ class MemberFolder:
     """The folder of the run cache of predictions."""
     encoder = _Below("encoder.json")
     """The encoder of the member's columns."""
+    distribution = _Below("distribution.json")
+    """Counts of the member's training rows by column and bin, with which rows of predictions are compared."""
+    batches = _Below("batches.jsonl")
+    """Of each batch of predictions: missing values, new words and shifted columns, one JSON object a line."""
     tables = _Below("tables")
     """The folder of copies of the member's tables, as they were read."""
     start = _Below("start.secret")

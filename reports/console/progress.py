@@ -140,6 +140,7 @@ class PartyProgress:
         "aligning": "aligning rows: {done} of {of} blocks",
         "aligned": "{common} of its {rows} rows are common to all",
         "privacy": "{said}",
+        "batch": "{said}",
         "begin": "begins after round {round} of {rounds}",
         "checkpoint": "round {round} of {rounds} is on the disk",
         "server_away": "{reason}; dials again",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -91,13 +91,19 @@ def active_features(
 
 
 def columns_of(
-    federation: FederationConfig, config: ServerConfig, base: Path, places: Mapping[str, int], out: Path
+    federation: FederationConfig,
+    config: ServerConfig,
+    base: Path,
+    places: Mapping[str, int],
+    out: Path,
+    taken: Callable[[Features], None],
 ) -> Columns | None:
     """The server's columns of rows to be predicted, perhaps new ones; None where it has none.
 
     Args:
         places: the position of each key, as keys are compared.
         out: the run's folder, where the encoder is.
+        taken: called with the rows as the table has them.
 
     Raises:
         DataError: `server.active.data` has no keys, or lacks one of these.
@@ -115,16 +121,22 @@ def columns_of(
     index = torch.empty(len(places), dtype=torch.int64)
     for key, place in places.items():
         index[place] = own[key]
-    return prepare_others(config.active.data, features.rows(index), federation.seed, SERVER, kept)
+    rows = features.rows(index)
+    columns = prepare_others(config.active.data, rows, federation.seed, SERVER, kept)
+    taken(rows)
+    return columns
 
 
-def own_keys(
-    federation: FederationConfig, config: ServerConfig, base: Path, cache: TableCache | None = None
-) -> frozenset[str] | None:
-    """The keys, as they are compared, of rows that the server has columns of; None where it has no columns."""
+def own_keys(federation: FederationConfig, config: ServerConfig, base: Path, out: Path) -> frozenset[str] | None:
+    """The keys, as they are compared, of rows that the server has columns of; None where it has no columns.
+
+    Args:
+        out: the run's folder, whose encoder knows the columns.
+    """
     if config.active is None:
         return None
-    ids = load_features(config.active.data, federation.party_index(SERVER), base, cache).ids
+    kept = EncoderFile(out, begun=True)
+    ids = load_features(config.active.data, federation.party_index(SERVER), base, TableCache(out), kept).ids
     return frozenset(federation.keys.normal(id) for id in ids or ())
 
 

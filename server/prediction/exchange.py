@@ -89,6 +89,7 @@ async def predict(
     absent: Absent = "refuse",
     *,
     own: bool = False,
+    scored: Callable[[Tensor], None] = lambda _rows: None,
 ) -> None:
     """Collects the present parties' outputs of the rows in question, and computes the joint model's.
 
@@ -96,6 +97,7 @@ async def predict(
         positions: of the rows of ids, int64 (ids,); -1 where not all members know them.
         absent: imputes absent parties.
         own: True if parties predict too, where they can.
+        scored: called with the rows that were predicted.
 
     Raises:
         InputError: nothing is kept that could replace an absent party.
@@ -130,6 +132,7 @@ async def predict(
                 logits = joint.of_sum(total)
         if own and total is not None and isinstance(joint, ActiveJoint):
             await clients.broadcast(Averaged(t, joint.average(total)))  # 4
+        scored(rows)
         _tell(question, Outputs(lines, logits.cpu()))
     async for _ in rounds:  # there are none left: ends the session with the parties
         pass

@@ -17,6 +17,7 @@ from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import PartyAway, PartyFailed, PartyLost, declared
 from colonnade.common.prediction import messages as prediction
+from colonnade.common.prediction.batches import ScoredRows
 from colonnade.common.runtime.user_code import naming_user_code
 from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.fusion.active import columns_of
@@ -56,6 +57,10 @@ class PredictionSessions:
     _aligned: tuple[str, ...] = ()
     _silent: dict[str, float] = field(default_factory=dict)
     """Until when parties are left out that gave no answer: else they would keep the next session waiting as well."""
+    _scored: ScoredRows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._scored = ScoredRows(self.folder, self._tell_batch, self._warn)
 
     async def sessions(self, questions: Questions) -> None:
         """Answers questions, over as many sessions as needed.
@@ -92,12 +97,15 @@ class PredictionSessions:
                 hub.rewind(declared(gone)[0])
             finally:
                 questions.hearing.clear()
+                self._scored.end()
 
     async def _predict(
         self, cohort: Cohort, questions: Questions, positions: Callable[[Sequence[str]], Tensor]
     ) -> None:
         with naming_user_code(SERVER, self.ctx.own_code):
-            await predict(self.ctx, cohort, questions, positions, self.terms.absent, own=self.terms.own)
+            await predict(
+                self.ctx, cohort, questions, positions, self.terms.absent, own=self.terms.own, scored=self._scored.add
+            )
 
     async def _gather(self) -> tuple[str, ...]:
         """The present parties, after all have joined or the waiting time is over."""
@@ -166,7 +174,14 @@ class PredictionSessions:
         assert self._rows is not None  # made with the first names
         hub.aligned = self._rows.agreed({name: hub.members[name].hello.aligned for name in names})
 
+    def _tell_batch(self, record: dict[str, Any], said: str) -> None:
+        self.ctx.telemetry.event("batch", party=SERVER, said=said, rows=record["rows"])
+
+    def _warn(self, reason: str) -> None:
+        self.ctx.telemetry.event("warning", party=SERVER, reason=reason)
+
     def _use(self) -> None:
         """Loads the server's own columns, where it has any, of the rows that are common now."""
-        columns = columns_of(self.federation, self.ctx.config, self.ctx.base, self.row_index.places, self.folder)
+        places, taken = self.row_index.places, self._scored.take
+        columns = columns_of(self.federation, self.ctx.config, self.ctx.base, places, self.folder, taken)
         self.ctx.columns = columns and columns.to(self.ctx.device)

@@ -15,6 +15,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, model_validator
 from torch import Tensor
 
+from colonnade.common.data.columns.distribution import DistributionFile, fit
 from colonnade.common.data.columns.encode import Code, EncodeConfig, Encoder, Missing, Unseen
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import TypedColumn
@@ -118,7 +119,7 @@ class EncoderFile:
     """
 
     def __init__(self, folder: Path, *, begun: bool) -> None:
-        self._path, self._begun = MemberFolder(folder).encoder, begun
+        self._path, self._begun, self._distribution = MemberFolder(folder).encoder, begun, DistributionFile(folder)
 
     def get(self, config: EncodeConfig, features: Features, train_rows: Tensor) -> Encoder:
         """The encoder: read if the run has begun, fitted and written if not.
@@ -138,6 +139,7 @@ class EncoderFile:
             self._check(record, config, features)
             return _encoder(record)
         encoder = Encoder.fit(config, features, train_rows)
+        self._distribution.write(fit(features, encoder.codes, train_rows))
         self._write(encoder, features.fingerprint)
         return encoder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from colonnade.runs import load
 from tests.cli.data.test_deal import free_port
 from tests.cli.run.test_predict import write_ids
 from tests.support.household import colonnade, household
@@ -116,6 +118,44 @@ def test_of_an_unseen_word_others_read_its_party_and_not_its_text(
     reason = "its table has values that were not seen in training, and its `unseen` is refuse"
     assert f"error: party1 failed: {reason}" in said and reason in others
     assert "Hiddenhausen" in own_words and "Hiddenhausen" not in said + others
+
+
+def test_next_months_tables_are_named_and_training_keeps_its_own(
+    with_keys: tuple[Path, dict[str, list[str]]], tmp_path: Path
+) -> None:
+    """New rows in another order of columns, beside a row of training whose values have changed."""
+    folder, ids = with_keys
+    old = next(key for key in ids["server"] if key in ids["party1"] and key in ids["party2"])
+    new = [f"New {number:03}" for number in range(120)]
+    for party, shift in (("party1", 0.0), ("party2", 3.0)):
+        with (folder / f"{party}.csv").open(newline="") as lines:
+            rows = list(csv.DictReader(lines))
+        names = [*reversed(rows[0]), "extra"]
+        with (tmp_path / f"{party}.csv").open("w", newline="") as lines:
+            writer = csv.DictWriter(lines, names)
+            writer.writeheader()
+            for key, row in zip([*new, old], rows, strict=False):
+                writer.writerow({**row, "who": key, "c1": float(row["c1"]) + shift, "extra": 1})
+    files = [*folder.glob("*.csv"), *(folder / "run" / "parties").rglob("tables/*"), *folder.rglob("encoder.json")]
+    before = {path: path.read_bytes() for path in files}
+    first = said_of(folder, write_ids(tmp_path / "old.csv", [old]), tmp_path / "first.csv")
+    named = [f"--tables=party{number}={tmp_path / f'party{number}.csv'}" for number in (1, 2)]
+    asked = write_ids(tmp_path / "ids.csv", [*new, old, ids["server"][0] if ids["server"][0] != old else "Nobody"])
+    code, output = colonnade("predict", folder / "run", "--ids", asked, "--out", tmp_path / "out.csv", *named)
+    text = " ".join(output.split())
+    assert code == 0, output
+    with (tmp_path / "out.csv").open(newline="") as lines:
+        said = {row["id"]: row["p_1"] for row in csv.DictReader(lines) if row["class"]}
+    assert set(said) == {*new, old} and said[old] != first[old]
+    assert "1 id not known to every member" in text and "party1: all values are those of" in text
+    assert "'extra' was no column of training" in text
+    table = [line for line in output.splitlines() if "party2" in line and "shifted" in line]
+    assert len(table) == 1 and " c1 " in table[0] and "party1 │" not in output
+    (note,) = (folder / "run" / "parties" / "party2" / "batches.jsonl").read_text().splitlines()[-1:]
+    assert json.loads(note)["rows"] == 121
+    assert {path: path.read_bytes() for path in files} == before
+    found = load(folder / "run").predict(new[:3], tables={f"party{n}": tmp_path / f"party{n}.csv" for n in (1, 2)})
+    assert [f"{value:.6g}" for value in found["p_1"].to_pylist()] == [said[key] for key in new[:3]]
 
 
 def said_of(folder: Path, asked: Path, out: Path) -> dict[str, str]:

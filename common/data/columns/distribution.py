@@ -1,0 +1,197 @@
+"""Distribution of a table's columns in training, with which the rows of a prediction are compared.
+
+The population stability index (PSI) of a column is sum (q - p) ln (q / p) over its bins, with the shares p of the
+training rows and q of the new ones. Bins of numbers: between the tenths of the training rows, one for what lies outside
+their range, one for missing values. Of words: the nine most frequent ones, all others of training, those that training
+had not, missing ones. Half a row is added to each bin, so that an empty one has a share; a bin that is empty in both is
+left out. For equal distributions, of n and N rows, it is (1 / n + 1 / N) times a chi-square with one degree of freedom
+less than bins (Yurdakul and Naranjo, Statistical properties of the population stability index, 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.common.data.columns.encode import Code
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.kept_records import sealed, unsealed
+from colonnade.common.runtime.run_folder import MemberFolder
+
+MODERATE, LARGE = 0.1, 0.25
+"""Limits of the index by convention: below the first a column counts as stable, from the second on as shifted."""
+
+_TENTHS = np.arange(1, 10) / 10
+_WORDS = 9  # bins of single words
+_Z = 3.09  # of a normal distribution, exceeded once in 1000
+_MOST_ROWS = 65_536  # training rows that are counted: more say nothing new of ten bins
+
+
+@dataclass(frozen=True)
+class ColumnBins:
+    """Bins of a column. Cells are counted in an array: the bins, then values new to training, then missing ones.
+
+    Args:
+        name: the column's.
+        edges: of the bins of numbers, ascending: the smallest training value, tenths, the next above the largest.
+        words: with a bin each, of a category; None of numbers.
+        counts: of the training rows, int64 (bins + 2,); None if they are not known.
+    """
+
+    name: str
+    edges: np.ndarray
+    words: tuple[str, ...] | None = None
+    counts: np.ndarray | None = None
+
+    @property
+    def bins(self) -> int:
+        """Number of bins, without those of new and missing values."""
+        return max(len(self.edges) - 1, 0) if self.words is None else len(self.words) + 1
+
+    def places(self, cells: np.ndarray, field: TypedColumn, trained: Sequence[str]) -> np.ndarray:
+        """The place of each cell in the counts, uint8 (n,).
+
+        Args:
+            cells: float64 (n,), as the table has them: numbers, or codes of words; NaN is missing.
+            field: what the codes mean.
+            trained: all words that training rows have.
+        """
+        missing = np.isnan(cells)
+        if self.words is None:
+            found = np.searchsorted(self.edges, cells, side="right") - 1
+            found = np.where((found < 0) | (found >= self.bins), self.bins, found) if self.bins else found * 0
+        else:
+            own = {word: place for place, word in enumerate(self.words)}
+            rare = dict.fromkeys(trained, len(self.words)) | own
+            places = np.array([*(rare.get(word, self.bins) for word in field.words or ()), 0])
+            found = places[np.where(missing, len(places) - 1, cells).astype(np.int64)]
+        return np.where(missing, self.bins + 1, found).astype(np.uint8)
+
+    def count(self, places: np.ndarray) -> np.ndarray:
+        """Counts, int64 (bins + 2,), of some cells by their places."""
+        return np.bincount(places, minlength=self.bins + 2)
+
+    def index(self, counts: np.ndarray) -> tuple[float, float] | None:
+        """The index of some rows' counts, and what it exceeds by chance once in 1000 columns; None if it is unknown."""
+        if self.counts is None or not counts.sum() or not self.counts.sum():
+            return None
+        used = (counts + self.counts) > 0
+        before, now = self.counts[used] + 0.5, counts[used] + 0.5
+        p, q = before / before.sum(), now / now.sum()
+        chance = _chi_square(int(used.sum()) - 1) * (1 / counts.sum() + 1 / self.counts.sum())
+        return float(((q - p) * np.log(q / p)).sum()), float(chance)
+
+
+def level(index: tuple[float, float] | None) -> str:
+    """`shifted`, `moved` or "": an index that chance may give is no shift."""
+    if index is None or index[0] < max(MODERATE, index[1]):
+        return ""
+    return "shifted" if index[0] >= LARGE else "moved"
+
+
+def _chi_square(freedom: int) -> float:
+    """The quantile that one of 1000 draws exceeds (Wilson and Hilferty 1931); 0 for no degree of freedom."""
+    part = 2 / (9 * freedom) if freedom else 0.0
+    return float(freedom * (1 - part + _Z * part**0.5) ** 3)
+
+
+def fit(features: Features, codes: Sequence[Code], rows: Tensor) -> tuple[ColumnBins, ...]:
+    """The bins of typed columns, and the counts of the training rows in them, or of some; none of plain values.
+
+    Args:
+        features: of all rows.
+        codes: of the encoder, one a column.
+        rows: the training rows, int64 (m,).
+    """
+    some = rows[:: -(-len(rows) // _MOST_ROWS) or 1]
+    values = features.values[some].numpy() if codes else np.empty((0, 0))
+    return tuple(
+        _fitted(code, field, np.ascontiguousarray(values[:, place]))
+        for place, (code, field) in enumerate(zip(codes, features.fields, strict=True))
+    )
+
+
+def without_counts(codes: Sequence[Code]) -> tuple[ColumnBins, ...]:
+    """Bins of a run that kept no distribution: they tell new words and missing values alone."""
+    nothing = np.empty(0)
+    return tuple(ColumnBins(code.name, nothing, None if code.words is None else ()) for code in codes)
+
+
+def _fitted(code: Code, field: TypedColumn, cells: np.ndarray) -> ColumnBins:
+    present = cells[~np.isnan(cells)]
+    if code.words is None:
+        edges = np.empty(0)
+        if len(present):
+            low, high = present.min(), present.max()
+            inner = np.quantile(present, _TENTHS, method="inverted_cdf")
+            edges = np.unique([low, *inner, np.nextafter(high, np.inf)])
+        bins = ColumnBins(code.name, edges)
+    else:
+        assert field.words is not None
+        often = np.bincount(present.astype(np.int64), minlength=len(field.words))
+        most = np.argsort(-often, kind="stable")[:_WORDS]
+        bins = ColumnBins(code.name, np.empty(0), tuple(field.words[one] for one in most if often[one]))
+    counts = bins.count(bins.places(cells, field, code.words or ()))
+    return ColumnBins(bins.name, bins.edges, bins.words, counts)
+
+
+class DistributionFile:
+    """File in which a run keeps the distribution of a member's training rows; it stays with the member.
+
+    Args:
+        folder: the member's folder in the run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = MemberFolder(folder).distribution
+
+    def write(self, columns: Sequence[ColumnBins]) -> None:
+        """Writes it, unless there is no typed column. Raises EnvironmentFault."""
+        if columns:
+            content = {"format": 1, "columns": [_taken_apart(column) for column in columns]}
+            write_kept(self._path, sealed(content), 0o600)
+
+    def read(self, codes: Sequence[Code]) -> tuple[tuple[ColumnBins, ...], str]:
+        """The bins of an encoder's columns; and why indices are not known, "" if they are."""
+        try:
+            record = unsealed(self._path.read_bytes())
+            columns = tuple(map(_put_together, record["columns"]))
+            fits = [(one.name, one.words is None) for one in columns] == [(of.name, of.words is None) for of in codes]
+            if record["format"] != 1 or not fits:
+                raise ValueError("of other columns")
+        except FileNotFoundError:
+            return without_counts(codes), "this run kept no distribution of its training rows" if codes else ""
+        except (OSError, ValueError, KeyError, TypeError):
+            return without_counts(codes), f"{self._path.name} is damaged, or of other columns"
+        return columns, ""
+
+
+def _taken_apart(column: ColumnBins) -> dict[str, Any]:
+    counts = [] if column.counts is None else column.counts.tolist()
+    return {"name": column.name, "edges": column.edges.tolist(), "words": column.words, "counts": counts}
+
+
+def _put_together(record: dict[str, Any]) -> ColumnBins:
+    words = record["words"]
+    edges, counts = np.array(record["edges"], np.float64), np.array(record["counts"], np.int64)
+    found = ColumnBins(str(record["name"]), edges, None if words is None else tuple(map(str, words)), counts)
+    if edges.ndim != 1 or np.any(np.diff(edges) <= 0) or counts.shape != (found.bins + 2,) or np.any(counts < 0):
+        raise ValueError("bins and counts do not fit")
+    return found
+
+
+def binned(bins: Sequence[ColumnBins], codes: Sequence[Code], features: Features) -> Tensor:
+    """The place of each cell in its column's counts, uint8 (rows, columns): an eighth of the cells' own size."""
+    values = features.values.numpy()
+    made = torch.empty(len(values), len(bins), dtype=torch.uint8)
+    for place, (column, code, field) in enumerate(zip(bins, codes, features.fields, strict=True)):
+        made[:, place] = torch.from_numpy(column.places(values[:, place], field, code.words or ()))
+    return made

@@ -1,0 +1,92 @@
+"""What parties whose folders are at hand have noted in a prediction: of its rows, and warnings of their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.reports.words import counted
+
+_MOST = 20  # lines of the table
+
+
+class NewBatches:
+    """The batches that members note from now on.
+
+    Args:
+        folder: the run's.
+        members: the parties, and the server.
+    """
+
+    def __init__(self, folder: Path, members: Iterable[str]) -> None:
+        homes = {name: RunFolder(folder).member(name) for name in members}
+        self._batches = {name: _NewLines(home.batches) for name, home in homes.items()}
+        self._events = {name: _NewLines(home.prediction_events) for name, home in homes.items() if name != SERVER}
+
+    def show(self, console: Console) -> None:
+        """Prints a table of columns with missing values, new words or a shift, below the warnings."""
+        for name, lines in self._events.items():
+            reasons = [str(event.get("reason")) for event in lines.read() if event.get("kind") == "warning"]
+            for reason in dict.fromkeys(reasons):
+                console.print(f"{name}: {reason}", style="yellow", markup=False)
+        batches = list(self._new())
+        if not batches:
+            return
+        noted = [(name, batch, column) for name, batch in batches for column in batch["columns"]]
+        unknown = {name: batch["psi_unknown"] for name, batch in batches if batch.get("psi_unknown")}
+        telling = [one for one in noted if _tells(one[2])]
+        if telling:
+            console.print(_table(telling[:_MOST]))
+        if (rest := len(noted) - len(telling[:_MOST])) > 0:
+            more = f"{counted(rest, 'column')} more{'' if len(telling) <= _MOST else ', in batches.jsonl'}"
+            known = "" if unknown else ", and none has moved"
+            quiet = f"{counted(len(noted), 'column')}: no missing value, no new word{known}"
+            console.print(more if telling else quiet, style="dim")
+        for name, why in unknown.items():
+            console.print(f"{name}: PSI is unknown: {why}", style="yellow")
+
+    def _new(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        for name, lines in self._batches.items():
+            yield from ((name, batch) for batch in lines.read() if isinstance(batch.get("columns"), list))
+
+
+class _NewLines:
+    """The lines that a file gets from now on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._before = path, sum(1 for _ in read_lines(path))
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        return islice(read_lines(self._path), self._before, None)
+
+
+def _tells(column: dict[str, Any]) -> bool:
+    return bool(column.get("missing") or column.get("unseen") or column.get("level"))
+
+
+def _table(noted: Iterable[tuple[str, dict[str, Any], dict[str, Any]]]) -> Table:
+    table = Table(title="rows against training", caption="PSI by convention: moved from .1 on, shifted from .25 on")
+    table.add_column("party")
+    table.add_column("column", overflow="fold")
+    for name in ("rows", "missing", "new words", "outside", "PSI"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for name, batch, column in noted:
+        numbers = (batch.get("rows"), column.get("missing"), column.get("unseen"), column.get("outside"))
+        psi = column.get("psi")
+        table.add_row(
+            name,
+            str(column.get("name")),
+            *("-" if number is None else str(number) for number in numbers),
+            "-" if psi is None else f"{psi:.2f}",
+            str(column.get("level") or ""),
+        )
+    return table
