@@ -11,12 +11,13 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
 from colonnade.common.data.columns import cells, looks
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt, Type, TypedColumn
-from colonnade.common.data.columns.notation import PLAIN, Notation
+from colonnade.common.data.columns.notation import NUMBER, PLAIN, Notation
 from colonnade.common.data.keys import KeyColumn, check_keys, key_doubts
 from colonnade.common.errors import DataError, nearest
 
@@ -73,6 +74,54 @@ class HasIndex(Protocol):
 
     index: tuple[str, ...]
     unwritten: tuple[str, ...]
+
+
+class Marked:
+    """A table in which some cells stand for a missing value: they are null, in every column.
+
+    Args:
+        table: the table as it is stored.
+        marks: what stands in these cells, case and all. One that is a number stands for all ways to write it.
+        notation: of numbers in text.
+    """
+
+    def __init__(self, table: Table, marks: Sequence[str], notation: Notation) -> None:
+        self._table, self._marks, self._notation = table, pa.array(marks), notation
+        self._numbers = pa.array([float(mark) for mark in marks if NUMBER.fullmatch(mark)], pa.float64())
+        self.index, self.unwritten = (table.index, table.unwritten) if isinstance(table, HasIndex) else ((), ())
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The columns' names."""
+        return self._table.header
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """These columns of all rows, in order. Raises DataError if the table is malformed."""
+        with _decoded(self._table, columns) as batches:
+            for batch in batches:
+                yield pa.RecordBatch.from_arrays([self._without(column) for column in batch.columns], list(columns))
+
+    def place(self, row: int) -> str:
+        """Location of a row, given its number from 0."""
+        return self._table.place(row)
+
+    def __str__(self) -> str:
+        return str(self._table)
+
+    def _without(self, column: pa.Array) -> pa.Array:
+        """The column, null where a mark stands."""
+        if cells.is_text(column):
+            text = pc.utf8_trim_whitespace(pc.cast(column, pa.string()))
+            found = pc.is_in(text, self._marks)
+            if len(self._numbers):
+                numbers = pc.if_else(self._notation.fits(text), text, pa.scalar(None, pa.string()))
+                values = pc.cast(self._notation.plain(numbers), pa.float64())
+                found = pc.or_(found, pc.is_in(values, self._numbers))
+        elif cells.is_number(column) and not pa.types.is_boolean(column.type) and not pa.types.is_null(column.type):
+            found = pc.is_in(pc.cast(column, pa.float64(), safe=False), self._numbers)
+        else:
+            return column
+        return pc.if_else(found, pa.scalar(None, column.type), column)
 
 
 def require(table: Table, columns: Sequence[str]) -> None:
@@ -295,6 +344,7 @@ class _Types:
 
 def _guessed(source: TableColumns, column: pa.Array, name: str, doubts: list[Doubt]) -> Type:
     if cells.is_number(column):
+        doubts += looks.coded(name, column.slice(0, looks.SAMPLE))
         return "number"
     if not cells.is_text(column):
         ways = ["leave it out with `drop`, convert it, or declare it a `category` under `types`"]
@@ -303,6 +353,8 @@ def _guessed(source: TableColumns, column: pa.Array, name: str, doubts: list[Dou
         raise cells.Misfit(0, f"is of type {column.type}, neither a number nor a word", *ways)
     kind, found = looks.guess(name, column, source.notation)
     doubts += found
+    if kind == "number" and not found:
+        doubts += looks.coded(name, column.slice(0, looks.SAMPLE))
     return kind
 
 

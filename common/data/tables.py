@@ -60,6 +60,13 @@ def _one_column(value: Any) -> Any:
     return value
 
 
+def _mark(value: Any) -> Any:
+    """A mark of a missing value as the table writes it."""
+    if isinstance(value, bool) or value is None:
+        raise ValueError("YAML reads this word as a truth value or as nothing: put it in quotes")
+    return str(value).strip() if isinstance(value, int | float | str) else value
+
+
 class _Table(BaseModel):
     """`key` names the key column."""
 
@@ -70,6 +77,11 @@ class _Table(BaseModel):
     )
     decimal: Decimal = Field(default=".", description="decimal separator of numbers in text")
     thousands: Thousands = Field(default="", description="thousands separator of numbers in text; empty: none")
+    missing_values: tuple[Annotated[str, BeforeValidator(_mark)], ...] = Field(
+        default=(),
+        description="what stands for a missing value besides an empty cell, in every column: words with their case, as "
+        "`[None, 'n/a']`, and numbers in any notation, as `[-999]`",
+    )
 
     @model_validator(mode="after")
     def _two_marks(self) -> Self:
@@ -97,6 +109,13 @@ class _Table(BaseModel):
     def settings(self, *more: str) -> str:
         """All of the section, and more, on which a read table may depend."""
         return json.dumps([self.model_dump(mode="json"), *more], sort_keys=True)
+
+    def marked(self, base: Path) -> Table:
+        """The table, null where `missing_values` stand. Raises DataError if there is none."""
+        from colonnade.common.data.table import Marked  # noqa: PLC0415
+
+        table = self.opened(base)
+        return Marked(table, self.missing_values, self.notation) if self.missing_values else table
 
     @abstractmethod
     def opened(self, base: Path) -> Table:
@@ -184,7 +203,7 @@ class TableColumnsConfig(_Table):
         """The table, and the columns of training. Raises DataError if one of them is missing."""
         from colonnade.common.data.table import require  # noqa: PLC0415
 
-        table, names = self.opened(base), tuple(column.name for column in trained)
+        table, names = self.marked(base), tuple(column.name for column in trained)
         require(table, [] if self.key is None else [self.key])
         known = set(table.header)
         if lacking := [name for name in names if name not in known]:
@@ -213,7 +232,7 @@ class TableColumnsConfig(_Table):
         """The table, and the columns that are features."""
         from colonnade.common.data.table import require, require_names  # noqa: PLC0415
 
-        table = self.opened(base)
+        table = self.marked(base)
         named = (self.key, *self.columns, *self.drop, *self.types, *self.units)
         require(table, [name for name in named if name is not None])
         without = {self.key, *self.drop, *_index(table)}
@@ -251,7 +270,7 @@ class TableLabelsConfig(_Table):
                 f"server.labels.label names {len(self.label)} columns, and classes stand in one",
                 hint="name one column, or set federation.task to regression",
             )
-        table = self.opened(base)
+        table = self.marked(base)
         require(table, [self.label] if self.key is None else [self.label, self.key])
         found = self._cached(table, "classes", partial(self._classes, table, self.label), cache)
         return found if self.positive is None else with_positive(found, self.positive, "server.labels.positive")
@@ -263,7 +282,7 @@ class TableLabelsConfig(_Table):
         if self.positive is not None:
             raise ConfigError("server.labels.positive: numbers have no classes", hint="leave it out")
         names = (self.label,) if isinstance(self.label, str) else self.label
-        table = self.opened(base)
+        table = self.marked(base)
         require(table, names if self.key is None else (*names, self.key))
         return self._cached(table, "numbers", partial(self._numbers, table, names), cache)
 

@@ -126,7 +126,8 @@ class Hub:
             raise PartyLost(
                 ", ".join(missing),
                 f"did not {came} within {patience:g} s",
-                hint="start the missing parties, or raise federation.timeouts.away",
+                hint="start the missing parties; one that still reads its table joins when it has: raise "
+                "federation.timeouts.away to wait longer",
             ) from None
 
     def begin(

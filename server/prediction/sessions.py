@@ -126,7 +126,7 @@ class PredictionSessions:
                     awaited.discard(failed.party)
         here = tuple(party for party in hub.here if party not in silent)
         if not here:
-            hint = "start the missing parties, or raise --wait"
+            hint = "start the missing parties; one that still reads its table joins when it has: raise --wait for it"
             raise PartyLost(", ".join(names), f"did not join within {patience:g} s", hint=hint)
         return here
 

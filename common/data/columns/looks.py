@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,6 +35,12 @@ _OTHER = r"""^(\([\d.,]+\)|[\d.,]+-|[−–][\d.,]+|'[\d.,+-]+'|"[\d.,+-]+")$"""
 _DIFFERENT = 3  # numbers of a column of numbers, at least
 _SURELY_MISSING = {"None", "NaT", "<NA>", "#N/A", "\\N", "(null)", "n/a", "-", "--"}
 _TRUTHS = ("true false", "yes no", "y n", "ja nein", "j n", "t f", "wahr falsch", "oui non", "vrai faux")
+_CODES = 10  # with fewer different numbers a column is learnt from as well
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_CODED = frozenset(
+    "id ids code codes zip zipcode postcode postal plz agent branch store shop region district category type kind class "
+    "group segment cluster product item sku channel department occupation profession".split()
+)
 _GROUPS = r"^[1-9]\d{0,2}\.\d{3}$"
 _COMPACT = r"^(19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
 
@@ -120,9 +128,8 @@ def _marked(name: str, text: pa.Array) -> Iterator[Doubt]:
     if marks:
         count = int(pc.sum(pc.is_in(text, pa.array(marks))).as_py())
         said = f"is taken as a category, and {count} of its cells are {', '.join(map(repr, sorted(marks)))}"
-        yield Doubt(
-            name, said, f"empty them if they stand for a missing value; or say so: {declared(name, 'category')}"
-        )
+        ways = f"if they stand for a missing value, say {missing(marks)}; or say so: {declared(name, 'category')}"
+        yield Doubt(name, said, ways)
 
 
 def looks_of(name: str, text: pa.Array, notation: Notation) -> list[Look]:
@@ -140,7 +147,8 @@ def looks_of(name: str, text: pa.Array, notation: Notation) -> list[Look]:
 def meant(name: str, text: pa.Array, row: int, notation: Notation) -> str:
     """Hint for a cell of a numeric column that seems to use another notation; "" if it does not."""
     if cells.without_marks(text.slice(row, 1)).null_count:
-        said = "if it stands for a missing value, empty such cells, and `missing` says what stands in for them"
+        ways = f"say {missing([text[row].as_py()])}, and `missing` says what replaces it"
+        said = f"if it stands for a missing value, {ways}"
         return f"{said}; if they are words or codes, {declared(name, 'category')}"
     own = looks_of(name, text.slice(row, 1), notation)
     if not own:
@@ -243,6 +251,30 @@ def _numeric(name: str, text: pa.Array, notation: Notation) -> Iterator[Doubt]:
         yield Doubt(name, "has a point before three digits in all its larger numbers: it may separate thousands", said)
 
 
+def coded(name: str, column: pa.Array) -> Iterator[Doubt]:
+    """A warning about numbers that seem to be codes, of which a model would learn as of amounts.
+
+    Whole numbers are doubtful where the column's name calls them codes, or text has zeros before them.
+
+    Args:
+        name: the column's.
+        column: its first cells, numbers or text of numbers.
+    """
+    said = f"{declared(name, 'category')} if they are codes; or say that they are not: {declared(name, 'number')}"
+    if cells.is_text(column):
+        text = cells.written(column).drop_null()
+        if pc.any(pc.match_substring_regex(text, r"^0\d+$")).as_py():
+            yield Doubt(name, "is taken as numbers, and some have zeros before them, as codes have", said)
+            return
+        column = pc.cast(text.filter(PLAIN.fits(text)), pa.float64())
+    if not _CODED.intersection(word.lower() for word in _WORD.findall(name)):
+        return
+    values = np.unique(pc.cast(column.drop_null(), pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    if _CODES <= len(values) < len(column) and bool((values == values.round()).all()):
+        what = f"is taken as numbers, {len(values)} different whole ones, and by its name they may be codes"
+        yield Doubt(name, what, said)
+
+
 def _truthful(name: str, text: pa.Array) -> Iterator[Doubt]:
     found = {str(word) for word in pc.unique(pc.utf8_lower(text)).to_pylist() if word is not None}
     if any(found == set(pair.split()) for pair in _TRUTHS):
@@ -257,6 +289,11 @@ def declared(name: str, type: str) -> str:
     """The configuration entry that declares a column's type."""
     word = f"'{type}'" if "%" in type else type
     return f"`types: {{{_key(name)}: {word}}}`"
+
+
+def missing(marks: Iterable[str]) -> str:
+    """The configuration entry that says what stands for a missing value."""
+    return f"`missing_values: [{', '.join(repr(mark) for mark in sorted(marks))}]`"
 
 
 def _key(name: str) -> str:

@@ -105,6 +105,52 @@ def test_nan_is_a_missing_value_in_every_type(tmp_path: Path, kind: type, where:
     assert found.fields[0].words == ("0", "1")
 
 
+@pytest.mark.parametrize("missing", ["mean", "refuse"])
+def test_what_stands_for_a_missing_value_is_declared(tmp_path: Path, missing: str) -> None:
+    column = ["1.5", "None", " - ", "-999", "-999.0", "-9.99e2", "none"[:0], "2.5"]
+    declared = {"missing": missing, "missing_values": ["None", "-", -999]}
+    if missing == "refuse":
+        with pytest.raises(DataError, match=r"line 3, column 'x': the value is missing"):
+            read(tmp_path, column, **declared)
+        return
+    values = read(tmp_path, column, **declared).values.squeeze(1)
+    assert values.isnan().tolist() == [False, *[True] * 6, False]
+    with pytest.raises(DataError, match="line 3, column 'x': 'none' is no number") as refused:  # case counts
+        read(tmp_path, ["1", "none", "3"], **declared)
+    assert "missing_values: ['none']" in refused.value.hint
+
+
+def test_marks_of_missing_values_hold_in_typed_columns_words_keys_and_labels(tmp_path: Path) -> None:
+    columns = {"id": list("abcd"), "n": [1, -999, 3, 4], "w": pa.array(["x", "n/a", "y", "x"]).dictionary_encode()}
+    pa.parquet.write_table(pa.table({**columns, "y": ["no", "yes", "?", "yes"]}), tmp_path / "t.parquet")
+    how = {"source": "parquet", "path": "t.parquet", "key": "id", "missing_values": [-999, "n/a", "?"]}
+    found = load_features(data({**how, "drop": ["y"], "missing": "zero"}), PartyIndex(0, 1), tmp_path)
+    assert found.values.isnan().tolist() == [[False] * 2, [True] * 2, [False] * 2, [False] * 2]
+    assert found.fields[1].words == ("x", "y")
+    assert load_labels(labels({**how, "label": "y", "missing": "drop"}), tmp_path).classes == ("no", "yes")
+    with pytest.raises(DataError, match="row 3, column 'id': the value is missing"):
+        load_labels(labels({**how, "missing_values": ["c"], "label": "n"}), tmp_path)
+
+
+@pytest.mark.parametrize("value", [[None], [True]])
+def test_what_yaml_reads_otherwise_is_no_mark(value: list[Any]) -> None:
+    with pytest.raises(ValidationError, match="put it in quotes"):
+        data({"source": "csv", "path": "t.csv", "missing_values": value})
+
+
+def test_numbers_that_may_be_codes_are_said(tmp_path: Path) -> None:
+    (said,) = read(tmp_path, [f"{row % 50:03}" for row in range(200)]).doubts
+    assert "zeros before them" in str(said)
+    assert not read(tmp_path, [f"{row % 50:03}" for row in range(200)], types={"x": "number"}).doubts
+    for name, warns in (("agent", True), ("AgentID", True), ("branch_code", True), ("age", False), ("idle", False)):
+        codes = pa.table({"key": [f"k{n}" for n in range(200)], name: [n * 37 % 140 for n in range(200)]})
+        pa.parquet.write_table(codes, tmp_path / "t.parquet")
+        how = data({"source": "parquet", "path": "t.parquet", "key": "key"})
+        found = load_features(how, PartyIndex(0, 1), tmp_path).doubts
+        assert bool(found) == warns
+        assert all("140 different whole ones" in str(doubt) and "category" in doubt.hint for doubt in found)
+
+
 # --- names of classes
 
 
