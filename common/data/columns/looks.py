@@ -37,10 +37,11 @@ _SURELY_MISSING = {"None", "NaT", "<NA>", "#N/A", "\\N", "(null)", "n/a", "-", "
 _TRUTHS = ("true false", "yes no", "y n", "ja nein", "j n", "t f", "wahr falsch", "oui non", "vrai faux")
 _CODES = 10  # with fewer different numbers a column is learnt from as well
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_CODED = frozenset(
-    "id ids code codes zip zipcode postcode postal plz agent branch store shop region district category type kind class "
-    "group segment cluster product item sku channel department occupation profession".split()
-)
+_CODED = frozenset({
+    "id", "ids", "code", "codes", "zip", "zipcode", "postcode", "postal", "plz", "agent", "branch", "store", "shop",
+    "region", "district", "category", "type", "kind", "class", "group", "segment", "cluster", "product", "item", "sku",
+    "channel", "department", "occupation", "profession",
+})  # fmt: skip
 _GROUPS = r"^[1-9]\d{0,2}\.\d{3}$"
 _COMPACT = r"^(19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
 
