@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from colonnade.common.config.alignments import AlignmentsConfig
+from colonnade.common.config.decision import Calibrate, DecideConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.config.protocol import PLAIN
@@ -116,6 +117,15 @@ class ServerConfig(_Member):
     )
     extra_metrics: tuple[str, ...] = Field(
         default=(), description="packages' metrics of the server's evaluations, by name: docs/plug_ins.md"
+    )
+    decide: DecideConfig | None = Field(
+        default=None,
+        description="two classes: the probability from which a row is of the positive one: f1, youden, {by: cost, ...} "
+        "or a number (docs/metrics.md); left out, the likelier class",
+    )
+    calibrate: Calibrate = Field(
+        default="none",
+        description="two classes: recalibration of probabilities on the validation rows: none, platt or isotonic",
     )
     head: HeadConfig = Field(
         default=LinearHeadConfig(), description=f"the server's model, on the parties' embeddings; {_LEFT_OUT}"

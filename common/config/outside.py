@@ -13,7 +13,8 @@ OUTSIDE_LOSSES = PlugIns("losses", ("cross_entropy", "squared", "logistic"))
 
 _BUILT_IN = (
     "accuracy", "loss", "auc", "average_precision", "balanced_accuracy", "f1", "log_loss", "brier", "ece", "ks", "lift",
-    "gain", "baseline_accuracy", "rmse", "mae", "r2", "baseline_rmse",
+    "gain", "baseline_accuracy", "rmse", "mae", "r2", "baseline_rmse", "decided_accuracy", "decided_precision",
+    "decided_recall", "decided_f1", "decided_cost", "calibrated_log_loss", "calibrated_brier", "calibrated_ece",
 )  # fmt: skip
 
 OUTSIDE_METRICS = PlugIns("metrics", _BUILT_IN)

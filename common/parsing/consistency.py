@@ -90,6 +90,7 @@ def _check_task(federation: FederationConfig, server: ServerConfig) -> None:
     """Rejects settings of the server's section that the task does not support."""
     if server.class_weights != "none":
         _check_class_weights(federation, server)
+    _check_decision(federation, server)
     if federation.task == "classification":
         return
     if server.privacy.labels is not None:
@@ -201,6 +202,34 @@ def _check_class_weights(federation: FederationConfig, server: ServerConfig) -> 
         raise ConfigError(
             f"server.class_weights has {len(weights)} weights for {federation.outputs} classes",
             hint="one a class, in the classes' order",
+        )
+
+
+def _check_decision(federation: FederationConfig, server: ServerConfig) -> None:
+    """Rejects thresholds and recalibration of other than two classes, without rows for them, or of private labels."""
+    given = {"decide": server.decide is not None, "calibrate": server.calibrate != "none"}
+    for key in (key for key, there in given.items() if there):
+        if federation.task == "regression":
+            raise ConfigError(
+                f"server.{key} with federation.task = regression: there are no classes", hint="leave it out"
+            )
+        if federation.outputs != 2:
+            raise ConfigError(
+                f"server.{key} with {federation.outputs} classes: it is of the positive one of two",
+                hint="leave it out; or make labels of two classes, such as one class and all others",
+            )
+        fixed = key == "decide" and server.decide is not None and server.decide.at is not None
+        if not federation.rows.validation and not fixed:
+            raise ConfigError(
+                f"server.{key}: there are no validation rows to choose it on, and test rows are never chosen by",
+                hint="set federation.rows.validation, say to 0.1",
+            )
+    private = next((key for key in ("labels", "answers") if getattr(server.privacy, key) is not None), None)
+    if private and server.calibrate == "isotonic":
+        raise ConfigError(
+            f"server.calibrate = isotonic with server.privacy.{private}: its probabilities are means of few validation "
+            "rows' labels, which no noise covers, and predictions would show them",
+            hint="take platt, two numbers from all of them; or leave it out",
         )
 
 

@@ -10,7 +10,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from colonnade.server.evaluation import chance, errors
+from colonnade.server.evaluation.calibration import Bools, Floats
 from colonnade.server.evaluation.quality import Classes, Probabilities, describe, measure
+
+
+def margins(logits: Tensor) -> Floats:
+    """Log-odds of the second of two classes, float64 (rows,), of logits (rows, 2)."""
+    found: Floats = (logits[:, 1].double() - logits[:, 0].double()).numpy()
+    return found
 
 
 class Score:
@@ -62,6 +69,10 @@ class Score:
     def errors(self) -> dict[str, float]:
         """Standard errors of some of the metrics, by name."""
         return errors.of_classes(*self.arrays())
+
+    def margins(self) -> tuple[Floats, Bools]:
+        """Of two classes: log-odds of the second of all rows, float64 (rows,), and True for rows of it."""
+        return margins(torch.cat(self._logits)), torch.cat(self._labels).numpy() == 1
 
     def arrays(self) -> tuple[Probabilities, Classes]:
         """Probabilities of all rows, float64 (rows, classes), and their classes, int64 (rows,)."""

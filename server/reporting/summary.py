@@ -85,6 +85,7 @@ def findings(ctx: ServerContext) -> dict[str, Any]:
         "targets": None if ctx.scale is None else ctx.scale.record(),
         "details": dict(ctx.details) or None,
         "classes": None if ctx.balance is None else {**ctx.balance.summary(), "positive": ctx.positive},
+        "decision": None if (made := ctx.decision) is None else made.summary(ctx.positive),
         "warning": warning(ctx),
         "pace": pace(ctx),
         "absent": dict(ctx.absent) or None,

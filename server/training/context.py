@@ -38,6 +38,7 @@ from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.labels import NoisyLabels, posterior
 from colonnade.common.runtime.phases import EVALUATION, Phases
 from colonnade.server.divergence.watch import GrowthWatch
+from colonnade.server.evaluation import decision
 from colonnade.server.evaluation.balance import ClassBalance
 from colonnade.server.evaluation.best import TWO_CLASSES, Best
 from colonnade.server.evaluation.outside_metrics import OutsideMetrics
@@ -264,6 +265,11 @@ class ServerContext:
         return Best(stop, self.state.keep("best", dict), metric)
 
     @property
+    def decision(self) -> decision.Decision | None:
+        """How classes follow from probabilities; None where the likelier one is taken."""
+        return decision.kept(self.state, self.config.decide)
+
+    @property
     def details(self) -> dict[str, Any]:
         """Results of the end of a run that are too large for a metric, by part."""
         return self.state.keep("details", dict)
@@ -368,6 +374,8 @@ class ServerContext:
 
     def evaluated(self, round: int, part: str, score: Score | Residuals, **more: float) -> None:
         """Records an evaluation of a part, and `more`. The last one of a run gets further metrics."""
+        if part == "validation":
+            self._decide(round, score)
         metrics, prefix = self._measured(score) | more, "val" if part == "validation" else part
         judged: dict[str, Any] = {}
         if self.thorough:
@@ -385,14 +393,28 @@ class ServerContext:
             found, details = score.closer()
             self.metrics.update({f"{prefix}_{name}": value for name, value in found.items()})
             if details:
-                self.details[part] = details
+                self.details[part] = details | self._decided(score)
         if part == "validation" and self.stopped:
             self.telemetry.event("stopped", round=round, reason=self.stopped)
 
     def _measured(self, score: Score | Residuals) -> dict[str, float]:
-        if not self.config.extra_metrics:
-            return score.metrics
-        return {**self.extra_metrics.of(*score.arrays()), **score.metrics}
+        found = self.extra_metrics.of(*score.arrays()) if self.config.extra_metrics else {}
+        if (made := self.decision) is not None and isinstance(score, Score):
+            found = {**found, **decision.measures(made, *score.margins())}
+        return {**found, **score.metrics}
+
+    def _decide(self, round: int, score: Score | Residuals) -> None:
+        """Chooses threshold and recalibration on the validation rows, where they are asked for."""
+        decide, calibrate, made = self.config.decide, self.config.calibrate, None
+        if isinstance(score, Score) and (decide is not None or calibrate != "none"):
+            made = decision.choose(decide, calibrate, *score.margins(), round)
+        decision.keep(self.state, made)
+
+    def _decided(self, score: Score | Residuals) -> dict[str, Any]:
+        """`decision` of a part's details."""
+        if (made := self.decision) is None or not isinstance(score, Score):
+            return {}
+        return {"decision": decision.details(made, *score.margins())}
 
 
 def round_off(seconds: float) -> float:
