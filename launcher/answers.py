@@ -15,7 +15,7 @@ from colonnade.common.errors import DataError
 from colonnade.common.runtime.own_loop import run_on_own_loop
 from colonnade.launcher.named_tables import Tables
 from colonnade.launcher.predictions import opened
-from colonnade.server.prediction.model import Model
+from colonnade.server.prediction.model import Model, Said
 from colonnade.server.prediction.terms import PredictionTerms
 
 if TYPE_CHECKING:
@@ -89,15 +89,15 @@ def _word(place: int, id: object) -> str:
     )
 
 
-def _table(asked: Sequence[str], said: dict[str, tuple[float, ...]], model: Model) -> pa.Table:
+def _table(asked: Sequence[str], said: dict[str, Said], model: Model) -> pa.Table:
     import pyarrow as pa  # noqa: PLC0415
 
     rows = [said.get(id) for id in asked]
     columns: dict[str, Any] = {"id": pa.array(asked, pa.string())}
     if model.classes:
-        best = [None if row is None else model.names[row.index(max(row))] for row in rows]
+        best = [None if row is None else row.label for row in rows]
         columns["class"] = pa.array(best, pa.string())
     for place, name in enumerate(model.names):
-        column = [None if row is None else row[place] for row in rows]
+        column = [None if row is None else row.values[place] for row in rows]
         columns[f"p_{name}" if model.classes else name] = pa.array(column, pa.float64())
     return pa.table(columns)

@@ -241,7 +241,7 @@ class LineFormat:
 
     Args:
         names: of the values of a line: classes, or targets.
-        classes: True if the values are probabilities of classes; the likeliest one is then a cell too.
+        classes: True if the values are probabilities of classes; the class is then a cell too.
     """
 
     def __init__(self, names: Sequence[str], classes: bool) -> None:
@@ -258,7 +258,7 @@ class LineFormat:
         if self._labels is None:
             known = map(self._known.__mod__, zip(found, *numbers, strict=True))
         else:
-            best = map(self._labels.__getitem__, said.values.argmax(1).tolist())
+            best = map(self._labels.__getitem__, said.chosen.tolist())
             known = map(self._known.__mod__, zip(found, best, *numbers, strict=True))
         if said.known.all():
             return "".join(known)

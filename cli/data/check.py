@@ -37,7 +37,7 @@ from colonnade.reports.words import counted, listed
 from colonnade.server.fusion.active import active_features
 from colonnade.server.reporting.planned import planned
 from colonnade.server.training.context import check_labels
-from colonnade.server.training.lost_classes import LabelParts, of_common
+from colonnade.server.training.lost_classes import LabelParts, few_of_common, of_common
 from colonnade.simulation.contexts import refuse_other_rows
 
 _STARTS = {
@@ -175,16 +175,14 @@ def _check_classes(
                 TargetScale.fit(labels.values, schedules[SERVER].partition.train)
             elif not private:
                 parts.refuse_one()
-            found = parts.warnings()
+            found = [*parts.warnings(), *parts.few(server.decide, server.calibrate)]
         elif common:
             keys = federation.keys.normals(labels.ids or ())
             rows = torch.tensor([row for row, key in enumerate(keys) if key in common])
             of = next(iter(schedules.values())).partition
-            found = [
-                *of_common(
-                    labels.values[rows], labels.classes, [len(part) for part in (of.train, of.validation, of.test)]
-                )
-            ]
+            sizes = [len(part) for part in (of.train, of.validation, of.test)]
+            found = [*of_common(labels.values[rows], labels.classes, sizes)]
+            found += few_of_common(labels.values[rows], labels.classes, sizes[1], server.decide, server.calibrate)
     for doubt in found:
         out.print(f"server: {doubt}", style="yellow", markup=False, soft_wrap=True)
 

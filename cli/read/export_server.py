@@ -104,7 +104,8 @@ def export_server(run: RunFolder, config: Config, base: Path, out: Path | None) 
         "input": {"shape": shape, "dtype": "float32", "parties": list(federation.names),
                   "what": CONTRACTS[name].predicts},
         "output": {"what": "standardised targets" if classes is None else "logits", "classes": classes,
-                   "targets": None if ctx.scale is None else ctx.scale.record()},
+                   "targets": None if ctx.scale is None else ctx.scale.record(),
+                   "decision": None if (made := ctx.decision) is None else {"class": ctx.positive, **made.record()}},
         "versions": {"colonnade": VERSION, "torch": str(torch.__version__)},
     }  # fmt: skip
     write_part(into, model, program, record, {})

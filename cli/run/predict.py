@@ -32,6 +32,7 @@ from colonnade.launcher.processes import Processes
 from colonnade.reports.console.batches import NewBatches
 from colonnade.reports.console.outputs import refuse_unwritable_file
 from colonnade.reports.console.screen import out as console
+from colonnade.reports.decision import decision_words
 from colonnade.reports.words import counted
 from colonnade.server.prediction.model import Model, Predicted
 from colonnade.server.prediction.terms import PredictionTerms
@@ -147,6 +148,11 @@ def say(without: Mapping[str, str], absent: Absent, event: Event) -> None:
     if event["kind"] == "aligned":
         known = f"{event['common']} of {event['rows']} ids are known to all members"
         console.print(f"{known}: {event['seconds']:.1f} s of alignment", style="dim")
+    if event["kind"] == "decision":
+        console.print(f"decided: {decision_words(event)}", style="dim", markup=False, soft_wrap=True)
+        if event["rows"] and event["round"] != event["model"]:
+            said = f"chosen for the model of round {event['round']}, and this one is of round {event['model']}"
+            console.print(f"threshold and probabilities were {said}", style="yellow", markup=False, soft_wrap=True)
     if event["kind"] == "begin":
         for party in event["absent"]:
             cost = f"; with its mean, on validation rows: {without[party]}" if party in without else ""

@@ -14,6 +14,7 @@ from colonnade.common.config.outside import OF_A_PARTY, OUTSIDE_METRICS
 from colonnade.common.runtime.numbers import plain
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.progress import JUDGED, megabytes, score_words
+from colonnade.reports.decision import decision_rows
 from colonnade.reports.guarantee import describe_privacy, details
 
 _OWN = {"test_accuracy_": "parties' test accuracy", "test_rmse_": "parties' test RMSE"}
@@ -88,7 +89,7 @@ def metric_rows(summary: Mapping[str, Any], more: Mapping[str, str] = MappingPro
     if (positive := positive_of(summary)) is not None and any(key.endswith(RANKED) for key in metrics):
         found.append(("positive class", positive))
     warned = [(WARNING, str(summary[WARNING]))] if summary.get(WARNING) else []
-    return [*(best + found if stopped else found + best), *warned]
+    return [*(best + found if stopped else found + best), *decision_rows(summary), *warned]
 
 
 def positive_of(summary: Mapping[str, Any]) -> str | None:

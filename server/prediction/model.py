@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import compress, islice
+from itertools import compress, islice, repeat
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,11 +14,13 @@ from torch import Tensor
 
 from colonnade.common.observability.endpoints import Collector
 from colonnade.common.prediction import messages as prediction
+from colonnade.server.evaluation.decision import Decision
 from colonnade.server.prediction.exchange import Questions
 from colonnade.server.prediction.row_index import RowIndex
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+Classes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -27,10 +30,19 @@ class Predicted:
     Args:
         known: bool (ids,); False where some member does not know the id.
         values: float64 (known ids, names), a line for each known id.
+        chosen: numbers of their classes, int64 (known ids,); of numbers, none.
     """
 
     known: Bools
     values: Floats
+    chosen: Classes
+
+
+class Said(NamedTuple):
+    """The prediction of one id: its class, "" of numbers; and its values, one a name."""
+
+    label: str
+    values: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,8 @@ class Model:
         classes: True if the values are probabilities of classes.
         questions: queue of the rows to predict.
         finish: the joint model's outputs, (rows, names) -> probabilities, or numbers in their own units.
+        decide: how classes follow from probabilities; None for the likeliest one. It is that of the model's
+            checkpoint, which is there once the parties are.
         paid: True if every request is charged to the parties' privacy budgets.
         show: adds metrics to those of this process.
     """
@@ -56,13 +70,15 @@ class Model:
     classes: bool
     questions: Questions
     finish: Callable[[Tensor], Tensor]
+    decide: Callable[[], Decision | None] = lambda: None
     paid: bool = False
     show: Callable[[Collector], None] = lambda _collector: None
 
     async def token(self) -> str:
         """Token that changes whenever predictions may change; waits until the parties are present."""
         await self.questions.hearing.wait()
-        return f"{self.run} {self.round} {','.join(self.row_index.here)} {','.join(self.names)}"
+        decision = "" if (made := self.decide()) is None else f" {made.record()}"
+        return f"{self.run} {self.round} {','.join(self.row_index.here)} {','.join(self.names)}{decision}"
 
     async def predict(self, ids: Sequence[str]) -> Predicted:
         """Predictions of some ids, at most `ROWS`, by one request to the parties; ids may be repeated.
@@ -74,17 +90,27 @@ class Model:
         lines = answer.lines.numpy()
         known = lines >= 0
         values = self.finish(answer.outputs).to(torch.float64).numpy()
-        return Predicted(known, values[lines[known]])
+        values = values[lines[known]]
+        return Predicted(known, values, self._chosen(values))
 
-    async def say(self, ids: Iterable[str]) -> dict[str, tuple[float, ...]]:
-        """Predictions by id: one value per name. Ids that some member lacks are left out.
+    def _chosen(self, values: Floats) -> Classes:
+        """Numbers of the classes of probabilities float64 (rows, names); none of numbers."""
+        if not self.classes:
+            return np.empty(0, np.int64)
+        decision = self.decide()
+        return values.argmax(1) if decision is None else decision.positive(values[:, 1]).astype(np.int64)
+
+    async def say(self, ids: Iterable[str]) -> dict[str, Said]:
+        """Predictions by id. Ids that some member lacks are left out.
 
         Raises:
             ColonnadeError: the conversation with the parties has ended.
         """
-        said: dict[str, tuple[float, ...]] = {}
+        said: dict[str, Said] = {}
         wanted = iter(dict.fromkeys(ids))
         while block := tuple(islice(wanted, prediction.ROWS)):
             answer = await self.predict(block)
-            said |= zip(compress(block, answer.known), map(tuple, answer.values.tolist()), strict=True)
+            known = compress(block, answer.known)
+            labels = [self.names[number] for number in answer.chosen.tolist()] if self.classes else repeat("")
+            said |= zip(known, map(Said, labels, map(tuple, answer.values.tolist())), strict=True)
         return said

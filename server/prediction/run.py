@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.record import AlignmentRecord
@@ -32,6 +33,7 @@ from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.device import choose_device
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.server.alignment.rows import server_keeping
+from colonnade.server.evaluation.score import margins
 from colonnade.server.fusion.active import load_columns, own_keys
 from colonnade.server.membership.admission import DataShape
 from colonnade.server.membership.hub import Hub
@@ -204,16 +206,24 @@ class PredictionRun:
         names, classes = row_index.labels.classes, ctx.scale is None
         if ctx.scale is not None:
             names = tuple(f"value_{number}" for number in range(1, self.federation.outputs + 1))
-        finish = partial(torch.softmax, dim=1) if ctx.scale is None else ctx.scale.undo
+        finish = partial(_probabilities, ctx) if ctx.scale is None else ctx.scale.undo
         return lambda questions: Model(
             run, round, row_index, names, classes=classes, questions=questions, finish=finish,
-            paid=self.federation.privacy is not None, show=watch.show,
+            decide=lambda: ctx.decision, paid=self.federation.privacy is not None, show=watch.show,
         )  # fmt: skip
 
     def _owner(self) -> Owner:
         if (run := self._folder.number()) is None:
             raise CheckpointError(f"{self._folder.run} is missing or was altered", hint="name the folder of a run")
         return Owner(SERVER, run, self.federation.lasting_hashes())
+
+
+def _probabilities(ctx: ServerContext, logits: Tensor) -> Tensor:
+    """Probabilities of classes, (rows, classes), as the decision of the model's checkpoint has them."""
+    if (decision := ctx.decision) is None:
+        return torch.softmax(logits, dim=1)
+    positive = torch.from_numpy(decision.probabilities(margins(logits)))
+    return torch.stack([1.0 - positive, positive], dim=1)
 
 
 async def _all_done(tasks: Collection[asyncio.Future[None]]) -> None:

@@ -20,6 +20,7 @@ from colonnade.common.prediction import messages as prediction
 from colonnade.common.prediction.batches import ScoredRows
 from colonnade.common.runtime.user_code import naming_user_code
 from colonnade.server.alignment.rows import ServerRows
+from colonnade.server.evaluation.decision import Decision
 from colonnade.server.fusion.active import columns_of
 from colonnade.server.membership.hub import Hub
 from colonnade.server.prediction.exchange import Questions, predict
@@ -55,6 +56,7 @@ class PredictionSessions:
     folder: Path
     _rows: ServerRows | None = None
     _aligned: tuple[str, ...] = ()
+    _told: Decision | None = None
     _silent: dict[str, float] = field(default_factory=dict)
     """Until when parties are left out that gave no answer: else they would keep the next session waiting as well."""
     _scored: ScoredRows = field(init=False)
@@ -78,6 +80,7 @@ class PredictionSessions:
             cohort, round = hub.begin(self.held, self.held[0], hub.revocations.seen, lambda: questions.over, names)
             ctx.restore(round, self.store.load(round, self.owner))
             ctx.confirm()
+            self._tell_decision()
             ctx.session = Session(federation.id, self.owner.run, hub.session, federation.hashes())
             absent = [name for name in federation.names if name not in names]
             try:
@@ -161,6 +164,13 @@ class PredictionSessions:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _tell_decision(self) -> None:
+        """Says how classes are decided, once."""
+        if (made := self.ctx.decision) is None or made == self._told:
+            return
+        self._told, classes = made, self.row_index.labels.classes
+        self.ctx.telemetry.event("decision", model=self.ctx.round, **made.summary(classes[1]))
 
     def _prepare(self, names: tuple[str, ...]) -> None:
         """Aligns rows anew whenever the set of present parties has changed."""

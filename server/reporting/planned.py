@@ -30,6 +30,7 @@ def planned(federation: FederationConfig, server: ServerConfig | None, schedule:
     if server is not None:
         found += [("server.privacy.labels", each) for each in _labels(federation, server)]
         found += [("server.privacy.answers", each) for each in _answers(federation, server, schedule)]
+        found += _uncovered(server)
     return [Sentence(f"{key}: {said.text}", said.weak) for key, said in found]
 
 
@@ -47,6 +48,18 @@ def _labels(federation: FederationConfig, server: ServerConfig) -> list[Sentence
         said = f"no guarantee, since the seed is known; by the noise alone a label: epsilon {spent:.2f}"
         return [Sentence(said, weak=True)]
     return [Sentence(f"a training label: epsilon {spent:.2f} at delta 0"), *little(spent)]
+
+
+def _uncovered(server: ServerConfig) -> list[tuple[str, Sentence]]:
+    """What predictions depend on beside private labels."""
+    if server.privacy.labels is None and server.privacy.answers is None:
+        return []
+    chosen = {
+        "decide": server.decide is not None and server.decide.by is not None,
+        "calibrate": server.calibrate != "none",
+    }
+    said = "it is computed from true labels of validation rows, which no noise covers, and predictions depend on it"
+    return [(f"server.{key}", Sentence(said, weak=True)) for key, there in chosen.items() if there]
 
 
 def _answers(federation: FederationConfig, server: ServerConfig, schedule: Schedule) -> list[Sentence]:

@@ -314,14 +314,15 @@ class ServerContext:
 
         Raises:
             DataError: all training rows are of one class, and nothing was trained yet. With private labels it is a
-                warning too: others would see that the run ends for it.
+                warning too: others would see that the run ends for it. Or `server.decide` or `server.calibrate` have
+                no validation rows of a class.
         """
         if (parts := self._parts) is None:
             return
         self._parts = None
         if not self.round and self.config.privacy.labels is None and self.config.privacy.answers is None:
             parts.refuse_one()
-        for reason in parts.warnings():
+        for reason in (*parts.warnings(), *parts.few(self.config.decide, self.config.calibrate)):
             self.warn(reason)
 
     def _refuse_undefined(self) -> None:

@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from colonnade.common.config.decision import Calibrate, DecideConfig
 from colonnade.common.data.rows import Partition
 from colonnade.common.errors import DataError
 
 _LIKELY = 0.1  # of a draw of the part that leaves a class out
 _NAMED = 5  # classes in a message
+_FEWEST, _FEWEST_ISOTONIC = 30, 100  # validation rows of a class
 _HINT = (
     "look whether the keys of the other rows are written as the other members write theirs, or give more rows; "
     "`colonnade check` counts them where all tables are on one machine"
@@ -47,6 +49,24 @@ class LabelParts:
             if lost:
                 what = "which the model never learns" if part == "training" else _UNSAID
                 yield f"{_rows(part, len(labels))} have none of the class{_listed(lost)}, {what}"
+
+    def few(self, decide: DecideConfig | None, calibrate: Calibrate) -> Iterator[str]:
+        """Warns of few validation rows for the choice of a threshold or a recalibration.
+
+        Raises:
+            DataError: they have none of a class.
+        """
+        labels = self._parts.get("validation")
+        if labels is not None and (key := _chosen(decide, calibrate)):
+            counts = torch.bincount(labels, minlength=len(self._names)).tolist()
+            if lost := [name for name, count in zip(self._names, counts, strict=True) if not count]:
+                raise DataError(
+                    f"{key}: none of the validation rows ({len(labels)}) is of the class{_listed(lost)}: nothing "
+                    "can be chosen on them",
+                    hint="give more validation rows in federation.rows, or leave it out",
+                    shared="the validation rows do not suit the server's settings",
+                )
+            yield from _few(key, calibrate, self._names, counts)
 
     def refuse_one(self) -> None:
         """Raises DataError if all training rows are of one class."""
@@ -114,6 +134,38 @@ def of_common(labels: Tensor, names: Sequence[str], sizes: Sequence[int]) -> Ite
                 f"{len(labels)} common rows have {few}: the {size} {part} rows may have none; give more rows, or other "
                 "sizes in federation.rows"
             )
+
+
+def few_of_common(
+    labels: Tensor, names: Sequence[str], size: int, decide: DecideConfig | None, calibrate: Calibrate
+) -> Iterator[str]:
+    """The same of rows whose partition is not known yet: by the numbers to be expected.
+
+    Args:
+        labels: classes of the common rows, int64 (rows,), at least one.
+        names: of the classes.
+        size: of the validation part.
+    """
+    if key := _chosen(decide, calibrate):
+        counts = torch.bincount(labels, minlength=len(names)).double() * size / len(labels)
+        yield from _few(key, calibrate, names, counts.round().long().tolist(), "about ")
+
+
+def _chosen(decide: DecideConfig | None, calibrate: Calibrate) -> str:
+    """The key of what is chosen on the validation rows, "" if nothing is."""
+    if decide is not None and decide.by is not None:
+        return "server.decide"
+    return "" if calibrate == "none" else "server.calibrate"
+
+
+def _few(key: str, calibrate: Calibrate, names: Sequence[str], counts: Sequence[int], about: str = "") -> Iterator[str]:
+    least = _FEWEST_ISOTONIC if calibrate == "isotonic" else _FEWEST
+    if few := [f"{count} of {name!r}" for name, count in zip(names, counts, strict=True) if count < least]:
+        what = "an isotonic curve" if calibrate == "isotonic" else "it"
+        yield (
+            f"{key}: the validation rows have {about}{' and '.join(few)}; on fewer than {least} of a class {what} is "
+            "chosen by chance: give more in federation.rows.validation"
+        )
 
 
 def _left_out(rows: int, count: int, size: int) -> float:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\rserving.proto\x12\x11\x63olonnade.serving\"\x1d\n\x0ePredictRequest\x12\x0b\n\x03ids\x18\x01 \x03(\t\"Q\n\x0cPredictReply\x12\r\n\x05names\x18\x01 \x03(\t\x12\x32\n\x0bpredictions\x18\x02 \x03(\x0b\x32\x1d.colonnade.serving.Prediction\"F\n\nPrediction\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05known\x18\x02 \x01(\x08\x12\r\n\x05label\x18\x03 \x01(\t\x12\x0e\n\x06values\x18\x04 \x03(\x01\x32Z\n\tPredictor\x12M\n\x07Predict\x12!.colonnade.serving.PredictRequest\x1a\x1f.colonnade.serving.PredictReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\rserving.proto\x12\x11\x63olonnade.serving\"\x1d\n\x0ePredictRequest\x12\x0b\n\x03ids\x18\x01 \x03(\t\"\x80\x01\n\x0cPredictReply\x12\r\n\x05names\x18\x01 \x03(\t\x12\x32\n\x0bpredictions\x18\x02 \x03(\x0b\x32\x1d.colonnade.serving.Prediction\x12-\n\x08\x64\x65\x63ision\x18\x03 \x01(\x0b\x32\x1b.colonnade.serving.Decision\"M\n\x08\x44\x65\x63ision\x12\r\n\x05label\x18\x01 \x01(\t\x12\x11\n\tthreshold\x18\x02 \x01(\x01\x12\n\n\x02\x62y\x18\x03 \x01(\t\x12\x13\n\x0b\x63\x61libration\x18\x04 \x01(\t\"F\n\nPrediction\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05known\x18\x02 \x01(\x08\x12\r\n\x05label\x18\x03 \x01(\t\x12\x0e\n\x06values\x18\x04 \x03(\x01\x32Z\n\tPredictor\x12M\n\x07Predict\x12!.colonnade.serving.PredictRequest\x1a\x1f.colonnade.serving.PredictReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,10 +33,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PREDICTREQUEST']._serialized_start=36
   _globals['_PREDICTREQUEST']._serialized_end=65
-  _globals['_PREDICTREPLY']._serialized_start=67
-  _globals['_PREDICTREPLY']._serialized_end=148
-  _globals['_PREDICTION']._serialized_start=150
-  _globals['_PREDICTION']._serialized_end=220
-  _globals['_PREDICTOR']._serialized_start=222
-  _globals['_PREDICTOR']._serialized_end=312
+  _globals['_PREDICTREPLY']._serialized_start=68
+  _globals['_PREDICTREPLY']._serialized_end=196
+  _globals['_DECISION']._serialized_start=198
+  _globals['_DECISION']._serialized_end=275
+  _globals['_PREDICTION']._serialized_start=277
+  _globals['_PREDICTION']._serialized_end=347
+  _globals['_PREDICTOR']._serialized_start=349
+  _globals['_PREDICTOR']._serialized_end=439
 # @@protoc_insertion_point(module_scope)

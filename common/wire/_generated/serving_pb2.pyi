@@ -13,12 +13,26 @@ class PredictRequest(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PredictReply(_message.Message):
-    __slots__ = ("names", "predictions")
+    __slots__ = ("names", "predictions", "decision")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     PREDICTIONS_FIELD_NUMBER: _ClassVar[int]
+    DECISION_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
     predictions: _containers.RepeatedCompositeFieldContainer[Prediction]
-    def __init__(self, names: _Optional[_Iterable[str]] = ..., predictions: _Optional[_Iterable[_Union[Prediction, _Mapping]]] = ...) -> None: ...
+    decision: Decision
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., predictions: _Optional[_Iterable[_Union[Prediction, _Mapping]]] = ..., decision: _Optional[_Union[Decision, _Mapping]] = ...) -> None: ...
+
+class Decision(_message.Message):
+    __slots__ = ("label", "threshold", "by", "calibration")
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    CALIBRATION_FIELD_NUMBER: _ClassVar[int]
+    label: str
+    threshold: float
+    by: str
+    calibration: str
+    def __init__(self, label: _Optional[str] = ..., threshold: _Optional[float] = ..., by: _Optional[str] = ..., calibration: _Optional[str] = ...) -> None: ...
 
 class Prediction(_message.Message):
     __slots__ = ("id", "known", "label", "values")

@@ -7,11 +7,12 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from colonnade.common.observability.metric import Metric, Values, number
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.prediction.messages import ROWS
-from colonnade.server.prediction.model import Model
+from colonnade.server.prediction.model import Model, Said
 
 _REMEMBERED = 4096  # responses of which quantiles are taken
 _QUANTILES = (0.5, 0.95)
@@ -29,20 +30,20 @@ class Reply:
     Args:
         id: as asked for.
         known: True if all members know it.
+        label: its class; "" in regression.
         values: probabilities of the classes, in their order; in regression numbers, one per target.
     """
 
     id: str
     known: bool
+    label: str = ""
     values: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Request:
     ids: frozenset[str]
-    answer: asyncio.Future[dict[str, tuple[float, ...]]] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
+    answer: asyncio.Future[dict[str, Said]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class Batcher:
@@ -74,7 +75,7 @@ class Batcher:
         self._news.set()
         found = await request.answer
         self._note(time.perf_counter() - begin, len(ids))
-        return [Reply(id, id in found, found.get(id, ())) for id in ids]
+        return [Reply(id, id in found, *found.get(id, ())) for id in ids]
 
     async def run(self) -> None:
         """Sends waiting requests to the model until cancelled."""
@@ -120,6 +121,10 @@ class Batcher:
         self._seconds.append(seconds)
         self._count, self._total, self._ids = self._count + 1, self._total + seconds, self._ids + ids
 
-    def likeliest(self, answer: Reply) -> str:
-        """The likeliest class of a reply with probabilities."""
-        return self.names[max(range(len(answer.values)), key=answer.values.__getitem__)]
+    @property
+    def decision(self) -> dict[str, Any] | None:
+        """How the positive class of two is decided, for callers; None where the likelier class is taken."""
+        if (made := self._model.decide()) is None:
+            return None
+        said = made.summary(self.names[1])
+        return {key: said[key] for key in ("class", "threshold", "by", "calibration")}

@@ -14,9 +14,9 @@ from colonnade.common.network.ports import cannot_listen, refuse_taken, with_por
 from colonnade.common.network.web_gate import PATIENCE
 from colonnade.common.prediction.messages import ROWS
 from colonnade.common.runtime.descriptors import affordable
-from colonnade.common.wire._generated.serving_pb2 import Prediction, PredictReply, PredictRequest
+from colonnade.common.wire._generated.serving_pb2 import Decision, Prediction, PredictReply, PredictRequest
 from colonnade.common.wire.listen import begin
-from colonnade.server.prediction.serving.batching import Batcher, Busy, Reply
+from colonnade.server.prediction.serving.batching import Batcher, Busy
 from colonnade.server.prediction.serving.tokens import Tokens, TooMany, Unknown
 from colonnade.server.prediction.serving.web import Refused, read_ids
 
@@ -100,7 +100,18 @@ class Remote(grpc.GenericRpcHandler):
             await context.abort(status, "the parties do not answer" if ours else str(error))
         except Exception:  # noqa: BLE001  # gRPC would send its text to the caller
             await context.abort(grpc.StatusCode.INTERNAL, "an unforeseen error")
-        return PredictReply(names=self._batcher.names, predictions=(_shown(self._batcher, reply) for reply in replies))
+        said = self._batcher.decision
+        decision = (
+            None
+            if said is None
+            else Decision(
+                label=said["class"], threshold=said["threshold"], by=said["by"], calibration=said["calibration"] or ""
+            )
+        )
+        predictions = (
+            Prediction(id=reply.id, known=reply.known, label=reply.label, values=reply.values) for reply in replies
+        )
+        return PredictReply(names=self._batcher.names, predictions=predictions, decision=decision)
 
     async def _read(self, context: grpc.aio.ServicerContext) -> PredictRequest:
         try:
@@ -111,8 +122,3 @@ class Remote(grpc.GenericRpcHandler):
         if not isinstance(request, PredictRequest):
             raise Refused("there is no request")
         return request
-
-
-def _shown(batcher: Batcher, reply: Reply) -> Prediction:
-    label = batcher.likeliest(reply) if reply.known and batcher.classes else ""
-    return Prediction(id=reply.id, known=reply.known, label=label, values=reply.values)

@@ -83,6 +83,7 @@ def _schemas() -> Json:
     names = {"type": "array", "items": {"type": "string"}, "minItems": 1}
     answered = {"id": {"type": "string"}, "known": {"const": True}}
     share = {"type": "number", "minimum": 0, "maximum": 1}
+    decision = {"$ref": "#/components/schemas/Decision"}
     return {
         "Question": {
             "type": "object",
@@ -102,7 +103,7 @@ def _schemas() -> Json:
         "Unknown": _object({"id": {"type": "string"}, "known": {"const": False}}),
         "Predictions": {
             "oneOf": [
-                _object({"classes": names, "predictions": _list_of("Class", "Unknown")}),
+                _object({"classes": names, "predictions": _list_of("Class", "Unknown")}, decision=decision),
                 _object({"targets": names, "predictions": _list_of("Values", "Unknown")}),
             ]
         },
@@ -113,6 +114,7 @@ def _schemas() -> Json:
                 **{key: {"type": "string"} for key in ("federation", "protocol", "run")},
                 "classes": names,
                 "targets": names,
+                "decision": decision,
                 "seconds": {
                     "type": "object",
                     "properties": {key: {"type": "number", "minimum": 0} for key in ("p50", "p95")},
@@ -122,6 +124,21 @@ def _schemas() -> Json:
             },
             "oneOf": [{"required": ["classes"]}, {"required": ["targets"]}],
             "unevaluatedProperties": False,
+        },
+        "Decision": {
+            **_object(
+                {
+                    "class": {"type": "string", "description": "the positive class, the second of two"},
+                    "threshold": {"type": "number", "minimum": 0, "description": "above 1 where no row is of it"},
+                    "by": {
+                        "enum": ["f1", "youden", "cost", "at", ""],
+                        "description": "what chose it; at: it was given",
+                    },
+                    "calibration": {"enum": ["platt", "isotonic", None]},
+                }
+            ),
+            "description": "a row is of this class if its probability is at least the threshold; left out where a row "
+            "is of its likeliest class",
         },
         "Health": _object({"status": {"enum": ["ok", "waiting for parties"]}}),
         "Error": _object({"error": {"type": "string"}}),
@@ -153,11 +170,11 @@ def _json(name: str) -> Json:
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
 
 
-def _object(properties: Json) -> Json:
+def _object(properties: Json, **optional: Json) -> Json:
     return {
         "type": "object",
         "required": list(properties),
-        "properties": properties,
+        "properties": {**properties, **optional},
         "additionalProperties": False,
     }
 

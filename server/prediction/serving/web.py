@@ -3,6 +3,8 @@
     POST /v1/predict   {"ids": ["7", "12"]}
     200                {"classes": [..], "predictions": [
                            {"id": "7", "known": true, "class": "..", "probabilities": [..]}, ..]}
+                       with a threshold of the run also "decision": {"class": "..", "threshold": 0.3, "by": "f1",
+                       "calibration": null}
                        of a regression {"targets": [..], .. {"id": "7", "known": true, "values": [..]}
     GET  /v1/model     the model, and the latency of its responses
     GET  /healthz      200 while the parties are present, 503 while any is awaited
@@ -101,14 +103,18 @@ class Web:
             self._callers.admit(shown, len(ids))
             replies = await self._batcher.ask(ids)
         what = "classes" if self._batcher.classes else "targets"
-        predictions = [_shown(self._batcher, reply) for reply in replies]
-        return web.json_response({what: self._batcher.names, "predictions": predictions})
+        predictions = [_shown(reply, classes=self._batcher.classes) for reply in replies]
+        return web.json_response({what: self._batcher.names, **self._decided(), "predictions": predictions})
 
     async def _model(self, request: web.Request) -> web.Response:
         self._callers.admit(request.headers.get("Authorization", ""), 0)
         latency = {f"p{100 * q:g}": seconds for q, seconds in self._batcher.quantiles().items()}
         what = "classes" if self._batcher.classes else "targets"
-        return web.json_response({**self._about, what: self._batcher.names, "seconds": latency})
+        return web.json_response({**self._about, what: self._batcher.names, **self._decided(), "seconds": latency})
+
+    def _decided(self) -> dict[str, Any]:
+        """`decision`, where there is one."""
+        return {} if (decision := self._batcher.decision) is None else {"decision": decision}
 
     async def _healthy(self, _request: web.Request) -> web.Response:
         if not self._batcher.open:
@@ -120,12 +126,12 @@ class Web:
         return web.Response(body=self._document, content_type="application/json")
 
 
-def _shown(batcher: Batcher, reply: Reply) -> dict[str, Any]:
+def _shown(reply: Reply, *, classes: bool) -> dict[str, Any]:
     if not reply.known:
         return {"id": reply.id, "known": False}
-    if not batcher.classes:
+    if not classes:
         return {"id": reply.id, "known": True, "values": reply.values}
-    return {"id": reply.id, "known": True, "class": batcher.likeliest(reply), "probabilities": reply.values}
+    return {"id": reply.id, "known": True, "class": reply.label, "probabilities": reply.values}
 
 
 @web.middleware

@@ -203,14 +203,15 @@ def test_a_line_is_as_pythons_csv_writes_it(
     rows: list[tuple[str, float | None]], names: list[str], classes: bool
 ) -> None:
     values = [[value, 0.25] for _, value in rows if value is not None]
-    said = Predicted(np.array([value is not None for _, value in rows], bool), np.array(values).reshape(-1, 2))
+    known, given = np.array([value is not None for _, value in rows], bool), np.array(values).reshape(-1, 2)
+    said = Predicted(known, given, 1 - given.argmax(1))  # as a threshold may decide
     expected = io.StringIO()
     for id, value in rows:
         if value is None:
             line = [""] * (2 + classes)
         else:
             pair = np.array([value, 0.25])
-            label = [names[int(pair.argmax())]] if classes else []
+            label = [names[1 - int(pair.argmax())]] if classes else []
             line = [*label, *(f"%.{6 if classes else 9}g" % each for each in pair)]
         csv.writer(expected).writerow([id, *line])
     assert LineFormat(names, classes).lines([id for id, _ in rows], said) == expected.getvalue()

@@ -19,6 +19,8 @@ from torch import Tensor
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.prediction.messages import ROWS
 from colonnade.common.wire._generated.serving_pb2 import PredictReply, PredictRequest
+from colonnade.server.evaluation.calibration import Platt
+from colonnade.server.evaluation.decision import Decision
 from colonnade.server.prediction.exchange import Outputs as Said
 from colonnade.server.prediction.exchange import Question, Questions
 from colonnade.server.prediction.model import Model
@@ -40,13 +42,15 @@ class Stage:
     """A model of PEOPLE rows that counts its questions."""
 
     def __init__(self) -> None:
+        self.decision: Decision | None = None
         labels = LabelColumn(
             torch.zeros(PERSONS, dtype=torch.int64), ("yes", "no"), ids=tuple(f"p{n}" for n in range(PERSONS))
         )
         self.questions, self.asked, self.row_index = Questions(), list[tuple[str, ...]](), set(labels.ids or ())
         row_index = RowIndex(config({"name": "split"}).federation, labels)
         finish = partial(torch.softmax, dim=1)
-        self.batcher = Batcher(Model("run", 1, row_index, labels.classes, True, self.questions, finish))
+        names, decide = labels.classes, lambda: self.decision
+        self.batcher = Batcher(Model("run", 1, row_index, names, True, self.questions, finish, decide=decide))
 
     async def answer(self) -> None:
         self.questions.hearing.set()
@@ -167,6 +171,13 @@ def test_the_same_over_grpc() -> None:
                 assert list(reply.names) == ["yes", "no"]
                 assert list(reply.predictions[0].values) == pytest.approx(probabilities(3).tolist())
                 assert not reply.predictions[1].known
+                assert reply.predictions[0].label == "yes" and not reply.HasField("decision")
+                stage.decision = Decision(0.1, "f1", calibration=Platt(1.0, 0.0))  # p3 is "no" with 0.12, p4 with 0.05
+                reply = await call(PredictRequest(ids=["p3", "p4"]), metadata=known)
+                assert [one.label for one in reply.predictions] == ["no", "yes"]
+                said = reply.decision
+                assert (said.label, said.threshold, said.by, said.calibration) == ("no", 0.1, "f1", "platt")
+                stage.decision = None
                 for ids, metadata, status in (
                     (["p3"], (), grpc.StatusCode.UNAUTHENTICATED),
                     ([], known, grpc.StatusCode.INVALID_ARGUMENT),

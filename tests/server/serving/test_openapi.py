@@ -15,6 +15,7 @@ from aiohttp import web as aiohttp_web
 
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import PartyLost
+from colonnade.server.evaluation.decision import Decision
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.row_index import RowIndex
 from colonnade.server.prediction.serving.batching import Batcher
@@ -81,7 +82,15 @@ def test_every_response_that_the_document_describes_occurs_and_fits_it() -> None
                 await caller.ask("GET", "/v1/model", headers=KNOWN)  # before the first prediction
                 status, said = await caller.ask("POST", "/v1/predict", json={"ids": ["p3", "no", 7]}, headers=KNOWN)
                 assert (status, len(said["predictions"])) == (200, 3)
-                await caller.ask("GET", "/v1/model", headers=KNOWN)
+                _, said = await caller.ask("GET", "/v1/model", headers=KNOWN)
+                assert "decision" not in said
+                stage.decision = Decision(0.1, "cost", (1.0, 9.0))  # p3 is "no" with 0.12, p4 with 0.05
+                _, said = await caller.ask("POST", "/v1/predict", json={"ids": ["p3", "p4"]}, headers=KNOWN)
+                assert [one["class"] for one in said["predictions"]] == ["no", "yes"]
+                assert said["decision"] == {"class": "no", "threshold": 0.1, "by": "cost", "calibration": None}
+                _, again = await caller.ask("GET", "/v1/model", headers=KNOWN)
+                assert again["decision"] == said["decision"]
+                stage.decision = None
                 for body in WRONG:
                     await caller.ask("POST", "/v1/predict", json=body, headers=KNOWN)
                 await caller.ask("POST", "/v1/predict", json={"ids": ["p3"]})

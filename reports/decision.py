@@ -1,0 +1,104 @@
+"""`decision` of a summary in words: from which probability a row is of the positive class, and what that comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from colonnade.common.runtime.numbers import plain
+from colonnade.reports.words import counted
+
+_BY = {"f1": "the best F1", "youden": "the best Youden index", "cost": "the least cost"}
+_MEASURES = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1", "cost": "cost"}
+_CALIBRATED = {"log_loss": "log loss", "brier": "Brier score", "ece": "expected calibration error"}
+_PARTS = {"test": "test", "validation": "val"}
+
+
+def decision_of(summary: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """`decision`, if it is as the server writes it; None where a row is of its likeliest class."""
+    found = summary.get("decision")
+    if not isinstance(found, Mapping):
+        return None
+    number = all(isinstance(found.get(key), int | float) for key in ("threshold", "rows", "round"))
+    return found if number and all(isinstance(found.get(key), str) for key in ("class", "by")) else None
+
+
+def decision_words(decision: Mapping[str, Any]) -> str:
+    """The rule, and what chose it."""
+    at, rows, by = decision["threshold"], counted(decision["rows"], "validation row"), decision["by"]
+    said = f"{decision['class']!r} from a probability of {plain(at)} on" if at > 0 else f"always {decision['class']!r}"
+    if by in _BY:
+        said += f": {_BY[by]} on {rows}"
+    elif by == "at":
+        said += ", as configured"
+    if (costs := _costs(decision)) is not None:
+        said += f" (false positive {plain(costs[0])}, false negative {plain(costs[1])})"
+    if decision.get("calibration"):
+        said += f"; probabilities recalibrated on {rows} ({decision['calibration']})"
+    return said
+
+
+def decision_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Lines about the rule and its results on the test rows, without any on the validation rows, beside those at .5."""
+    if (decision := decision_of(summary)) is None:
+        return
+    yield "decision", decision_words(decision)
+    for part, prefix in _PARTS.items():
+        if (here := decided(summary, part)) is not None:
+            at = plain(decision["threshold"])
+            yield f"{part} at {at}", _said(here)
+            if at != "0.5" and (even := evenly(summary, part)) is not None:
+                yield f"{part} at 0.5", _said(even)
+            if known := list(_calibration(summary["metrics"], prefix)):
+                yield f"{part} probabilities", ", ".join(known)
+            return
+
+
+def decided(summary: Mapping[str, Any], part: str) -> dict[str, float] | None:
+    """Accuracy, precision, recall, F1 and cost at the threshold, as far as they are defined; None where none are known.
+
+    Args:
+        part: test or validation.
+    """
+    found = {name: summary["metrics"].get(f"{_PARTS[part]}_decided_{name}") for name in _MEASURES}
+    known = {name: value for name, value in found.items() if isinstance(value, int | float)}
+    return known if "accuracy" in known else None
+
+
+def evenly(summary: Mapping[str, Any], part: str) -> dict[str, float] | None:
+    """The same of the model's own likelier class, from its confusion matrix."""
+    details = summary.get("details")
+    found = details.get(part) if isinstance(details, Mapping) else None
+    match found.get("confusion") if isinstance(found, Mapping) else None:
+        case [[int(others), int(false)], [int(missed), int(hits)]]:
+            pass
+        case _:
+            return None
+    rows = others + false + missed + hits
+    shares = {
+        "accuracy": (hits + others, rows), "precision": (hits, hits + false), "recall": (hits, hits + missed),
+        "f1": (2 * hits, 2 * hits + false + missed),
+    }  # fmt: skip
+    known = {name: above / below for name, (above, below) in shares.items() if below}
+    costs = _costs(summary.get("decision") or {})
+    return known | ({"cost": (costs[0] * false + costs[1] * missed) / rows} if costs is not None and rows else {})
+
+
+def _said(found: Mapping[str, float]) -> str:
+    words = {name: f"{value:.2%}" if name == "accuracy" else plain(value) for name, value in found.items()}
+    return ", ".join(f"{_MEASURES[name]} {value}{' a row' if name == 'cost' else ''}" for name, value in words.items())
+
+
+def _calibration(metrics: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for name, words in _CALIBRATED.items():
+        after, before = (metrics.get(f"{prefix}_{key}") for key in (f"calibrated_{name}", name))
+        if isinstance(after, int | float):
+            was = f" (before: {plain(before)})" if isinstance(before, int | float) else ""
+            yield f"{words} {plain(after)}{was}"
+
+
+def _costs(decision: Mapping[str, Any]) -> tuple[float, float] | None:
+    match decision.get("costs"):
+        case [int() | float() as false_positive, int() | float() as false_negative]:
+            return float(false_positive), float(false_negative)
+    return None
