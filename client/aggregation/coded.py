@@ -11,6 +11,7 @@ from torch import Tensor
 from colonnade.client.aggregation.key_agreement import Keys
 from colonnade.client.aggregation.quantised import columns_of, margin, quantised_data, refuse_wrapping, rounded_weights
 from colonnade.client.aggregation.shares import ShareExchange
+from colonnade.client.aggregation.told import Told
 from colonnade.client.training.context import ClientContext
 from colonnade.common.coded_computing.coded_rows import NOTHING, Block, CodedRows
 from colonnade.common.coded_computing.lagrange import LagrangeCode
@@ -91,6 +92,7 @@ class CodedParty:
         if confirmed(ctx.federation):
             self._prover = SetProver(ctx.name, ctx.federation.names, keys.masks)
         self._rounding = ctx.state.keep("weight_rounding", lambda: ctx.draws.generator("weights"))
+        self._told = Told(ctx, server)
         self._columns: tuple[int, ...] = ()
         self._sharing = ""  # number of the data sharing
         self._data = torch.empty(0)  # F_n(alpha_j) of all n concatenated, int32 (all coded rows, all columns)
@@ -154,7 +156,7 @@ class CodedParty:
         """
         coded, purpose = sum(len(block.positions) for block in blocks), EVALUATION if stage else TRAINING
         rows = torch.cat([block.rows for block in blocks])
-        about = subject(purpose, rows, round, stage, self._sharing, *self._columns)
+        about = self._told.bind(subject(purpose, rows, round, stage, self._sharing, *self._columns))
         shares, sizes = self._model_shares(coded)
         opened = await self._exchange("model", round, stage, shares, sizes, about)
         if opened is None:

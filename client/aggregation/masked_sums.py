@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from colonnade.client.aggregation.key_agreement import agree
 from colonnade.client.aggregation.recovery import ShareOpening
+from colonnade.client.aggregation.told import Told
 from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.sealing import PROOF_BYTES
@@ -54,19 +55,26 @@ class SumTerms(Protocol):
 
 
 async def terms(
-    ctx: ClientContext, server: Link, aggregate: Summing, training: Training, evaluation: Evaluation
+    ctx: ClientContext,
+    server: Link,
+    aggregate: Summing,
+    training: Training,
+    evaluation: Evaluation,
+    *,
+    trains: bool = True,
 ) -> SumTerms:
     """Returns the terms that the protocol's config selects.
 
     Args:
         training, evaluation: the protocol's own messages, for sums in the clear.
+        trains: False for predictions.
 
     Raises:
         PeerError: the key agreement failed.
     """
     if aggregate == "clear":
         return _Clear(server, training, evaluation)
-    blinded = _Blinded(ctx, server, (await agree(ctx, server)).masks)
+    blinded = _Blinded(ctx, server, (await agree(ctx, server)).masks, trains=trains)
     await blinded.share(ctx.round + 1)
     return blinded
 
@@ -91,9 +99,10 @@ class _Blinded:
 
     Args:
         masks: a key with every other party.
+        trains: False for predictions.
     """
 
-    def __init__(self, ctx: ClientContext, server: Link, masks: dict[str, bytes]) -> None:
+    def __init__(self, ctx: ClientContext, server: Link, masks: dict[str, bytes], *, trains: bool) -> None:
         privacy, names = ctx.schedule.privacy, ctx.federation.names
         self._ctx, self._server, self._ring = ctx, server, ring(ctx.federation, privacy)
         self._least = max(smallest_set(ctx.federation), 0 if privacy is None else privacy.present)
@@ -105,6 +114,7 @@ class _Blinded:
             keys = SharedKeys(ctx.name, names, masks, shares, least=self._least)
             self._opening = ShareOpening(ctx, server, keys, prover, self._record, least=self._least)
         self._prover = prover if self._opening is None and confirmed(ctx.federation) else None
+        self._told = Told(ctx, server, trains=trains)
         self._set: frozenset[str] = frozenset()
         self._about = b""
         self._fresh = self._clipped = False
@@ -123,7 +133,7 @@ class _Blinded:
             ContractError: the set is invalid, or smaller than agreed.
             SetError: another party does not confirm it.
         """
-        self._about = about
+        self._about = self._told.bind(about)
         await self.share(round)
         names = self._ctx.federation.names
         announced = await self._server.recv(Members, round, parties=len(names))
@@ -175,7 +185,7 @@ class _Blinded:
         """Masks values as the block's own stage."""
         schedule = self._ctx.schedule
         about = subject(EVALUATION, schedule.blocks(part)[block], part, block)
-        return self._masked(round, schedule.stage(round, part, block), about, released)
+        return self._masked(round, schedule.stage(round, part, block), self._told.bind(about), released)
 
     def _masked(
         self, round: int, stage: int, about: bytes, released: Released, keys: RoundKeys | None = None

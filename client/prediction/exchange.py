@@ -23,8 +23,9 @@ async def answer(ctx: ClientContext, server: Link) -> None:
     local = LOCAL[ctx.federation.protocol.name](ctx, ctx.federation.protocol)
     local.eval()
     own = await terms(
-        ctx, server, "blinded" if summed(ctx.federation) else "clear", Output, lambda t, _part, _block, o: Output(t, o)
-    )
+        ctx, server, "blinded" if summed(ctx.federation) else "clear", Output, lambda t, _part, _block, o: Output(t, o),
+        trains=False,
+    )  # fmt: skip
     asked = b""  # hash of all requests of the session: masks cancel if all parties were sent the same ones
     async for t in server.rounds(after=ctx.round):
         ask = await server.recv(Ask, t)

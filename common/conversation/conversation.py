@@ -68,6 +68,7 @@ class Link(Capacity):
         known: the newest round known to both ends; messages of rounds far ahead of it are refused.
         on_round: called with the number of a round when this side has finished it. on_save: called when a checkpoint
             was requested and this side has finished its round. on_statement: called with every statement of a party.
+            on_taken: called with every message that `recv` returns.
         keyed: True once keys were agreed on: a peer that reconnects has none of them. watch: sees every message.
         given_up: the round of the last checkpoint requested here: of its round and those before,
             the other end gives up exchanges in progress.
@@ -89,6 +90,7 @@ class Link(Capacity):
         self.on_round: Callable[[int], None] = lambda _round: None
         self.on_save: Callable[[Save], None] = lambda _save: None
         self.on_statement: Callable[[Statement], None] = lambda _statement: None
+        self.on_taken: Callable[[Message], None] = lambda _message: None
         self.keyed, self.given_up, self.known = False, 0, 0
         self.watch: MessageWatch | None = None
         self.last: int | None = None
@@ -165,6 +167,7 @@ class Link(Capacity):
             for kind, dims in kinds.items():
                 if (found := self.mailbox.take(self.peer, kind, round)) is not None:
                     check_exact(self.peer, found, dims)
+                    self.on_taken(found)
                     return found
             if self.done_with(round, until):
                 return None

@@ -15,6 +15,9 @@ from colonnade.common.errors import ConfigError, shown
 from colonnade.common.parsing.error_messages import TEMPLATE
 
 _DEEPEST, _MOST = 64, 1_000_000
+_LARGEST = 16 << 20  # characters of a file
+_DIGITS = 400  # of a whole number, whatever its base: Python prints none of 4300, and 1:59:59.. takes quadratic time
+_A_VALUE = 1024  # characters of a text that count as one value: aliases may repeat it
 _MERGE, _VALUE = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"
 _TOO_DEEP = f"it is nested more than {_DEEPEST} deep, or contains itself"
 
@@ -22,7 +25,11 @@ _TOO_DEEP = f"it is nested more than {_DEEPEST} deep, or contains itself"
 def read_tree(path: Path) -> dict[str, Any]:
     """Reads a YAML file. Raises ConfigError."""
     try:
-        tree = parse_yaml(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            raise ConfigError(f"{path} has more than {_LARGEST >> 20} MB, and is no configuration")
+        tree = parse_yaml(text)
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file", hint=_near(path)) from None
     except (OSError, UnicodeDecodeError) as unreadable:
@@ -59,7 +66,8 @@ def _refuse_endless(tree: Any) -> None:
         seen += 1
         if depth > _DEEPEST or seen > _MOST:
             raise yaml.YAMLError(_TOO_DEEP if depth > _DEEPEST else f"it has more than {_MOST} values")
-        if isinstance(node, str) and not node.isascii():
+        if isinstance(node, str):
+            seen += len(node) // _A_VALUE
             _refuse_surrogates(node)
         elif isinstance(node, dict):
             left += [(part, depth + 1) for pair in node.items() for part in pair]
@@ -68,6 +76,8 @@ def _refuse_endless(tree: Any) -> None:
 
 
 def _refuse_surrogates(text: str) -> None:
+    if text.isascii():
+        return
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -144,7 +154,24 @@ class _Loader(yaml.SafeLoader):
                     said = f"the key {key.value!r} is given twice"
                     raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
                 seen.add(key.value)
-        return super().construct_mapping(node, deep)
+        made: dict[Any, Any] = super().construct_mapping(node, deep)
+        if len(made) < len(node.value):  # of keys that are written differently, such as 1 and 0x1, or 1 and true
+            seen.clear()
+            for key, _ in node.value:
+                if (value := self.construct_object(key, deep=True)) in seen:
+                    said = f"the key {value!r} is given twice, once as {key.value}"
+                    raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+                seen.add(value)
+        return made
+
+    def construct_yaml_int(self, node: Any) -> int:
+        if len(node.value) > _DIGITS:
+            said = f"a whole number of {len(node.value)} characters is too large"
+            raise yaml.constructor.ConstructorError(None, None, said, node.start_mark)
+        return int(super().construct_yaml_int(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
 _NAMED = ("protocol", "optimiser", "head_optimiser", "model", "head")  # sections that may be written as a name alone

@@ -6,6 +6,7 @@ import hmac
 import json
 from hashlib import sha256
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -43,10 +44,16 @@ def entry_of(item: Item, round: int, *, exact: bool) -> ToldEntry | None:
         case Close():
             return ToldEntry("Close", round, _hash([]))
         case ServerMessage() if (alike := item.alike) is not None:
-            parts = [type(item).__name__, *(f"{name}={getattr(item, name)}" for name in alike.key)]
-            return ToldEntry(" ".join(parts), item.round, _digest(item, alike.fields, exact=exact))
+            if (known := _known.get(item)) is None or known[0] != exact:
+                parts = [type(item).__name__, *(f"{name}={getattr(item, name)}" for name in alike.key)]
+                made = ToldEntry(" ".join(parts), item.round, _digest(item, alike.fields, exact=exact))
+                known = _known[item] = exact, made
+            return known[1]
         case _:
             return None
+
+
+_known: WeakKeyDictionary[ServerMessage, tuple[bool, ToldEntry]] = WeakKeyDictionary()  # each is asked for twice
 
 
 def salted(key: bytes, entry: ToldEntry) -> str:

@@ -1,6 +1,7 @@
 """A server that goes back to a checkpoint and sends one party another gradient: two sums of a round over the same set.
 
-Their difference is the change at that party, and nothing else.
+Their difference would be the change at that party, and nothing else. The masks are bound to all that the parties were
+told alike, so that it is noise; where parties may miss rounds (`need: K`) they are not, and the difference shows.
 
 Bounds: blinded sums (server).
 """
@@ -16,19 +17,87 @@ from torch import Tensor
 
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.crypto.told import TranscriptError
+from colonnade.common.errors import ColonnadeError, PartyLost
 from colonnade.common.protocols.fdml import Aggregate
+from colonnade.common.protocols.fedvs import Answer
+from colonnade.common.protocols.fedvs import Gradient as CodedGradient
 from colonnade.common.protocols.split_avg import AverageGradient
+from colonnade.common.protocols.vfedmh import Global
 from colonnade.common.protocols.vimadmm_j import Signal
 from colonnade.common.secure_aggregation.masked_sums import Masked
 from colonnade.common.secure_aggregation.masks import Blinder
-from tests.protocols.test_blinded import disks, run
-from tests.support.federation import Outcome
+from colonnade.server.aggregation.masked_sums import Blinded
+from colonnade.server.aggregation.sums import Found
+from colonnade.simulation.federation import Simulation
+from tests.protocols.test_blinded import BLIND, disks
+from tests.protocols.test_prediction import ask
+from tests.support.federation import Outcome, config
 
 __all__ = ["disks"]  # a fixture
 VICTIM, OTHERS = "party1", ("party2", "party3", "party4")
 AFTER, LIED, SEEN = 1, 2, 3  # rounds: of the checkpoint, of the other gradient, and of the two sums
-SETS = ("federation.rounds=3", "federation.evaluate.every=99")
 UNSEEN = "federation.transcript.every=0"
+MAY_MISS = "federation.quorum={need: 3, grace: 0.2}"
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    **{name: {**cfg, "aggregate": "blinded"} for name, cfg in BLIND.items()},
+    "vfedmh": {"name": "vfedmh", "embedding": 8},
+    "fedvs": {"name": "fedvs", "embedding": 8},
+}
+ANSWERS = {AverageGradient: "dh", Signal: "g", Aggregate: "o", CodedGradient: "dh", Global: "e"}
+SHORT = ("federation.rounds=3", "federation.epochs=0", "federation.batch=400", "federation.evaluate.every=99")
+
+
+class Sums:
+    """A run of a server that may lie in it.
+
+    Args:
+        name: of the protocol.
+        sets: settings, as on the command line.
+        lied: round in which the first party is told something else; 0 for none.
+        start: round and states to go on from.
+    """
+
+    def __init__(self, name: str, *sets: str, lied: int = 0, start: Any = (0, {})) -> None:
+        self._lied = lied
+        self.run = Simulation(
+            config(PROTOCOLS[name], *SHORT, *sets), record=True, save=True, start=start,
+            on_cohort=self._lie,
+        )  # fmt: skip
+        self.error: ColonnadeError | None = None
+        try:
+            self.run.run()
+        except ColonnadeError as error:
+            self.error = error
+
+    @property
+    def outcome(self) -> Outcome:
+        assert self.run.outcome is not None
+        return self.run.outcome
+
+    def total(self, round: int, stage: int = 0) -> Tensor:
+        """The words that the server unmasks, modulo 2^32."""
+        heard = [m for _, _, m in self.outcome.messages if isinstance(m, Masked)]
+        parts = [m.words.long() for m in heard if (m.round, m.stage) == (round, stage)]
+        assert len(parts) == 4
+        return torch.stack(parts).sum(0) % 2**32
+
+    def _lie(self, cohort: Any) -> None:
+        carry = cohort[VICTIM]._carry
+
+        def told(item: Any) -> None:
+            name = ANSWERS.get(type(item))
+            if name is not None and item.round == self._lied:
+                item = replace(item, **{name: -5 * getattr(item, name)})
+            carry(item)
+
+        cohort[VICTIM]._carry = told
+
+
+def content_with_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that lies goes on, whatever its sums are."""
+    monkeypatch.setattr(
+        Blinded, "_found", lambda self, total, there, *_: Found(self._ring.decode(total[:-1]).float(), there)
+    )
 
 
 @pytest.fixture
@@ -45,48 +114,73 @@ def values(monkeypatch: pytest.MonkeyPatch) -> dict[str, Tensor]:
     return found
 
 
-def lie(cohort: Any) -> None:
-    """One party gets another answer of the round than all others."""
-    carry = cohort[VICTIM]._carry
-
-    def told(item: Any) -> None:
-        for kind, name in ((AverageGradient, "dh"), (Signal, "g"), (Aggregate, "o")):
-            if isinstance(item, kind) and item.round == LIED:
-                item = replace(item, **{name: -5 * getattr(item, name)})
-        carry(item)
-
-    cohort[VICTIM]._carry = told
-
-
-def total(outcome: Outcome) -> Tensor:
-    """The words of the round that the server unmasks, modulo 2^32."""
-    parts = [
-        m.words.long() for _, _, m in outcome.messages if isinstance(m, Masked) and (m.round, m.stage) == (SEEN, 0)
-    ]
-    assert len(parts) == 4
-    return torch.stack(parts).sum(0) % 2**32
-
-
-def test_the_difference_of_the_sums_is_the_change_at_that_party(
+def test_where_parties_may_miss_rounds_the_difference_of_the_sums_is_the_change_at_that_party(
     disks: dict[str, RunCache], values: dict[str, Tensor]
 ) -> None:
-    before = run("split_avg", *SETS, UNSEEN, save=True)
+    before = Sums("split_avg", UNSEEN, MAY_MISS)
     first = dict(values)
-    again = run("split_avg", *SETS, UNSEEN, start=(AFTER, before.saved[AFTER]), on_cohort=lie)
+    again = Sums("split_avg", UNSEEN, MAY_MISS, start=(AFTER, before.outcome.saved[AFTER]), lied=LIED)
     assert all(torch.equal(first[name], values[name]) for name in OTHERS)  # it has nothing more of these
     change = values[VICTIM].long() - first[VICTIM].long()
-    assert change.any() and torch.equal((total(again) - total(before)) % 2**32, change % 2**32)
+    assert change.any() and torch.equal((again.total(SEEN) - before.total(SEEN)) % 2**32, change % 2**32)
 
 
-def test_the_same_gradient_gives_the_same_sum_again(disks: dict[str, RunCache]) -> None:
-    before = run("split_avg", *SETS, UNSEEN, save=True)
-    again = run("split_avg", *SETS, UNSEEN, start=(AFTER, before.saved[AFTER]))
-    assert torch.equal(total(again), total(before))
+@pytest.mark.parametrize("name", ["split_avg", "vimadmm_j", "fdml", "vfedmh"])
+def test_the_sum_after_another_answer_is_noise(
+    disks: dict[str, RunCache], values: dict[str, Tensor], name: str
+) -> None:
+    before = Sums(name, UNSEEN)
+    first = dict(values)
+    again = Sums(name, UNSEEN, start=(AFTER, before.outcome.saved[AFTER]), lied=LIED)
+    assert "masks that cancel" in str(again.error)
+    difference = (again.total(SEEN) - before.total(SEEN) - values[VICTIM].long() + first[VICTIM].long()) % 2**32
+    assert (difference != 0).float().mean() > 0.99
+
+
+def test_so_is_that_of_a_later_session_from_a_checkpoint_behind_the_lie(disks: dict[str, RunCache]) -> None:
+    """Whatever statements the server withholds by ending the session."""
+    before = Sums("split_avg", UNSEEN, lied=LIED)
+    again = Sums("split_avg", UNSEEN, start=(LIED, before.outcome.saved[LIED]))
+    assert "masks that cancel" in str(again.error) and again.total(SEEN)[-1].any()
+
+
+def test_so_is_an_evaluation_of_the_round(disks: dict[str, RunCache]) -> None:
+    lied = Sums("split_avg", UNSEEN, f"federation.evaluate.every={LIED}", lied=LIED)
+    assert "masks that cancel" in str(lied.error)
+    assert lied.total(LIED, 1)[-1].any()
+
+
+def test_so_is_a_prediction_by_the_model(disks: dict[str, RunCache], monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as lying:
+        content_with_noise(lying)
+        lied = Sums("split_avg", UNSEEN, lied=SEEN)
+    assert lied.error is None
+    with pytest.raises(ColonnadeError, match="masks that cancel"):
+        ask(lied.run.config, lied.outcome, torch.arange(20, 60))
+
+
+def test_parties_of_fedvs_open_no_share_of_one_that_was_told_otherwise(disks: dict[str, RunCache]) -> None:
+    before = Sums("fedvs", UNSEEN)
+    again = Sums("fedvs", UNSEEN, start=(AFTER, before.outcome.saved[AFTER]), lied=LIED)
+    assert isinstance(again.error, PartyLost) or again.error is None
+    answers = [m for _, _, m in again.outcome.messages if isinstance(m, Answer) and m.round == SEEN]
+    assert not any(len(m.h) for m in answers)
+
+
+@pytest.mark.parametrize("name", ["split_avg", "vfedmh", "fedvs"])
+def test_the_same_answers_give_the_same_sum_again(disks: dict[str, RunCache], name: str) -> None:
+    before = Sums(name, UNSEEN)
+    again = Sums(name, UNSEEN, start=(AFTER, before.outcome.saved[AFTER]))
+    assert before.error is None and again.error is None
+    if name != "fedvs":
+        assert torch.equal(again.total(SEEN), before.total(SEEN))
 
 
 @pytest.mark.parametrize(("name", "kind"), [("split_avg", AverageGradient), ("vimadmm_j", Signal), ("fdml", Aggregate)])
-def test_the_parties_find_it_in_their_next_statement(disks: dict[str, RunCache], name: str, kind: type) -> None:
-    """The answer is the same for all by contract: the server has the two sums of the rounds until then."""
-    before = run(name, *SETS, save=True)
-    with pytest.raises(TranscriptError, match=f"round {LIED}: .* was told another {kind.__name__} than we were"):
-        run(name, *SETS, start=(AFTER, before.saved[AFTER]), on_cohort=lie)
+def test_the_parties_find_it_in_their_next_statement(
+    disks: dict[str, RunCache], monkeypatch: pytest.MonkeyPatch, name: str, kind: type
+) -> None:
+    content_with_noise(monkeypatch)
+    lied = Sums(name, lied=LIED)
+    assert isinstance(lied.error, TranscriptError)
+    assert f"was told another {kind.__name__} than we were" in str(lied.error)

@@ -17,6 +17,7 @@ import aiohttp
 import grpc
 import pytest
 from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 
 from colonnade.common.network.web_gate import Gate
 from colonnade.common.wire._generated.serving_pb2 import PredictReply, PredictRequest
@@ -79,6 +80,32 @@ def test_a_body_without_a_token_is_not_read() -> None:
             assert (await said_to(port, HALF_BODY.replace(TOKEN.encode(), b"x"))).startswith(b"HTTP/1.1 401 ")
 
     asyncio.run(play())
+
+
+TINY = b"1\r\na\r\n" * 40_000  # chunks of one byte, each of which costs the parser 10 us
+
+
+@pytest.mark.parametrize("token", [TOKEN, "x"])
+def test_a_body_of_tiny_chunks_is_not_parsed_to_its_end(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks that one read can hold are all parsed before anybody else is served."""
+    parsed, turns, receive = 0, list[int](), RequestHandler.data_received
+
+    def counted(self: RequestHandler, data: bytes) -> None:  # type: ignore[type-arg]
+        nonlocal parsed
+        parsed += len(data)
+        turns.append(len(data))
+        receive(self, data)
+
+    monkeypatch.setattr(RequestHandler, "data_received", counted)
+    head = b"POST /v1/predict HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    async def play() -> None:
+        async with web_service() as (_, port):
+            said = await said_to(port, head % token.encode() + TINY)
+            assert said == b"" if token == TOKEN else said.startswith(b"HTTP/1.1 401 ")
+
+    asyncio.run(play())
+    assert max(turns) <= 65536 and parsed <= (65536 if token == TOKEN else 10 * 4096)
 
 
 def test_an_idle_connection_is_closed_while_others_are_answered() -> None:

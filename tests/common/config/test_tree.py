@@ -234,11 +234,33 @@ def test_merges_of_merges_are_read_in_time(text: str) -> None:
         "a: &a [*a]",
         "a: {<<: [1, 2]}",
         "a: {<<: 1}",
+        "x: &x " + "y" * 20_000 + f"\na: [{', '.join(['*x'] * 60_000)}]",  # 1.2 GB, once it is written out
     ],
 )
 def test_a_text_that_stands_for_too_much_or_merges_nothing_is_refused(text: str) -> None:
     with pytest.raises(yaml.YAMLError):
         parse_yaml(text)
+
+
+@pytest.mark.parametrize(
+    "number", ["9" * 5000, "0x" + "f" * 5000, "0b" + "1" * 20_000, "0" + "7" * 9000, "1" + ":59" * 90_000]
+)
+def test_a_whole_number_that_nobody_can_print_is_refused_before_it_is_made(number: str) -> None:
+    """PyYAML takes quadratic time for one in base 60; Python raises ValueError where an error shows one."""
+    with pytest.raises(yaml.YAMLError, match=r"a whole number of \d+ characters is too large"):
+        parse_yaml(f"a: {number}")
+
+
+@pytest.mark.parametrize("keys", ["1: a\n0x1: b", "1: a\ntrue: b", "1: a\n1.0: b", ".nan: a\n.NaN: b", "~: a\nnull: b"])
+def test_two_ways_of_writing_one_key_are_the_key_twice(keys: str) -> None:
+    """Python's dictionary has the first key with the last value."""
+    with pytest.raises(yaml.YAMLError, match="is given twice, once as"):
+        parse_yaml(keys)
+
+
+def test_a_file_that_never_ends_is_no_configuration() -> None:
+    with pytest.raises(ConfigError, match="/dev/zero has more than 16 MB"):
+        load(Path("/dev/zero"))
 
 
 KEYS = st.sampled_from(["a", "b", "c", "d"])

@@ -1,0 +1,52 @@
+"""What the server has told all parties alike in this run, as a hash that the masks of a sum are bound to.
+
+A server may go back to a checkpoint and send one party another answer than before. Two sums of a round then differ by
+what that changes at this party alone. Statements would find it later (docs/transcript.md); here the masks of a party
+that was told otherwise do not cancel from the next sum on, in later sessions and predictions too, since the hash is in
+the checkpoint.
+
+Only where every party takes part in every round: elsewhere a slow party misses some of what the others are told.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from colonnade.client.training.context import ClientContext
+from colonnade.client.transcript.transcript import always_in_step
+from colonnade.common.compression.quantise import AS_IS
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.conversation.compression import form_of
+from colonnade.common.conversation.conversation import Link
+from colonnade.common.messaging.message import Message
+from colonnade.common.transcript.entries import entry_of
+
+_NAME = "told"  # in the state: a list, empty until the party has taken a message that is alike for all
+
+
+class Told:
+    """The hash, of what the party side has taken from its link, in this order.
+
+    Args:
+        ctx: of the party side.
+        server: its link.
+        trains: False for predictions, whose own requests are bound by themselves.
+    """
+
+    def __init__(self, ctx: ClientContext, server: Link, *, trains: bool = True) -> None:
+        federation = ctx.federation
+        self._kept = ctx.state.keep(_NAME, list[str])
+        self._exact = form_of(federation.compress.down) == AS_IS
+        if not always_in_step(federation, CONTRACTS[federation.protocol.name]):
+            self._kept.clear()
+        elif trains:
+            server.on_taken = self._take
+
+    def bind(self, about: bytes) -> bytes:
+        """Hash of what a sum is over, and of all that we were told before it."""
+        return sha256(about + self._kept[0].encode()).digest() if self._kept else about
+
+    def _take(self, message: Message) -> None:
+        if (entry := entry_of(message, message.round, exact=self._exact)) is not None:
+            before = self._kept[0] if self._kept else ""
+            self._kept[:] = [sha256(repr((before, entry.name, entry.round)).encode() + entry.digest).hexdigest()]
