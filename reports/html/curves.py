@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from colonnade.reports.html.markup import written
+from colonnade.reports.html.markup import Html, tag, written
 from colonnade.reports.html.svg import colour, rules, svg, words
 
 WIDTH, HEIGHT = 860, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 8, 24
+_UPRIGHT = "#8a8f98"  # seen on light and on dark
 
 Say = Callable[[float], str]
 Point = tuple[float, float]
@@ -67,6 +68,7 @@ def curves(
     size: tuple[int, int] = (WIDTH, HEIGHT),
     title: str,
     about: str = "",
+    mark: tuple[float, str] | None = None,
 ) -> str:
     """The curves, in a picture with two axes, for a page that shows the legend.
 
@@ -77,13 +79,26 @@ def curves(
         span: of y; what lies outside is left out.
         size: width and height.
         title, about: what it is and what it shows, for those who hear it.
+        mark: an x that an upright line stands at, and what is written at it.
     """
     end = max((x for curve in drawn for x, _ in curve.points), default=0.0)
     plane = _Plane(*size, end, *span)
     parts = [rules(lambda y: plane.place((0.0, y))[1], ticks(*span), say, (_LEFT, size[0] - _RIGHT))]
     parts.append(_feet(plane, across))
     parts += [_line(curve, plane, say, across) for curve in drawn]
+    if mark is not None:
+        parts.append(_upright(plane, *mark))
     return svg(*size, parts, title=title, about=about)
+
+
+def legend(drawn: Iterable[Curve]) -> Html:
+    """Names of curves beside pieces of their lines, each once."""
+    items = []
+    for curve in {curve.name: curve for curve in drawn}.values():
+        dash = f' stroke-dasharray="{curve.dash}"' if curve.dash else ""
+        stroke = f'<path d="M0 5h26" stroke="{curve.stroke}" stroke-width="2"{dash}/>'
+        items.append(tag("li", Html(f'<svg viewBox="0 0 26 10" aria-hidden="true">{stroke}</svg>'), curve.name))
+    return tag("ul", *items, class_="legend")
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
@@ -104,6 +119,14 @@ def _feet(plane: _Plane, across: Say) -> str:
     edge = plane.width - _RIGHT - 24
     y = plane.height - _BOTTOM + 16
     return "".join(words(min(x, edge + 24), y, across(at), "end" if x > edge else "middle") for at, x in feet)
+
+
+def _upright(plane: _Plane, at: float, said: str) -> str:
+    """A line at an x, with a text on its left or right, where there is more room; at the edge if x lies beyond it."""
+    (x, top), (_, floor) = (plane.place((min(at, plane.end), y)) for y in (plane.high, plane.low))
+    left = x > plane.width / 2
+    text = words(x - 5 if left else x + 5, floor - 6, said, "end" if left else "start")
+    return f'<path d="M{x:.1f} {top:.1f}V{floor:.1f}" stroke="{_UPRIGHT}" stroke-width="1.5"/>{text}'
 
 
 def _line(curve: Curve, plane: _Plane, say: Say, across: Say) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from colonnade.common.runtime.numbers import plain
-from colonnade.reports.html.curves import Curve, curves, ticks
+from colonnade.reports.html.curves import Curve, curves, legend, ticks
 from colonnade.reports.html.frame import folded, section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.html.svg import colour
@@ -61,8 +61,9 @@ def charts(runs: Mapping[str, RecordedRun]) -> Html:
     all_axes = named if all(run.virtual for run in runs.values()) else _AXES
     axes = [axis for axis in all_axes if any(axis.take(at) > 0 for line in lines for at in line.measured)]
     figures = [_figure(title, say, of_picture, axes or _AXES[:1]) for title, say, of_picture in drawn if of_picture]
+    named_lines = [Curve(line.name, (), line.stroke, line.dash) for line in lines]
     return section(
-        "Accuracy and loss", _switch(axes), tag("div", *figures, class_="charts"), _legend(lines), _notes(runs),
+        "Accuracy and loss", _switch(axes), tag("div", *figures, class_="charts"), legend(named_lines), _notes(runs),
         joined([_numbers(name, run, alone=len(runs) == 1) for name, run in runs.items()]),
     )  # fmt: skip
 
@@ -120,15 +121,6 @@ def _switch(axes: Sequence[_Axis]) -> Html:
             f" {axis.name}") for number, axis in enumerate(axes)
     ]  # fmt: skip
     return tag("fieldset", tag("legend", "Against"), *choices, class_="axis", hidden=True)
-
-
-def _legend(lines: Sequence[_Line]) -> Html:
-    items = []
-    for line in {line.name: line for line in lines}.values():
-        dash = f' stroke-dasharray="{line.dash}"' if line.dash else ""
-        stroke = f'<path d="M0 5h26" stroke="{line.stroke}" stroke-width="2"{dash}/>'
-        items.append(tag("li", Html(f'<svg viewBox="0 0 26 10" aria-hidden="true">{stroke}</svg>'), line.name))
-    return tag("ul", *items, class_="legend")
 
 
 def _notes(runs: Mapping[str, RecordedRun]) -> Html:

@@ -19,6 +19,7 @@ from colonnade.reports.run_page.incidents import incidents
 from colonnade.reports.run_page.presence import presence
 from colonnade.reports.run_page.privacy import privacy
 from colonnade.reports.run_page.quality import quality
+from colonnade.reports.run_page.thresholds import thresholds
 from colonnade.reports.run_page.traffic import traffic
 
 
@@ -71,6 +72,7 @@ def _one(run: RecordedRun, beside: Path | None, again: float, live: str) -> str:
     sections = [
         charts({run.name: run}),
         quality(run),
+        thresholds(run),
         presence(run),
         incidents(run),
         traffic(run),

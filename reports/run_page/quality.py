@@ -44,7 +44,7 @@ def quality(run: RecordedRun) -> Html:
             parts = [facts([*rows, *([] if positive is None else [("positive class", positive)])])]
             if isinstance(found := details.get(part), Mapping):
                 parts += [
-                    _confusion(found.get("confusion"), _names(run)),
+                    confusion_table(found.get("confusion"), class_names(run)),
                     gains_chart(found.get("gains"), found.get("confusion"), positive),
                     _reliability(found.get("reliability")),
                 ]
@@ -52,7 +52,14 @@ def quality(run: RecordedRun) -> Html:
     return Html()
 
 
-def _confusion(counts: Any, names: Sequence[str]) -> Html:
+def confusion_table(counts: Any, names: Sequence[str], of: str = "") -> Html:
+    """Rows by true and predicted class, as a table; nothing of many classes, or if it is not as the server writes it.
+
+    Args:
+        counts: rows by true and then predicted class.
+        names: of the classes, where they are known.
+        of: the rows and how they were decided, for the heading.
+    """
     if not isinstance(counts, list) or not 0 < len(counts) <= _MOST:
         return Html()
     named = [names[at] if len(names) == len(counts) else str(at) for at in range(len(counts))]
@@ -62,7 +69,7 @@ def _confusion(counts: Any, names: Sequence[str]) -> Html:
     heads = ("true class", *(f"predicted {name}" for name in named))
     caption = "Rows by true and predicted class; the stronger the colour, the more of the class's rows"
     shown = table(heads, rows, caption=caption)
-    title = "Confusion matrix"
+    title = f"Confusion matrix{of and f': {of}'}"
     return folded(title, shown) if len(counts) > _FEW else joined([tag("h3", title), shown])
 
 
@@ -99,7 +106,7 @@ def _is_bin(found: Any) -> bool:
     return isinstance(found, Mapping) and all(isinstance(found.get(key), int | float) for key in keys)
 
 
-def _names(run: RecordedRun) -> Sequence[str]:
+def class_names(run: RecordedRun) -> Sequence[str]:
     """The classes' names, where the configuration has them."""
     try:
         classes = (parse_yaml(run.config) or {})["federation"]["classes"]
