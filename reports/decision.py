@@ -47,8 +47,9 @@ def decision_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if (here := decided(summary, part)) is not None:
             at = plain(decision["threshold"])
             yield f"{part} at {at}", _said(here)
-            if at != "0.5" and (even := evenly(summary, part)) is not None:
-                yield f"{part} at 0.5", _said(even)
+            recalibrated = bool(decision.get("calibration"))
+            if (at != "0.5" or recalibrated) and (even := evenly(summary, part)) is not None:
+                yield f"{part} at 0.5{', as the model has it' if recalibrated else ''}", _said(even)
             if known := list(_calibration(summary["metrics"], prefix)):
                 yield f"{part} probabilities", ", ".join(known)
             return

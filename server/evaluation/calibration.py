@@ -105,14 +105,19 @@ def sigmoid(x: Floats) -> Floats:
 
 
 def _platt(margins: Floats, positive: Bools) -> Platt:
-    ones = int(positive.sum())
-    others = len(positive) - ones
-    targets = np.where(positive, (ones + 1.0) / (ones + 2.0), 1.0 / (others + 2.0))  # of an even prior: never 0 or 1
+    low, high = _surest(positive)
+    targets = np.where(positive, high, low)
     scale = float(np.abs(margins).max()) or 1.0  # the fit is of margins up to 1, so that both steps are of one size
     slope, shift = _newton(margins / scale, targets)
     if slope < 0:  # these rows rank worse than chance: the best map that keeps their order says the same of all
         slope, shift = 0.0, float(np.log(targets.mean() / (1.0 - targets.mean())))
     return Platt(slope / scale, shift)
+
+
+def _surest(positive: Bools) -> tuple[float, float]:
+    """Platt's targets: the lowest and the highest probability that so many rows of each class allow."""
+    ones = int(positive.sum())
+    return 1.0 / (len(positive) - ones + 2.0), (ones + 1.0) / (ones + 2.0)
 
 
 def _newton(margins: Floats, targets: Floats) -> tuple[float, float]:
@@ -144,7 +149,10 @@ def _isotonic(margins: Floats, positive: Bools) -> Isotonic:
 
     at, place, rows = np.unique(margins, return_inverse=True, return_counts=True)
     share = np.bincount(place, weights=positive) / rows  # of rows with one and the same margin
-    fitted = isotonic_regression(share, weights=rows).x.clip(0.0, 1.0)
+    low, high = _surest(
+        positive
+    )  # the outermost blocks are often of one class: they do not show that others never occur
+    fitted = isotonic_regression(share, weights=rows).x.clip(low, high)
     inner = np.zeros(len(at), dtype=bool)  # points between two others of the same block say nothing
     inner[1:-1] = (fitted[1:-1] == fitted[:-2]) & (fitted[1:-1] == fitted[2:])
     return Isotonic(tuple(at[~inner].tolist()), tuple(fitted[~inner].tolist()))
