@@ -10,8 +10,7 @@ from colonnade.reports.words import counted
 
 _BY = {"f1": "the best F1", "youden": "the best Youden index", "cost": "the least cost"}
 _MEASURES = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1", "cost": "cost"}
-_CALIBRATED = {"log_loss": "log loss", "brier": "Brier score", "ece": "expected calibration error"}
-_PARTS = {"test": "test", "validation": "val"}
+_CLOSER = {"log_loss": "log loss", "brier": "Brier score", "ece": "expected calibration error"}
 
 
 def decision_of(summary: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -43,46 +42,35 @@ def decision_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if (decision := decision_of(summary)) is None:
         return
     yield "decision", decision_words(decision)
-    for part, prefix in _PARTS.items():
-        if (here := decided(summary, part)) is not None:
-            at = plain(decision["threshold"])
+    costs, at = _costs(decision), plain(decision["threshold"])
+    for part in ("test", "validation"):
+        of_part = summary.get("details", {}).get(part) if isinstance(summary.get("details"), Mapping) else None
+        found = of_part.get("decision") if isinstance(of_part, Mapping) else None
+        if not isinstance(of_part, Mapping) or not isinstance(found, Mapping):
+            continue
+        if here := _measured(found.get("confusion"), costs):
             yield f"{part} at {at}", _said(here)
-            recalibrated = bool(decision.get("calibration"))
-            if (at != "0.5" or recalibrated) and (even := evenly(summary, part)) is not None:
-                yield f"{part} at 0.5{', as the model has it' if recalibrated else ''}", _said(even)
-            if known := list(_calibration(summary["metrics"], prefix)):
-                yield f"{part} probabilities", ", ".join(known)
-            return
+        recalibrated = bool(decision.get("calibration"))
+        if (at != "0.5" or recalibrated) and (even := _measured(of_part.get("confusion"), costs)):
+            yield f"{part} at 0.5{', as the model has it' if recalibrated else ''}", _said(even)
+        if known := list(_closer(found.get("probabilities"))):
+            yield f"{part} probabilities", ", ".join(known)
+        return
 
 
-def decided(summary: Mapping[str, Any], part: str) -> dict[str, float] | None:
-    """Accuracy, precision, recall, F1 and cost at the threshold, as far as they are defined; None where none are known.
-
-    Args:
-        part: test or validation.
-    """
-    found = {name: summary["metrics"].get(f"{_PARTS[part]}_decided_{name}") for name in _MEASURES}
-    known = {name: value for name, value in found.items() if isinstance(value, int | float)}
-    return known if "accuracy" in known else None
-
-
-def evenly(summary: Mapping[str, Any], part: str) -> dict[str, float] | None:
-    """The same of the model's own likelier class, from its confusion matrix."""
-    details = summary.get("details")
-    found = details.get(part) if isinstance(details, Mapping) else None
-    match found.get("confusion") if isinstance(found, Mapping) else None:
+def _measured(confusion: Any, costs: tuple[float, float] | None) -> dict[str, float]:
+    """What a confusion matrix of two classes comes to, as far as it is defined; nothing if it was altered."""
+    match confusion:
         case [[int(others), int(false)], [int(missed), int(hits)]]:
-            pass
+            rows = others + false + missed + hits
         case _:
-            return None
-    rows = others + false + missed + hits
+            return {}
     shares = {
         "accuracy": (hits + others, rows), "precision": (hits, hits + false), "recall": (hits, hits + missed),
         "f1": (2 * hits, 2 * hits + false + missed),
     }  # fmt: skip
-    known = {name: above / below for name, (above, below) in shares.items() if below}
-    costs = _costs(summary.get("decision") or {})
-    return known | ({"cost": (costs[0] * false + costs[1] * missed) / rows} if costs is not None and rows else {})
+    known = {name: above / below for name, (above, below) in shares.items() if below > 0}
+    return known | ({"cost": (costs[0] * false + costs[1] * missed) / rows} if costs is not None and rows > 0 else {})
 
 
 def _said(found: Mapping[str, float]) -> str:
@@ -90,12 +78,13 @@ def _said(found: Mapping[str, float]) -> str:
     return ", ".join(f"{_MEASURES[name]} {value}{' a row' if name == 'cost' else ''}" for name, value in words.items())
 
 
-def _calibration(metrics: Mapping[str, Any], prefix: str) -> Iterator[str]:
-    for name, words in _CALIBRATED.items():
-        after, before = (metrics.get(f"{prefix}_{key}") for key in (f"calibrated_{name}", name))
-        if isinstance(after, int | float):
-            was = f" (before: {plain(before)})" if isinstance(before, int | float) else ""
-            yield f"{words} {plain(after)}{was}"
+def _closer(found: Any) -> Iterator[str]:
+    """Distances of probabilities from what happened, before and after recalibration."""
+    match found:
+        case {"before": Mapping() as before, "after": Mapping() as after}:
+            for name, words in _CLOSER.items():
+                if all(isinstance(each.get(name), int | float) for each in (before, after)):
+                    yield f"{words} {plain(after[name])} (before: {plain(before[name])})"
 
 
 def _costs(decision: Mapping[str, Any]) -> tuple[float, float] | None:

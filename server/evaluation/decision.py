@@ -170,15 +170,20 @@ def measures(decision: Decision, margins: Floats, positive: Bools) -> dict[str, 
     found = _Outcomes.at(np.array([decision.threshold]), probabilities, positive).points(decision)[0]
     named = {f"decided_{name}": value for name, value in found.items() if value is not None and name != "threshold"}
     if decision.calibration is not None:
-        both = np.stack([1.0 - probabilities, probabilities], axis=1)
-        of_both = quality.measure(both, positive.astype(np.int64), ("log_loss", "brier", "ece"))
-        named |= {f"calibrated_{name}": value for name, value in of_both.items()}
+        named |= {f"calibrated_{name}": value for name, value in _closeness(probabilities, positive).items()}
     return named
+
+
+def _closeness(probabilities: Floats, positive: Bools) -> dict[str, float]:
+    """How far probabilities are from what happened: `log_loss`, `brier` and `ece`."""
+    both = np.stack([1.0 - probabilities, probabilities], axis=1)
+    return quality.measure(both, positive.astype(np.int64), ("log_loss", "brier", "ece"))
 
 
 def details(decision: Decision, margins: Floats, positive: Bools) -> dict[str, Any] | None:
     """`confusion` at the threshold (rows by true and then decided class), and points of a `curve` over thresholds.
 
+    `probabilities` has log loss, Brier score and ECE `before` and `after` recalibration; None without.
     A point has `threshold`, and what it would come to: `accuracy`, `precision`, `recall`, `f1` and `cost` (a row's
     mean), each null where it is not defined. None where a margin is not finite.
     """
@@ -190,7 +195,11 @@ def details(decision: Decision, margins: Floats, positive: Bools) -> dict[str, A
     evenly = np.linspace(0.0, 1.0, _POINTS + 1)
     at = np.unique(np.round([*evenly, *np.quantile(probabilities, evenly)], 6))
     curve = _Outcomes.at(at, probabilities, positive).points(decision)
-    return {"confusion": [[others, false], [missed, hits]], "curve": curve}
+    closer = None
+    if decision.calibration is not None:
+        before = _closeness(calibration.sigmoid(margins), positive)
+        closer = {"before": before, "after": _closeness(probabilities, positive)}
+    return {"confusion": [[others, false], [missed, hits]], "curve": curve, "probabilities": closer}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_score, recall_score
+from sklearn.metrics import accuracy_score, brier_score_loss, confusion_matrix, f1_score, precision_score, recall_score
 
 from colonnade.common.checkpointing.state import State
 from colonnade.common.config.decision import DecideConfig
@@ -91,6 +91,13 @@ def test_metrics_of_a_decision_are_those_of_scikit_learn(seed: int, calibrate: s
     assert found.get("decided_precision", 0.0) == pytest.approx(precision_score(true, decided, zero_division=0))
     assert ("decided_precision" in found) == bool(decided.any())
     assert ("calibrated_brier" in found) == (calibrate != "none")
+    closer = (decision.details(made, other, true) or {})["probabilities"]
+    assert (closer is None) == (calibrate == "none")
+    if closer:
+        plain = 1 / (1 + np.exp(-other))
+        assert closer["before"]["brier"] == pytest.approx(brier_score_loss(true, plain))
+        assert closer["after"]["brier"] == found["calibrated_brier"]
+        assert found["calibrated_brier"] == pytest.approx(brier_score_loss(true, made.probabilities(other)))
     more = decision.details(made, other, true)
     assert more is not None and more["confusion"] == confusion_matrix(true, decided).tolist()
     assert found["decided_cost"] == pytest.approx((more["confusion"][0][1] + 3 * more["confusion"][1][0]) / 30)
