@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,10 +18,12 @@ from colonnade.cli.read import commands as read
 from colonnade.cli.research import commands as research
 from colonnade.cli.run import commands as run
 from colonnade.cli.search import commands as search
+from colonnade.common.errors import InputError
 from colonnade.common.observability.log import VARIABLE, write_to_stderr
 from colonnade.common.runtime.permissions import keep_private
 from colonnade.common.version import VERSION
-from colonnade.reports.console.screen import INTERRUPTED, fail
+from colonnade.reports.console.screen import INTERRUPTED, fail, lenient
+from colonnade.reports.console.screen import out as console
 from colonnade.reports.dashboard.address import completed
 
 app = typer.Typer(
@@ -32,7 +36,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"colonnade {VERSION}")
+        console.say(f"colonnade {VERSION}")
         raise typer.Exit
 
 
@@ -49,8 +53,20 @@ for group in (run, data, new, keys, read, search, research):
     group.register(app)
 
 
+def _refuse_undecodable(words: Sequence[str]) -> None:
+    """Refuses names in another encoding: files of ours, and libraries, hold paths in UTF-8. Raises InputError."""
+    for word, what in ((str(Path.cwd()), "the working directory"), *((word, "this word") for word in words)):
+        if not word.isascii() and any("\ud800" <= each <= "\udfff" for each in word):
+            raise InputError(
+                f"{word!r}: {what} is no text in UTF-8",
+                hint="rename it; if it is in UTF-8, set a locale of UTF-8, for example LC_ALL=C.UTF-8",
+            )
+
+
 def main() -> None:
     """The entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        lenient(stream)  # for what Typer and Python print
     # The first process of a container receives only signals that it has a handler for.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED))
     if "--debug" in sys.argv:
@@ -60,6 +76,7 @@ def main() -> None:
         if level := os.environ.get(VARIABLE):
             write_to_stderr(level)
         keep_private()  # before anything is written, by this process or by those that it starts
+        _refuse_undecodable(sys.argv[1:])
         app(completed(sys.argv[1:]))
     except Exception as error:  # noqa: BLE001  # the outermost handler prints every error
         fail(error)

@@ -1,10 +1,17 @@
-"""Files of text are read and written in UTF-8, whatever the locale is: every call in the product says so."""
+"""Files of text are in UTF-8, whatever the locale is; and what a terminal's encoding lacks is printed escaped."""
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import sys
+from pathlib import Path
 
+import pytest
+
+from colonnade.cli.main import main
+from colonnade.reports.console import screen
 from tests.test_house import sources
 
 _TEXT = re.compile(r"[rwax]\+?t?")
@@ -62,3 +69,56 @@ def test_the_search_finds_what_it_should() -> None:
     ]
     assert all(in_the_locales_encoding(ast.parse(text, mode="eval").body) for text in wrong)  # type: ignore[arg-type]
     assert not any(in_the_locales_encoding(ast.parse(text, mode="eval").body) for text in right)  # type: ignore[arg-type]
+
+
+def stream(encoding: str, errors: str = "strict") -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors=errors)
+
+
+def printed(to: io.TextIOWrapper) -> str:
+    to.seek(0)
+    return to.read()
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "koi8-r", "utf-8"])
+def test_no_name_is_too_much_for_a_terminal(encoding: str, errors: str) -> None:
+    to = stream(encoding, errors)
+    console = screen.Screen(file=to, width=200)
+    console.print("jä→", "数据", "\udcff", style="bold")
+    console.say("✗ :bomb: [bold]")
+    said = printed(to)
+    assert ":bomb: [bold]" in said and ("✗" if encoding == "utf-8" else "\\u2717") in said and "\\udcff" in said
+
+
+def test_help_errors_and_tracebacks_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COLONNADE_DEBUG", "1")
+    for words in (["--help"], ["--version"], ["check", str(tmp_path / "größe→.yaml")], ["größe→"], ["protocols"]):
+        out, err = stream("ascii"), stream("ascii")
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr(sys, "stderr", err)
+        monkeypatch.setattr(sys, "argv", ["colonnade", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code in (0, 2) and printed(out) + printed(err)
+
+
+@pytest.mark.parametrize("words", [["check", "\udcff.yaml"], ["up", "--out", "a\udce9"]])
+def test_names_in_another_encoding_are_refused(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["colonnade", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2 and "is no text in UTF-8" in capsys.readouterr().err
+
+
+def test_text_is_printed_by_a_screen_alone() -> None:
+    """Which escapes it. Exceptions: a light probe, and what a package's own command prints of itself."""
+    found = {
+        path
+        for path, tree in sources().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "typer.echo", "typer.secho", "click.echo")
+    }
+    assert {path for path in found if not path.startswith("benchmarks/")} <= {"cli/run/health.py"}, found

@@ -11,7 +11,7 @@ from rich.table import Table
 from colonnade.common.data.known_sets.catalogue import KNOWN, DataSet, known
 from colonnade.common.data.known_sets.fetch import fetch as fetch_set
 from colonnade.common.data.known_sets.places import presence
-from colonnade.reports.console.screen import Screen
+from colonnade.reports.console.screen import out as console
 
 app = typer.Typer(help="List the data sets that Colonnade knows, or fetch one.")
 
@@ -31,9 +31,8 @@ def datasets(context: typer.Context) -> None:
             data_set.licence,
             _where(name, data_set),
         )
-    console = Screen()
     console.print(table)
-    console.print("\nDownload one that is marked `fetch`: colonnade datasets fetch NAME", highlight=False)
+    console.print("\nDownload one that is marked `fetch`: colonnade datasets fetch NAME")
 
 
 @app.command()
@@ -45,9 +44,9 @@ def fetch(
 ) -> None:
     """Download a data set and check it against its checksums."""
     data_set = known(name)
-    typer.echo(f"{data_set.title}; licence: {data_set.licence}")
-    folder = fetch_set(name, into, say=typer.echo)
-    typer.echo(f"{name} is at {folder}")
+    console.say(f"{data_set.title}; licence: {data_set.licence}")
+    folder = fetch_set(name, into, say=console.say)
+    console.say(f"{name} is at {folder}")
 
 
 def _where(name: str, data_set: DataSet) -> str:

@@ -11,6 +11,7 @@ import typer
 
 from colonnade.common.errors import EnvironmentFault
 from colonnade.reports.console.outputs import make_folder
+from colonnade.reports.console.screen import out as console
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,7 +66,7 @@ def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, *, parties: in
     for (member, places), held in zip(columns.items(), known, strict=True):
         table = [[keys[row], *(rows[row][place] for place in places)] for row in held.tolist()]
         _write(out / f"{member}.csv", ["key", *(header[place] for place in places)], table)
-        typer.echo(f"{out / member}.csv: {len(table)} rows, {', '.join(header[place] for place in places)}")
+        console.say(f"{out / member}.csv: {len(table)} rows, {', '.join(header[place] for place in places)}")
     _write_ids(out / "ids.csv", keys, known)
 
 
@@ -74,7 +75,7 @@ def _write_ids(path: Path, keys: Sequence[str], known: Sequence[np.ndarray]) -> 
     common = set.intersection(*(set(held.tolist()) for held in known))
     ids = [[keys[row]] for row in known[0].tolist() if row in common][:_REQUESTED]
     _write(path, ["key"], ids)
-    typer.echo(f"{path}: {len(ids)} keys that all members hold, for colonnade predict RUN --ids {path}")
+    console.say(f"{path}: {len(ids)} keys that all members hold, for colonnade predict RUN --ids {path}")
 
 
 def _write(path: Path, header: Sequence[str], rows: Rows) -> None:

@@ -28,6 +28,8 @@ from colonnade.common.crypto.pki.names import LOOPBACK, SERVER
 from colonnade.common.crypto.pki.requests import make_request, read_request
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import IdentityError
+from colonnade.reports.console.screen import err
+from colonnade.reports.console.screen import out as console
 
 app = typer.Typer(help="Make, sign, show and revoke certificates.", no_args_is_help=True)
 
@@ -42,10 +44,10 @@ Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 def ca(folder: Folder, days: Days = 3650) -> None:
     """Make a certificate authority in DIR, on a machine that stays offline."""
     authority = Authority.make_in(folder, days=days)
-    typer.echo(f"Made the authority {describe(authority.certificate).subject!r} in {folder}.")
-    typer.echo(f"  Keep {folder / 'key.pem'} here: anyone who holds it can sign any name.")
-    typer.echo(f"  Give {folder / 'cert.pem'} to the server and every party, as their ca.pem.")
-    typer.echo(f"Next, for each request: colonnade certs sign FILE.csr --ca {folder} --out cert.pem")
+    console.say(f"Made the authority {describe(authority.certificate).subject!r} in {folder}.")
+    console.say(f"  Keep {folder / 'key.pem'} here: anyone who holds it can sign any name.")
+    console.say(f"  Give {folder / 'cert.pem'} to the server and every party, as their ca.pem.")
+    console.say(f"Next, for each request: colonnade certs sign FILE.csr --ca {folder} --out cert.pem")
 
 
 @app.command()
@@ -81,7 +83,7 @@ def renew(folder: Folder) -> None:
     name = name_of(certificate)
     made = make_request(key, name, describe(certificate).hosts)
     _keep_request(made, key, name, folder)
-    typer.echo("The new certificate has a new fingerprint: every roster has to pin that one.")
+    console.say("The new certificate has a new fingerprint: every roster has to pin that one.")
 
 
 @app.command()
@@ -99,15 +101,15 @@ def sign(
     certificate = Authority.load(authority).sign(pem, role=role, days=days)
     shown = describe(certificate)
     files.write(out, certificate_pem(certificate), overwrite=force, hint="name another file, or --force")
-    typer.echo(f"Signed {shown.subject!r} until {in_words(shown.valid_until)} into {out}.")
-    typer.echo(f"  The key it is for: {key_fingerprint(read_request(pem).public_key)}")
-    typer.echo(f"  Ask {shown.subject} by another way, a telephone say, whether this is its key.")
+    console.say(f"Signed {shown.subject!r} until {in_words(shown.valid_until)} into {out}.")
+    console.say(f"  The key it is for: {key_fingerprint(read_request(pem).public_key)}")
+    console.say(f"  Ask {shown.subject} by another way, a telephone say, whether this is its key.")
     if shown.hosts:
-        typer.echo(f"  It answers as: {', '.join(shown.hosts)}")
-    typer.echo(f"Next: send back {out} as cert.pem, and {authority / 'cert.pem'} as ca.pem; and pin")
-    typer.echo(f"  {shown.subject}: {shown.fingerprint}")
-    typer.echo("in the roster of the server and of every party:")
-    typer.echo(f"  colonnade certs pin FILE {shown.subject}={out} --ca {authority / 'cert.pem'}")
+        console.say(f"  It answers as: {', '.join(shown.hosts)}")
+    console.say(f"Next: send back {out} as cert.pem, and {authority / 'cert.pem'} as ca.pem; and pin")
+    console.say(f"  {shown.subject}: {shown.fingerprint}")
+    console.say("in the roster of the server and of every party:")
+    console.say(f"  colonnade certs pin FILE {shown.subject}={out} --ca {authority / 'cert.pem'}")
 
 
 @app.command()
@@ -116,13 +118,13 @@ def show(paths: Annotated[list[Path], typer.Argument(metavar="FILE...", show_def
     for path in paths:
         certificate = read_certificate(files.read(path, hint="name a certificate's file"), str(path))
         shown = describe(certificate)
-        typer.echo(f"{shown.subject}  ({path})")
-        typer.echo(f"  fingerprint  {shown.fingerprint}")
-        typer.echo(f"  holds        {_period(shown.valid_from, shown.valid_until)}")
-        typer.echo(f"  issuer       {shown.issuer}")
-        typer.echo(f"  serial       {shown.serial}")
+        console.say(f"{shown.subject}  ({path})")
+        console.say(f"  fingerprint  {shown.fingerprint}")
+        console.say(f"  holds        {_period(shown.valid_from, shown.valid_until)}")
+        console.say(f"  issuer       {shown.issuer}")
+        console.say(f"  serial       {shown.serial}")
         if shown.hosts:
-            typer.echo(f"  answers as   {', '.join(shown.hosts)}")
+            console.say(f"  answers as   {', '.join(shown.hosts)}")
 
 
 @app.command()
@@ -154,9 +156,9 @@ def revoke(
     known = check_fingerprint(which) if which.startswith("sha256:") else _certificate(Path(which))
     held = RevocationList(listed) if listed.exists() else RevocationList.create(listed)
     entry = held.revoke(known, reason)
-    typer.echo(f"{entry.name or 'The certificate'} {entry.fingerprint} is revoked since {entry.time}:")
-    typer.echo(f"  {entry.reason}")
-    typer.echo("A process that was started with this list turns it away from now on. Others need a copy.")
+    console.say(f"{entry.name or 'The certificate'} {entry.fingerprint} is revoked since {entry.time}:")
+    console.say(f"  {entry.reason}")
+    console.say("A process that was started with this list turns it away from now on. Others need a copy.")
 
 
 @app.command("all")
@@ -171,12 +173,11 @@ def everyone(
     hosts: Sequence[str] = [*LOOPBACK, *(dns or ()), *(ip or ())]
     prints = make_federation(folder, [name.strip() for name in parties.split(",")], hosts, days=days)
     for name, fingerprint in prints.items():
-        typer.echo(f"{name}: {fingerprint}")
-    typer.secho(
+        console.say(f"{name}: {fingerprint}")
+    err.say(
         f"Warning: {folder} holds everyone's private key. Whoever reads it can be anyone: this is for "
         "demos. In a federation of several organisations each runs `colonnade certs request` itself.",
-        err=True,
-        fg="yellow",
+        style="yellow",
     )
 
 
@@ -184,12 +185,12 @@ def _keep_request(made: bytes, key: PrivateKey, name: str, folder: Path) -> None
     path = folder / "request.csr"
     files.write(path, made, overwrite=True)
     role = " --role server" if name == SERVER else ""
-    typer.echo(f"Made a request for {name!r} in {path}.")
-    typer.echo(f"  Keep {folder / 'key.pem'} here, and send it to nobody.")
-    typer.echo(f"  The key's fingerprint: {key_fingerprint(key.public_key())}")
-    typer.echo(f"Next: send {path} to the holder of the authority, who runs")
-    typer.echo(f"  colonnade certs sign request.csr --ca DIR --out {name}.pem{role}")
-    typer.echo(f"Save the returned files as {folder / 'cert.pem'} and {folder / 'ca.pem'}.")
+    console.say(f"Made a request for {name!r} in {path}.")
+    console.say(f"  Keep {folder / 'key.pem'} here, and send it to nobody.")
+    console.say(f"  The key's fingerprint: {key_fingerprint(key.public_key())}")
+    console.say(f"Next: send {path} to the holder of the authority, who runs")
+    console.say(f"  colonnade certs sign request.csr --ca DIR --out {name}.pem{role}")
+    console.say(f"Save the returned files as {folder / 'cert.pem'} and {folder / 'ca.pem'}.")
 
 
 def _certificate(path: Path) -> bytes:

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
-
 from colonnade.cli.keys.roster_text import RosterText
 from colonnade.common.crypto.pki import files
 from colonnade.common.crypto.pki.certificates import (
@@ -24,6 +22,7 @@ from colonnade.common.crypto.pki.identity import signed_by
 from colonnade.common.crypto.pki.names import SERVER
 from colonnade.common.errors import IdentityError, InputError, nearest
 from colonnade.common.runtime.durable import write_kept
+from colonnade.reports.console.screen import out as console
 
 _EXAMPLE = "for example server=server/cert.pem bank=bank.pem"
 
@@ -47,31 +46,31 @@ class Pinning:
         roster, path = self.roster, self.roster.path.resolve()
         new = {name: pin for name, pin in self.pins.items() if roster.pin(name) != pin}
         text = roster.pinned(new)
-        typer.echo(f"{roster.path}: the roster of {roster.name!r}")
+        console.say(f"{roster.path}: the roster of {roster.name!r}")
         width = max(map(len, self.pins))
         for name, pin in self.pins.items():
             before = roster.pin(name)
             state = "as before" if before == pin else f"before: {before}" if before else "new"
-            typer.echo(f"  {name:{width}}  {pin}  {state}")
+            console.say(f"  {name:{width}}  {pin}  {state}")
         shown = describe(self.authority)
-        typer.echo(f"Signed by {shown.subject}, {shown.fingerprint}.")
+        console.say(f"Signed by {shown.subject}, {shown.fingerprint}.")
         if new:
             mode = stat.S_IMODE(path.stat().st_mode)
             write_kept(path, text.encode("utf-8"))
             path.chmod(mode)
-            typer.echo(f"Wrote into {roster.path}: {', '.join(new)}.")
+            console.say(f"Wrote into {roster.path}: {', '.join(new)}.")
         else:
-            typer.echo(f"Nothing to write: {roster.path} has all of them.")
+            console.say(f"Nothing to write: {roster.path} has all of them.")
         self._say_next()
 
     def _say_next(self) -> None:
         names = [name for name in self.roster.roster if name not in self.pins and not self.roster.pin(name)]
         if names:
-            typer.echo(f"Still without a fingerprint: {', '.join(names)}.")
-        typer.echo("Next, by telephone: each member reads out what `colonnade certs show cert.pem` prints at its own")
-        typer.echo("  machine. Compare all digits: a file that came by mail can be somebody else's.")
+            console.say(f"Still without a fingerprint: {', '.join(names)}.")
+        console.say("Next, by telephone: each member reads out what `colonnade certs show cert.pem` prints at its own")
+        console.say("  machine. Compare all digits: a file that came by mail can be somebody else's.")
         parties = [name for name in self.roster.roster if name != SERVER]
-        typer.echo(f"The federation section must be the same in the files of {', '.join((SERVER, *parties))}.")
+        console.say(f"The federation section must be the same in the files of {', '.join((SERVER, *parties))}.")
 
 
 def prepare(path: Path, named: Sequence[str], authority: Path | None, *, replace: bool) -> Pinning:

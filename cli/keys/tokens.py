@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from colonnade.reports.console.screen import out as console
+
 
 def token(
     name: Annotated[str, typer.Argument(help="the caller's name", show_default=False)],
@@ -17,4 +19,4 @@ def token(
     """Make a token for a caller of `serve`, add it to the file of tokens, and print it."""
     from colonnade.server.prediction.serving.tokens import add_caller  # noqa: PLC0415
 
-    typer.echo(add_caller(tokens, name))
+    console.say(add_caller(tokens, name))

@@ -30,7 +30,7 @@ from colonnade.common.models.towers.mlp import MlpConfig
 from colonnade.common.models.towers.norm import take_single_rows
 from colonnade.common.models.towers.polynomial import PolynomialConfig
 from colonnade.common.models.towers.resnet import ResnetConfig
-from colonnade.common.runtime.user_code import INTERRUPTIONS, UserCodeFault, in_place
+from colonnade.common.runtime.user_code import UserCodeFault, in_place, interrupts
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)  # the short ones under autocast, which the caller widens
 
@@ -174,9 +174,11 @@ def output_width(model: nn.Module, input_shape: Shape) -> int:
         # Evaluation mode: batch norm keeps its statistics and dropout draws nothing.
         with torch.no_grad():
             output = model.eval()(rows)
-    except (ColonnadeError, *INTERRUPTIONS):
+    except ColonnadeError:
         raise
     except BaseException as error:  # sys.exit too: it would end the process without a word
+        if interrupts(error):
+            raise
         raise ConfigError(
             f"the model fails on rows of shape {tuple(rows.shape)}: {in_place(error)}",
             hint="its first layer must fit the party's part of a row",
@@ -209,12 +211,16 @@ def _checked(model: nn.Module, config: object, width: int) -> nn.Module:
     return model
 
 
-def _check_output(name: str, width: int, _model: nn.Module, _rows: object, output: object) -> None:
-    if isinstance(output, Tensor) and output.shape[-1:] == (width,) and output.dtype in _FLOATS:
-        return
-    got = f"{_dtype(output)} of shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+def _check_output(name: str, width: int, _model: nn.Module, given: tuple[Tensor, ...], output: object) -> None:
+    rows = len(given[0])
+    got = type(output).__name__
+    if isinstance(output, Tensor):
+        dense = output.layout == torch.strided
+        if dense and output.dtype in _FLOATS and output.shape[-1:] == (width,) and len(output) == rows:
+            return
+        got = f"{'' if dense else 'a sparse '}{_dtype(output)} of shape {tuple(output.shape)}"
     raise UserCodeFault(
-        f"{name} made {got}, expected float32 of shape (rows, {width})",
+        f"{name} made {got}, expected float32 of shape ({rows}, {width})",
         hint="it must give one vector of this width a row, whatever the rows are",
     )
 

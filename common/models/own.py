@@ -7,7 +7,9 @@ never from the shared part, and never from a message.
 from __future__ import annotations
 
 import ast
+import datetime
 import importlib.util
+import math
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -15,17 +17,27 @@ from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, cast
+from typing import Annotated, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import nn
 
 from colonnade.common.errors import ColonnadeError, ConfigError, nearest
-from colonnade.common.runtime.user_code import INTERRUPTIONS, in_place, note_file
+from colonnade.common.runtime.user_code import in_place, interrupts, note_file
 
 
 class UserModule(BaseModel):
-    """Base of configs whose module is code from outside Colonnade."""
+    """Base of configs whose module is code from outside Colonnade. Its arguments are values that JSON has too."""
+
+    @model_validator(mode="after")
+    def _arguments_are_plain(self) -> Self:
+        """Refuses what would be another value once the configuration is written and read again, as `up` does."""
+        for key, value in (self.model_extra or {}).items():
+            if said := _not_plain(value, key):
+                raise ValueError(
+                    f"{said}: an argument is text, a finite number, true, false, null, or lists and sections"
+                )
+        return self
 
     @abstractmethod
     def module(self, base: Path, *sizes: object) -> nn.Module:
@@ -38,6 +50,20 @@ class UserModule(BaseModel):
         Raises:
             ConfigError: the code cannot be imported, fails or returns no module.
         """
+
+
+def _not_plain(value: object, where: str) -> str:
+    """Says what of an argument a configuration cannot hold; "" if it can hold all of it."""
+    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return ""
+    if isinstance(value, list):
+        return next(filter(None, (_not_plain(one, f"{where}[{at}]") for at, one in enumerate(value))), "")
+    if isinstance(value, dict):
+        if wrong := [key for key in value if not isinstance(key, str)]:
+            return f"{where} has the key {wrong[0]!r}, which is no text (put it in quotes)"
+        return next(filter(None, (_not_plain(one, f"{where}.{key}") for key, one in value.items())), "")
+    quotes = " (put it in quotes)" if isinstance(value, datetime.date) else ""
+    return f"{where} = {str(value)[:40]} is {type(value).__name__}{quotes}"
 
 
 class OwnConfig(UserModule):
@@ -89,11 +115,11 @@ class OwnConfig(UserModule):
         make = _member(_imported(base / Path(path).expanduser()), name)
         try:
             module = make(*sizes, **(self.model_extra or {}))
-        except INTERRUPTIONS:
-            raise
         except ColonnadeError:
             raise
         except BaseException as error:  # sys.exit too: it would end the process without a word
+            if interrupts(error):
+                raise
             raise ConfigError(
                 f"{self.file} failed: {in_place(error)}",
                 hint=f"{name} is called with {', '.join(map(str, sizes))} and the keys beside `file`",
@@ -121,9 +147,9 @@ def _imported(path: Path) -> ModuleType:
     note_file(path)
     try:
         cast(Loader, spec.loader).exec_module(module)
-    except INTERRUPTIONS:
-        raise
     except BaseException as error:
+        if interrupts(error):
+            raise
         raise ConfigError(f"{path} does not import: {in_place(error)}", hint="mend the file") from error
     return module
 

@@ -15,7 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from colonnade.common.errors import ColonnadeError, ConfigError, nearest
-from colonnade.common.runtime.user_code import INTERRUPTIONS, in_place, note_package
+from colonnade.common.runtime.user_code import in_place, interrupts, note_package
 
 PREFIX = "colonnade."
 
@@ -96,9 +96,9 @@ class PlugIns:
             note_package(entry.module)
             try:
                 self._loaded[name] = entry.load()
-            except INTERRUPTIONS:
-                raise
             except BaseException as broken:
+                if interrupts(broken):
+                    raise
                 raise ConfigError(
                     f"the {self._what} {name} of {owner(entry)} cannot be imported: {in_place(broken)}",
                     hint=f"install a version of {package(entry)} that works, or leave the name out",
@@ -134,9 +134,11 @@ class PlugIns:
         """
         try:
             yield
-        except (ColonnadeError, *INTERRUPTIONS):
+        except ColonnadeError:
             raise
         except BaseException as failed:  # sys.exit too: it would end the process without a word
+            if interrupts(failed):
+                raise
             raise kind(
                 f"{self.describe(name)} failed: {in_place(failed)}",
                 hint=f"correct the keys given to it, or install a version of {package(self.entries[name])} that works",

@@ -7,6 +7,7 @@ pass of an operation leaves no frame: there the member's own model is named if P
 from __future__ import annotations
 
 import asyncio
+import inspect
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,8 +16,8 @@ from types import FrameType
 
 from colonnade.common.errors import ColonnadeError, ConfigError
 
-INTERRUPTIONS = (KeyboardInterrupt, asyncio.CancelledError, GeneratorExit)
-"""What ends a computation from outside, and is no error of its code."""
+_FROM_OUTSIDE = (KeyboardInterrupt, asyncio.CancelledError, GeneratorExit)
+_SUSPENDED = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR  # they are ended where they wait
 
 _FOLDERS: set[Path] = set()  # of files that a configuration names
 _PACKAGES: set[str] = set()  # top modules of installed plug-ins
@@ -46,6 +47,23 @@ def note_package(module: str) -> None:
     _PACKAGES.add(module.partition(".")[0])
 
 
+def interrupts(error: BaseException) -> bool:
+    """True if a computation was ended from outside. A user's function could raise a CancelledError of its own."""
+    if not isinstance(error, _FROM_OUTSIDE) or isinstance(error, KeyboardInterrupt):
+        return isinstance(error, _FROM_OUTSIDE)
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return not frames or not _is_users(frames[-1]) or bool(frames[-1].f_code.co_flags & _SUSPENDED)
+
+
+def said_by(error: BaseException) -> str:
+    """`CLASS: MESSAGE`, one line: the first of the message that is not blank."""
+    try:
+        lines = str(error).splitlines()
+    except Exception:  # noqa: BLE001  # a user's class
+        lines = ["its message cannot be read"]
+    return f"{type(error).__name__}: {next(filter(str.strip, lines), '')}"
+
+
 def place_of(error: BaseException) -> str:
     """`FILE, line N, in FUNCTION` of the innermost frame in a user's code; "" if no frame is in any."""
     found = ""
@@ -58,7 +76,7 @@ def place_of(error: BaseException) -> str:
 def in_place(error: BaseException) -> str:
     """`CLASS: MESSAGE`, one line, and the place in a user's code behind it if there is one."""
     place = place_of(error)
-    said = f"{type(error).__name__}: {error}".splitlines()[0]
+    said = said_by(error)
     return f"{said} ({place})" if place else said
 
 
@@ -72,8 +90,6 @@ def naming_user_code(member: str, own: Sequence[str] = ()) -> Iterator[None]:
     """
     try:
         yield
-    except INTERRUPTIONS:
-        raise
     except UserCodeFault as fault:
         if fault.member:
             raise
@@ -81,14 +97,16 @@ def naming_user_code(member: str, own: Sequence[str] = ()) -> Iterator[None]:
     except ColonnadeError:
         raise
     except BaseException as error:
-        if (found := user_fault(error, member, own)) is None:
+        if interrupts(error) or (found := user_fault(error, member, own)) is None:
             raise
         raise found from error
 
 
 def user_fault(error: BaseException, member: str = "", own: Sequence[str] = ()) -> UserCodeFault | None:
     """The error that names a user's code as the cause of another; None if it is none. See `naming_user_code`."""
-    said = f"{type(error).__name__}: {error}".splitlines()[0]
+    if isinstance(error.__cause__, StopIteration):  # which Python lets out of no coroutine
+        error = error.__cause__
+    said = said_by(error)
     hint = "this is an error of that code, not of Colonnade; --debug shows all of its traceback"
     if place := place_of(error):
         return UserCodeFault(f"{place}: {said}", hint=hint, member=member)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Coroutine
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import uvloop
 from rich.console import Console
@@ -21,14 +22,35 @@ from colonnade.common.runtime.user_code import user_fault
 INTERRUPTED = 130
 
 
+def lenient(stream: IO[str]) -> IO[str]:
+    r"""Lets a stream of text escape what its encoding lacks (`\u2717`), on which it would fail otherwise."""
+    if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+        stream.reconfigure(errors="backslashreplace")
+    return stream
+
+
 class Screen(Console):
     """A console for text that anybody wrote: names, reasons, columns, paths.
 
-    It prints no control character, and reads no markup: `[bold]` is printed as it is. Styles are given beside a text.
+    It prints no control character, and reads no markup: `[bold]` and `:bomb:` are printed as they are. Styles are given
+    beside a text. What the terminal's encoding lacks is escaped.
     """
 
     def __init__(self, **how: Any) -> None:
-        super().__init__(markup=False, **how)
+        super().__init__(markup=False, emoji=False, **how)
+
+    @property
+    def file(self) -> IO[str]:
+        """The stream that it prints to."""
+        return lenient(super().file)
+
+    @file.setter
+    def file(self, stream: IO[str]) -> None:
+        self._file = stream
+
+    def say(self, line: str, style: str | None = None) -> None:
+        """Prints a line that the terminal alone breaks, so that it can be copied."""
+        self.print(line, style=style, soft_wrap=True)
 
     def render_str(self, text: str, **how: Any) -> Text:
         """Renders every printed string, also in a table."""

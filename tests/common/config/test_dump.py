@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,24 @@ def test_null_that_replaces_a_default() -> None:
     check(config)
     server = config_tree(config)["server"]
     assert server["alignments"]["per_day"] is None and "identity" not in server
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (float("inf"), "how = inf is float"), ([1, float("nan")], r"how\[1\] = nan is float"),
+        (datetime.date(2024, 1, 1), r"how = 2024-01-01 is date \(put it in quotes\)"),
+        ({"a": {1: 2}}, r"how.a has the key 1, which is no text \(put it in quotes\)"),
+        (b"x", "is bytes"), ((1, 2), "is tuple"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("section", ["every_party", "server"])
+def test_an_argument_of_own_code_that_would_change_on_the_way_is_refused(value: Any, said: str, section: str) -> None:
+    """Infinity became null, and a date and a key 1 text, for members that `up` starts and for resumed runs."""
+    made = tree({"name": "split"})
+    made[section]["head" if section == "server" else "model"] = {"file": "./tower.py:Tower", "how": value}
+    with pytest.raises(ConfigError, match=said):
+        parse(made)
 
 
 def test_a_run_of_before_with_a_cost_beside_the_rate_is_read() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,13 @@ import yaml
 
 from colonnade.common.errors import ColonnadeError, ConfigError, declared
 from colonnade.common.parsing.file import parse
-from colonnade.common.runtime.user_code import UserCodeFault, user_fault
+from colonnade.common.runtime.user_code import UserCodeFault, naming_user_code, note_file, user_fault
 from colonnade.simulation.federation import Simulation
 from tests.support.federation import tree
 from tests.support.household import colonnade
 
 CODE = """
+import asyncio
 import math
 import sys
 from pathlib import Path
@@ -29,6 +32,11 @@ HERE = Path(__file__).parent
 
 class Stop(BaseException):
     pass
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
 
 
 class _Wrong(torch.autograd.Function):
@@ -49,6 +57,16 @@ def fail(how):
         sys.exit("my own exit")  # exit
     if how == "stop":
         raise Stop("my own stop")  # stop
+    if how == "cancelled":
+        raise asyncio.CancelledError("my own cancellation")  # cancelled
+    if how == "closed":
+        raise GeneratorExit("my own close")  # closed
+    if how == "next":
+        next(iter(()))  # next
+    if how == "mute":
+        raise Mute  # mute
+    if how == "lines":
+        raise ValueError("\\n \\nmy own second line")  # lines
     raise LookupError("my own [bold]row")  # forward
 
 
@@ -67,7 +85,7 @@ class Own(nn.Module):
         if self.calls < 3 and not (HERE / "now").exists():
             return h
         match self.how:
-            case "forward" | "exit" | "stop":
+            case "forward" | "exit" | "stop" | "cancelled" | "closed" | "next" | "mute" | "lines":
                 fail(self.how)
             case "backward" | "gradient":
                 return _Wrong.apply(h, self.how)
@@ -77,16 +95,24 @@ class Own(nn.Module):
                 return h.double()
             case "width":
                 return h[:, 1:]
+            case "rows":
+                return torch.cat([h, h])
+            case "sparse":
+                return h.to_sparse()
             case "tuple":
                 return h, h
         return h
 """
 PLACED = {"forward": "LookupError: my own", "exit": "SystemExit: my own exit", "stop": "Stop: my own stop",
+          "cancelled": "CancelledError: my own", "closed": "GeneratorExit: my own", "next": "StopIteration",
+          "mute": "Mute: its message cannot be read", "lines": "ValueError: my own second line",
           "backward": "ArithmeticError: my own gradient", "torch": "RuntimeError: mat1"}  # fmt: skip
 MADE = {
-    "dtype": "made float64 of shape (256, 60), expected float32 of shape (rows, 60)",
+    "dtype": "made float64 of shape (256, 60), expected float32 of shape (256, 60)",
     "width": "made float32 of shape (256, 59), expected float32",
-    "tuple": "made tuple, expected float32 of shape (rows, 60)",
+    "tuple": "made tuple, expected float32 of shape (256, 60)",
+    "rows": "made float32 of shape (512, 60), expected float32 of shape (256, 60)",
+    "sparse": "made a sparse float32 of shape (256, 60), expected float32",
     "gradient": "raised by PyTorch while it computed with its model ./own.py:Own",
 }
 
@@ -127,7 +153,7 @@ def test_in_a_round(how: str, where: str, tmp_path: Path) -> None:
     assert declared(error)[0] == "its own model or plug-in has failed"
 
 
-@pytest.mark.parametrize("how", ["forward", "exit", "stop"])
+@pytest.mark.parametrize("how", ["forward", "exit", "stop", "cancelled", "mute", "lines"])
 def test_in_construction(how: str, tmp_path: Path) -> None:
     error = failure(written(tmp_path, "model", how=how, later=False), tmp_path)
     assert str(error).startswith("parties.party2.model: ./own.py:Own failed: ")
@@ -145,6 +171,24 @@ def test_interruptions_stay_what_they_are(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("raise KeyboardInterrupt\n")
     with pytest.raises(KeyboardInterrupt):
         Simulation(parse(made), base=tmp_path).run()
+
+
+def test_what_is_ended_where_it_waits_is_no_error_of_its_code(tmp_path: Path) -> None:
+    (tmp_path / "waits.py").write_text("async def side(future):\n    await future\n")
+    note_file(tmp_path / "waits.py")
+    spec = importlib.util.spec_from_file_location("waits", tmp_path / "waits.py")
+    assert spec is not None and spec.loader is not None
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+
+    async def scene() -> None:
+        task = asyncio.ensure_future(module.side(asyncio.get_running_loop().create_future()))
+        await asyncio.sleep(0)
+        task.cancel()
+        with naming_user_code("parties.ada"):
+            await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(scene())
 
 
 def test_our_own_errors_stay_ours() -> None:
