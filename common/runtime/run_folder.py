@@ -9,7 +9,6 @@ are in launcher/folder_lock.py. Light: every command imports this.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from colonnade.common.errors import InputError
 from colonnade.common.runtime.durable import write_kept
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.json_values import parse_json
-from colonnade.common.runtime.kept_records import Witness
+from colonnade.common.runtime.kept_records import Witness, sealed, unsealed
 from colonnade.common.runtime.own_files import refuse_path
 from colonnade.common.version import VERSION
 
@@ -192,7 +191,7 @@ class RunFolder(MemberFolder):
         """Writes the run's number and whether the server's start is secret or public, once. Raises EnvironmentFault."""
         if not self.run.exists():
             content = {"run": number, "federation": federation, "start": start, **STAMP}
-            write_kept(self.run, json.dumps(content).encode())
+            write_kept(self.run, sealed(content))
 
     @property
     def witness(self) -> Witness:
@@ -201,12 +200,19 @@ class RunFolder(MemberFolder):
 
     def start_record(self) -> str | None:
         """What the run's record says of the server's start: "" of older versions; None if no run was begun."""
-        return str((read_record(self.run) or {}).get("start", "")) if self.run.exists() else None
+        return str((self._record() or {}).get("start", "")) if self.run.exists() else None
 
     def number(self) -> str | None:
         """The run's number; None if it is missing or was altered."""
-        found = (read_record(self.run) or {}).get("run")
+        found = (self._record() or {}).get("run")
         return None if found is None else str(found)
+
+    def _record(self) -> dict[str, Any] | None:
+        """The run's record; None if it is missing, or was altered."""
+        try:
+            return unsealed(self.run.read_bytes())
+        except (OSError, ValueError):
+            return None
 
     def base(self) -> Path | None:
         """The folder that paths in the configuration are relative to; None where `up` has begun no run."""

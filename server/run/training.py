@@ -101,8 +101,8 @@ class ServerRun:
         tracking = server_tracking(
             self.federation, self.config, self.base, self.out, lambda: self._folder.number() or ""
         )
-        begun, number = self._folder.run.exists(), self._run_number()
         store = Checkpoints(self._folder.checkpoints)
+        begun, number = self._folder.run.exists(), run_number(self._folder, store)
         store.refuse_others(SERVER, self.federation.lasting_hashes(), number)  # before anything is written
         refuse_taken(self.config.listen, "server.listen")
         labels = load_labels(self.config.labels, self.base, self.federation.task, self.config.copies(self._tables))
@@ -205,14 +205,6 @@ class ServerRun:
         owner = Owner(SERVER, number, self.federation.lasting_hashes())
         return ServerSessions(ctx, store, owner, admission, self.out, start, rows)
 
-    def _run_number(self) -> str:
-        """The run's number: drawn at its beginning, and read again when it is resumed."""
-        if not self._folder.run.exists():
-            return secrets.token_hex(8)
-        if (number := self._folder.number()) is None:
-            raise CheckpointError(f"{self._folder.run} is torn or was altered", hint="begin a new run")
-        return number
-
     def _refuse_older_sums(self, run_cache: RunCache) -> None:
         record = self._folder.run_cache / f"{SUMS}.record"
         refuse_older_sums(self._folder.checkpoints / COMMITTED, times_written(run_cache), record)
@@ -247,3 +239,17 @@ class ServerRun:
             self._folder.summary.unlink(missing_ok=True)  # of the start before this one
         if event["kind"] == "round" and self._first is None:
             self._first = event["time"]
+
+
+def run_number(folder: RunFolder, store: Checkpoints) -> str:
+    """The number of a server's run: drawn at its beginning, and read again when it is resumed.
+
+    Raises:
+        CheckpointError: its record was altered, or is missing beside checkpoints.
+    """
+    if (number := folder.number()) is not None:
+        return number
+    if not folder.run.exists() and not (run := store.run()):
+        return secrets.token_hex(8)
+    what = "is torn or was altered" if folder.run.exists() else f"is missing, and there are checkpoints of run {run}"
+    raise CheckpointError(f"{folder.run} {what}", hint="restore it from a copy of this folder, or begin a new run")

@@ -8,6 +8,7 @@ Bounds: no cell.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -25,15 +26,17 @@ from colonnade.common.alignment.kept.daily import NAME as TESTED
 from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.kept.foreign_keys import NAME as FOREIGN
 from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
-from colonnade.common.checkpointing.checkpoints import Checkpoints
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import RunCache
-from colonnade.common.checkpointing.start_secret import StartSecret
+from colonnade.common.checkpointing.start_secret import SECRET, StartSecret
+from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.config.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.kept_encoder import EncoderFile
-from colonnade.common.errors import CheckpointError
+from colonnade.common.errors import CheckpointError, ColonnadeError
 from colonnade.common.privacy.accounting.chain import Chain
 from colonnade.common.privacy.labels import LabelPrivacyConfig
 from colonnade.common.privacy.response_noise import ResponseNoiseConfig
@@ -44,14 +47,17 @@ from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord, times_written
 from colonnade.server.membership.saving import refuse_older_sums
 from colonnade.server.membership.session_numbers import SessionNumbers
+from colonnade.server.prediction.serving.tokens import Tokens, Unknown, add_caller
 from colonnade.server.privacy.label_budget import open_releases
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
+from colonnade.server.run.training import run_number
 from tests.adversaries.input.test_lost_records import delete, empty, flip, halve
 from tests.support.federation import config
 
 Step = Callable[[Path], object]
 
 SCHEDULE = Schedule(config({"name": "split", "embedding": 6}).federation, 1797, 0)
+HASHES = config({"name": "split", "embedding": 6}).federation.lasting_hashes()
 NOISE = ResponseNoiseConfig(clip=0.1, head_clip=1, noise_multiplier=20)
 SETS = SubsetSelection(10, 1, 1.0)
 SCALE: Any = "standard"
@@ -137,6 +143,17 @@ def sent(folder: Path) -> None:
     with_line.append({"kind": "Embedding", "reserved": 3, "noise_multiplier": 1.0}, durably=True)
 
 
+def numbered(folder: Path) -> tuple[str, str | None]:
+    run = RunFolder(folder)
+    return run_number(run, Checkpoints(run.checkpoints)), run.start_record()
+
+
+def begun_by_server(folder: Path) -> None:
+    RunFolder(folder).record("r", "federation", SECRET)
+    owner = Owner(SERVER, "r", HASHES)
+    Checkpoints(folder / "checkpoints").save(1, Snapshot(), owner)
+
+
 def admitted(folder: Path) -> Pin:
     pin = pinned(folder)
     if not pin._pinned.run:
@@ -164,9 +181,10 @@ RECORDS: dict[str, tuple[Step, Step]] = {
         lambda folder: noisy(folder, begun=RunFolder(folder).noisy_labels.exists()),
         lambda folder: noisy(folder, begun=True),
     ),
+    "run.json": (begun_by_server, numbered),
     "at the server: once/members.record": (committed, sums_of_server),
 }  # fmt: skip
-UNCHANGING = ("start.secret", "encoder.json", "noisy-labels.safetensors")
+UNCHANGING = ("run.json", "start.secret", "encoder.json", "noisy-labels.safetensors")
 
 
 def lie(folder: Path, record: str, how: str) -> tuple[Path, bool, str]:
@@ -279,3 +297,22 @@ def test_a_lost_secret_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "start.secret").unlink()
     with pytest.raises(CheckpointError, match=r"start\.secret is missing"):
         StartSecret(tmp_path / "start.secret", "secret")
+
+
+def test_no_harmed_list_of_callers_admits_another(tmp_path: Path) -> None:
+    path = RunFolder(tmp_path).tokens
+    tokens = [add_caller(path, name) for name in ("ada", "bob")]
+    whole, hashes = path.read_bytes(), {hashlib.sha256(token.encode()).digest() for token in tokens}
+    for at in range(0, len(whole) * 8, 5):
+        content = bytearray(whole)
+        content[at // 8] ^= 1 << at % 8
+        for harmed in (bytes(content), whole[: at // 8]):
+            path.write_bytes(harmed)
+            with contextlib.suppress(ColonnadeError):
+                known = Tokens.read(path, 1.0)._hashes
+                assert len(known) <= 2 and len(set(known.values()) - hashes) <= 1
+    path.unlink()
+    anew = Tokens.read(path, 1.0)
+    for token in tokens:
+        with pytest.raises(Unknown):
+            anew.admit(f"Bearer {token}", 1)
