@@ -86,6 +86,11 @@ class Answerers:
         reason, hint = last_words(self._log(failed.party), code)
         return PartyFailed(failed.party, reason, hint=hint)
 
+    def reload(self, processes: Processes) -> None:
+        """Has all of them read their tables again."""
+        for name in processes.running():
+            processes.signal(name, signal.SIGHUP)
+
     def end(self, processes: Processes) -> None:
         """Waits for the parties to end, then terminates the others."""
         deadline = time.monotonic() + _LINGER

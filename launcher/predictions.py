@@ -131,6 +131,12 @@ class OpenedRun:
         except PartyFailed as failed:
             raise answerers.in_its_words(failed, processes) from failed
 
+    def reload_tables(self) -> None:
+        """Has the parties that were started here read their tables again."""
+        if self._answerers is not None:
+            answerers, processes = self._answerers
+            answerers.reload(processes)
+
     def check(self) -> None:
         """Refuses a run that cannot predict, before any party is started. Raises InputError."""
 

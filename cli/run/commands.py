@@ -137,6 +137,10 @@ def serve(
     rate: Annotated[float, typer.Option(help="ids a second that one caller may request", min=1)] = 1000.0,
     certificate: Annotated[Path | None, typer.Option(help="PEM; without one, loopback only")] = None,
     key: Annotated[Path | None, typer.Option(help="PEM, of the certificate")] = None,
+    ids: Annotated[
+        Path | None, typer.Option(help="CSV file with the ids to answer; default: the run's rows", show_default=False)
+    ] = None,
+    column: Annotated[str, typer.Option(help="the column of ids, if the file has several")] = "",
     tables: Tables = None,
     file: Annotated[
         Path | None, typer.Option(help="the server's configuration, if parties run elsewhere", show_default=False)
@@ -156,7 +160,8 @@ def serve(
 
         terms = PredictionTerms(absent=absent, patience=wait, secure=not insecure)
         doors = Doors(http, grpc, tokens, rate, certificate, key)
-        run_it(run, file, terms, doors, tables=read_tables(tables or ()), processes=processes)
+        asked = None if ids is None else (ids, column)
+        run_it(run, file, terms, doors, ids=asked, tables=read_tables(tables or ()), processes=processes)
 
 
 def answer(
@@ -164,17 +169,20 @@ def answer(
     within: Annotated[Path, typer.Option("--in", help="the folder of a run that has ended", show_default=False)],
     party: Annotated[str, typer.Option(help="name of the party, if the file has several")] = "",
     sets: Sets = None,
+    tables: Tables = None,
     insecure: Insecure = False,
     base: Base = None,
     server_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run one party with its trained model for predictions, until the server ends."""
     from colonnade.cli.run.member import Placement, participate  # noqa: PLC0415
+    from colonnade.launcher.named_tables import read_tables  # noqa: PLC0415
 
     participate(
         file,
         tuple(sets or ()),
         Placement(None, within),
+        tables=read_tables(tables or ()),
         party=party,
         insecure=insecure,
         base=base,

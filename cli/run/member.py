@@ -23,6 +23,7 @@ from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.runtime.rate_limit import Digest
 from colonnade.common.runtime.run_folder import MemberFolder, RunFolder
 from colonnade.launcher.folder_lock import locked_folder
+from colonnade.launcher.named_tables import Tables, with_tables
 from colonnade.reports.console.outputs import write_text
 from colonnade.reports.console.progress import PartyProgress, Progress
 from colonnade.reports.console.screen import out as console
@@ -102,9 +103,10 @@ def participate(
     base: Path | None,
     server_file: Path | None,
     answers: bool = False,
+    tables: Tables | None = None,
 ) -> None:
     """Runs a party to its end. `up` writes the server's address to `server_file`."""
-    config = load(file, sets, begun=place.resume is not None)
+    config = with_tables(load(file, sets, begun=place.resume is not None), tables or {})
     name = _choose(file, party, list(config.parties))
     own = config.parties[name] if server_file else _watched(config.parties[name])
     progress = None if server_file else PartyProgress(console, name)

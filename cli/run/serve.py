@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
@@ -10,16 +11,19 @@ from pathlib import Path
 
 from colonnade.cli.run.predict import say
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.errors import InputError
+from colonnade.common.errors import ColonnadeError, DataError, InputError
 from colonnade.common.network.ports import refuse_taken, split_address
 from colonnade.common.runtime.descriptors import raise_limit
+from colonnade.common.runtime.hangup import on_hangup
 from colonnade.common.runtime.rate_limit import Digest
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.launcher.named_tables import Tables
+from colonnade.launcher.prediction_files import PredictionIds
 from colonnade.launcher.predictions import OpenedRun, opened
 from colonnade.launcher.processes import Processes
 from colonnade.reports.console.batches import NewBatches
 from colonnade.reports.console.screen import out as console
+from colonnade.reports.words import counted
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.serving.batching import Batcher
 from colonnade.server.prediction.serving.grpc_service import Remote
@@ -76,10 +80,11 @@ def serve(
     terms: PredictionTerms,
     doors: Doors,
     *,
+    ids: tuple[Path, str] | None = None,
     tables: Tables | None = None,
     processes: Processes | None = None,
 ) -> None:
-    """Serves until it is stopped."""
+    """Serves until it is stopped. `ids`: the file of those that may be asked for, and its column."""
     doors.check()
     raise_limit()
     with ExitStack() as after, opened(folder, file, terms, tables=tables, processes=processes) as run:
@@ -88,15 +93,60 @@ def serve(
         after.callback(NewBatches(run.folder, (SERVER, *run.parties)).show, console)  # when the parties have ended
         for line in run.other_tables:
             console.print(line, style="dim")
+        served = None if ids is None else ServedIds(PredictionIds(*ids, run.key), run)
+        begin_with = None if served is None else served.read()
         tokens = doors.tokens or RunFolder(run.folder).tokens
         callers = Tokens.read(tokens, doors.rate)
         console.print(f"tokens: {tokens}", markup=False, soft_wrap=True)
         run.listen(Digest(partial(say, run.without, terms.absent)))
-        run.ask(partial(_work, run, callers, doors))
+        run.ask(partial(_work, run, callers, doors, served), begin_with)
 
 
-async def _work(run: OpenedRun, callers: Tokens, doors: Doors, model: Model) -> None:
-    batcher = Batcher(model)
+class ServedIds:
+    """The ids that a service answers, from a file that it reads again.
+
+    Args:
+        file: of the ids.
+        run: whose rows they are.
+
+    Raises:
+        InputError: rows are matched by their order.
+    """
+
+    def __init__(self, file: PredictionIds, run: OpenedRun) -> None:
+        if not run.aligns:
+            raise InputError(
+                "--ids: federation.align is none, so the service answers the rows of training and no others",
+                hint="leave it out; or train with federation.align: psi",
+            )
+        self._file = file
+
+    def read(self) -> tuple[str, ...]:
+        """All of them. Raises DataError if there is none, or the file cannot be read."""
+        if not (found := tuple(self._file.ids())):
+            raise DataError(f"{self._file.path} has a header but no ids", hint="an id is one line below the header")
+        return found
+
+    async def renew(self, model: Model) -> None:
+        """Reads the file again; a broken one is said, and the ids before stay."""
+        try:
+            ids = await asyncio.to_thread(self.read)
+            await asyncio.to_thread(model.renew, ids)
+        except ColonnadeError as wrong:
+            console.print(f"the ids before stay: {wrong}", style="yellow", markup=False)
+        else:
+            console.print(f"{counted(len(ids), 'id')} are looked up in all tables", style="dim")
+
+
+async def _work(run: OpenedRun, callers: Tokens, doors: Doors, served: ServedIds | None, model: Model) -> None:
+    batcher, renewals = Batcher(model), set[asyncio.Task[None]]()
+
+    def read_again() -> None:
+        run.reload_tables()
+        if served is not None:
+            renewals.add(asyncio.ensure_future(served.renew(model)))
+
+    on_hangup(read_again)
     model.show(batcher)
     async with AsyncExitStack() as open_doors:
         if doors.http:

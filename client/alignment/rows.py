@@ -45,6 +45,10 @@ from colonnade.common.privacy.release import release_clear
 from colonnade.common.runtime.run_folder import PartyFolder
 
 
+class TableRenewed(Exception):  # no error: the party comes back at once
+    """A prediction's rows were aligned with another table than ours is now: the party has to join again."""
+
+
 @dataclass
 class PartyRows:
     """A party's table before it is aligned.
@@ -99,7 +103,11 @@ class PartyRows:
             DataError: no key is common, or the table has changed since it was aligned.
             CheckpointError: the run was aligned before, with another table or alignment.
             PeerError: the server is gone, has failed or breaks the contract.
+            TableRenewed: in a prediction, the rows were aligned with another table.
         """
+        if begin.aligned and not self.whole and self.record.outdated:
+            self.record.forget()
+            raise TableRenewed
         if begin.aligned:
             with membership.telling():
                 rows = self.record.rows(begin.aligned)

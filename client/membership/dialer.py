@@ -209,8 +209,9 @@ class Membership:
         self._connection.post(parcel)
 
     async def leave(self) -> None:
-        """Sends the remaining parcels and hangs up."""
+        """Sends the remaining parcels and hangs up. What is heard from then on is of no use."""
         if self._connection is not None:
+            self._connection.attach(_ignore, _ignore)  # its end would be taken for that of the next one
             await self._connection.close()
         await self._dialer.close()
 
@@ -286,6 +287,9 @@ class Membership:
                 pass  # after the last message
             case _:
                 self._stop.set_result(heard)
+
+
+def _ignore(_heard: Parcel | Exception) -> None: ...
 
 
 def _trust(identity: Identity | None, pin: str, host: str, port: int) -> ClientTls | None:

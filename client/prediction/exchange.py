@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import torch
 
 from colonnade.client.aggregation.masked_sums import terms
@@ -27,7 +29,7 @@ async def answer(ctx: ClientContext, server: Link) -> None:
         trains=False,
     )  # fmt: skip
     asked = b""  # hash of all requests of the session: masks cancel if all parties were sent the same ones
-    async for t in server.rounds(after=ctx.round):
+    async for t in _requests(ctx, server):
         ask = await server.recv(Ask, t)
         if ask is None:  # the server went on without us: follow it
             continue
@@ -41,6 +43,15 @@ async def answer(ctx: ClientContext, server: Link) -> None:
         ctx.scored(ask.rows)
         if ask.own:
             await _predict(ctx, server, ask)  # 4
+
+
+async def _requests(ctx: ClientContext, server: Link) -> AsyncIterator[int]:
+    """The rounds; between two of them the party is idle."""
+    ctx.idle.set()
+    async for t in server.rounds(after=ctx.round):
+        ctx.idle.clear()
+        yield t
+        ctx.idle.set()
 
 
 async def _predict(ctx: ClientContext, server: Link, ask: Ask) -> None:

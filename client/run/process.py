@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from colonnade.client.alignment.rows import TableRenewed
 from colonnade.client.membership.dialer import Membership
 from colonnade.client.run.metrics import ClientMetrics
+from colonnade.client.run.reloading import TableReload
 from colonnade.client.run.sessions import PartySessions
 from colonnade.client.run.task import PartyTask, prediction_task, training
 from colonnade.client.run.tracking import party_tracking, tracked
@@ -33,6 +36,7 @@ from colonnade.common.observability.endpoints import Endpoints
 from colonnade.common.observability.telemetry import Listener, Telemetry
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.device import choose_device, release_free_memory
+from colonnade.common.runtime.hangup import on_hangup
 from colonnade.common.runtime.run_folder import PartyFolder
 from colonnade.common.tracking.listener import Tracking
 from colonnade.common.version import VERSION
@@ -64,6 +68,7 @@ class ClientRun:
     find_address: Callable[[], str] | None = None
     listeners: tuple[Listener, ...] = ()
     answers: bool = False
+    _table: Features | None = field(default=None, init=False)
 
     async def run(self) -> None:
         """Takes part in the federation to its end.
@@ -84,10 +89,8 @@ class ClientRun:
         cache = TableCache(self.out, writes=not self.answers or self.federation.align == "none")
         read = self._features(cache)
         task = prediction_task(self.federation) if self.answers else training(self.federation)
-        hello, address, pin = self._hello(read, task), self._address(), self.federation.server
+        address, pin = self._address(), self.federation.server
         doubtful = read.doubts if self.answers else doubts(read)  # of columns of training nothing new is said
-        features: Features | None = read
-        del read
         contract = task.contract
         kinds, limits = all_kinds(self.federation, contract), all_limits(self.federation, contract)
         incoming = form_of(self.federation.compress.down)
@@ -121,33 +124,63 @@ class ClientRun:
             watch.announce(telemetry)
             for doubt in doubtful:
                 self._warn(telemetry, str(doubt))
-            patience = self.federation.timeouts.away
-            until = time.monotonic() + patience
-            while True:
-                left = max(until - time.monotonic(), 0.0)
-                try:
-                    await membership.join(sessions.greeting(hello), address, identity, pin, left)
-                    if features is not None:
-                        with membership.telling():
-                            sessions.take(features)
-                        cache.keep()
-                        features = None  # as the source had them; the kept ones are scaled
-                        release_free_memory()
-                    await sessions.run(membership, hello)
+            self._table = read
+            del read
+            await self._converse(_Joining(membership, address, identity, pin), sessions, task, cache)
+
+    async def _converse(self, joining: _Joining, sessions: PartySessions, task: PartyTask, cache: TableCache) -> None:
+        """Takes part over as many connections as needed, with the table and those that are read later."""
+        features, self._table = self._table, None  # once the sessions have it, nobody else holds it as it was read
+        assert features is not None  # at first
+        membership, telemetry, hello = joining.membership, sessions.telemetry, self._hello(features, task)
+        reload = self._reload(features, telemetry) if self.answers else None
+        patience = self.federation.timeouts.away
+        until = time.monotonic() + patience
+        while True:
+            left = max(until - time.monotonic(), 0.0)
+            try:
+                await membership.join(sessions.greeting(hello), joining.address, joining.identity, joining.pin, left)
+                if features is not None:
+                    with membership.telling():
+                        sessions.take(features)
+                    cache.keep()
+                    features = None  # as the source had them; the kept ones are scaled
+                    release_free_memory()
+                if await _attend(sessions, membership, hello, reload):
                     phases = sessions.progress.phases.summary()
                     telemetry.event("end", party=self.name, round=sessions.progress.round, phases=phases)
                     return
-                except PartyAway as away:
-                    telemetry.event("server_away", reason=str(away))
-                    until = max(until, sessions.begun + patience)
-                finally:
-                    await membership.leave()
+                assert reload is not None  # it has the new table
+                features = reload.take()
+                hello = self._hello(features, task)
+                sessions.forget_rows()
+                until = time.monotonic() + patience
+            except TableRenewed:
+                until = time.monotonic() + patience
+            except PartyAway as away:
+                telemetry.event("server_away", reason=str(away))
+                until = max(until, sessions.begun + patience)
+            finally:
+                await membership.leave()
 
     def _warn(self, telemetry: Telemetry, reason: str) -> None:
         telemetry.event("warning", party=self.name, reason=reason)
 
     def _tracking(self) -> Tracking:
         return party_tracking(self.name, self.federation, self.config, self.base, self.out)
+
+    def _reload(self, now: Features, telemetry: Telemetry) -> TableReload | None:
+        """Reads the table again at every SIGHUP; where rows go by their order it is that of training, and stays."""
+        if self.federation.align == "none":
+            on_hangup(
+                partial(self._warn, telemetry, "its rows are matched by their order: the table is not read again")
+            )
+            return None
+        kept = EncoderFile(self.out, begun=True)
+        read = partial(self._features, TableCache(self.out))
+        reload = TableReload(self.name, self.federation, read, kept, telemetry.event, now)
+        on_hangup(reload.request)
+        return reload
 
     def _features(self, cache: TableCache) -> Features:
         begun = self.answers or bool(Checkpoints(PartyFolder(self.out).checkpoints).run())
@@ -173,6 +206,32 @@ class ClientRun:
         if not self.config.connect:
             raise ConfigError(f"parties.{self.name}.connect: missing", hint="give the server's HOST:PORT")
         return lambda: self.config.connect
+
+
+@dataclass(frozen=True)
+class _Joining:
+    """How the party reaches the server."""
+
+    membership: Membership
+    address: Callable[[], str]
+    identity: Identity | None
+    pin: str
+
+
+async def _attend(sessions: PartySessions, membership: Membership, hello: Hello, reload: TableReload | None) -> bool:
+    """Takes part to the end; returns False if a new table is there first, and no request is being answered."""
+    running = asyncio.ensure_future(sessions.run(membership, hello))
+    waits = [running] if reload is None else [running, asyncio.ensure_future(reload.due(sessions.idle))]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            return False
+        running.result()
+        return True
+    finally:
+        for task in waits:
+            task.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
 
 
 def own_identity(name: str, federation: FederationConfig, config: PartyConfig, base: Path) -> Identity:

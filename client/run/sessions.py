@@ -85,6 +85,7 @@ class PartySessions:
         begun: when the server last began or ended a session; seconds of the monotonic clock.
         progress: of the party.
         state: of the party side in the newest session; None before the first.
+        idle: set while no request of a prediction is answered, and the next one is waited for.
     """
 
     name: str
@@ -100,6 +101,7 @@ class PartySessions:
     begun: float = field(default=0.0, init=False)
     progress: TrainingProgress = field(default_factory=TrainingProgress, init=False)
     state: State | None = field(default=None, init=False)
+    idle: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _folder: PartyFolder = field(init=False)
     _schedule: Schedule = field(init=False)
     _columns: Columns = field(init=False)
@@ -140,6 +142,10 @@ class PartySessions:
             telemetry=self.telemetry, progress=self.progress, whole=not self.task.predicts,
             identity=self.identity, keeping=self._keeping(),
         )  # fmt: skip
+
+    def forget_rows(self) -> None:
+        """Drops the rows of the newest prediction: they are of a table that was replaced."""
+        self._run_cache.forget("alignment")
 
     def _keeping(self) -> Keeping:
         """Our kept alignments, as configured."""
@@ -310,6 +316,7 @@ class PartySessions:
                 warn=self._warn,
                 keep=self._own.add,
                 scored=self._scored.add,
+                idle=self.idle,
                 base=self.base,
                 device=self.device,
                 draws=self._draws,
@@ -329,6 +336,7 @@ class PartySessions:
             side = lambda: self._half(membership, ctx, link, transcript)  # noqa: E731
             return await membership.attend(deliver, side, link=link)
         finally:
+            self.idle.clear()
             self.begun = time.monotonic()
             if chaos is not None:
                 chaos.end()

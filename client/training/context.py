@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,7 @@ class ClientContext:
         draws: the party's own, for first weights, dropout and the like; never for noise or keys.
         warn: reports a warning of this party.
         scored: counts rows of a prediction that was made, int64 (rows,).
+        idle: set by the party side of a prediction while it waits for the next request.
         keep: keeps the party's own predictions on its disk: rows int64 (rows,), probabilities (rows, classes).
         round: the last completed one.
         session: its number, part of all that is derived for it.
@@ -72,6 +74,7 @@ class ClientContext:
     warn: Callable[[str], None] = lambda _reason: None
     keep: Callable[[Tensor, Tensor], None] = lambda _rows, _values: None
     scored: Callable[[Tensor], None] = lambda _rows: None
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
     base: Path = Path()
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     draws: Draws = field(default_factory=SecretDraws.fresh)

@@ -58,6 +58,15 @@ class AlignmentRecord:
             return None
         return KeptAlignment(there["identity"].decode(errors="replace"), content["rows"])
 
+    @property
+    def outdated(self) -> bool:
+        """True if an alignment of other keys is stored here."""
+        return bool(self.number) and to_bytes(_content(self.run_cache, self.member)["keys"]) != self.keys.digest
+
+    def forget(self) -> None:
+        """Drops the stored alignment."""
+        self.run_cache.forget(_NAME)
+
     def rows(self, number: str) -> Tensor:
         """The stored row numbers, int64 (common,).
 

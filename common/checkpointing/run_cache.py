@@ -63,6 +63,16 @@ class RunCache:
             ) from failed
         self._read(name, self._folder)  # mapped from the file, so that unused pages may leave memory
 
+    def forget(self, name: str) -> None:
+        """Drops an entry, if there is one. Raises EnvironmentFault."""
+        self._held.pop(name, None)
+        if self._folder is not None:
+            try:
+                (self._folder / f"{name}.json").unlink(missing_ok=True)
+            except OSError as failed:
+                reason = f"{name} cannot be removed from {self._folder}: {failed.strerror}"
+                raise EnvironmentFault(reason, hint="make the folder writable") from failed
+
     def keep_record(self, name: str, number: str, tensors: Mapping[str, Tensor]) -> None:
         """Stores what cannot be computed again, in one file that is replaced as a whole; on the disk when this returns.
 

@@ -120,6 +120,7 @@ def batch_words(rows: int, columns: Sequence[dict[str, Any]], unknown: str) -> s
         if count := sum(one.get(key, 0) for one in columns):
             where = [repr(one["name"]) for one in columns if one.get(key, 0)]
             more = f" and {len(where) - _NAMED} others" if len(where) > _NAMED else ""
+            what = what if count > 1 else what.replace("values", "value").replace("words", "word")
             said.append(f"{count} {what} in {', '.join(where[:_NAMED])}{more}")
     if unknown:
         said.append(f"PSI is unknown: {unknown}")
@@ -127,4 +128,4 @@ def batch_words(rows: int, columns: Sequence[dict[str, Any]], unknown: str) -> s
         said.append(f"no column has moved (PSI below {MODERATE:g}, or no more than chance)")
     else:
         said.append(f"by convention a PSI of {MODERATE:g} is a move, {LARGE:g} a shift")
-    return f"{rows} rows scored: {'; '.join(said)}"
+    return f"{rows} row{'' if rows == 1 else 's'} scored: {'; '.join(said)}"

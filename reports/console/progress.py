@@ -141,6 +141,7 @@ class PartyProgress:
         "aligned": "{common} of its {rows} rows are common to all",
         "privacy": "{said}",
         "batch": "{said}",
+        "reloaded": "{said}",
         "begin": "begins after round {round} of {rounds}",
         "checkpoint": "round {round} of {rounds} is on the disk",
         "server_away": "{reason}; dials again",

@@ -48,6 +48,18 @@ class Question:
     answer: asyncio.Future[Outputs] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
+class IdsRenewed(Exception):  # no error: the next session goes on
+    """Other ids may be asked for from now on, so that rows are aligned anew.
+
+    Args:
+        asked: keys as they are compared, each once.
+    """
+
+    def __init__(self, asked: tuple[str, ...]) -> None:
+        super().__init__("other ids may be asked for")
+        self.asked = asked
+
+
 class Questions:
     """Open questions, in order. Outlives sessions: a question that was under way when one broke is asked again.
 
@@ -57,7 +69,7 @@ class Questions:
     """
 
     def __init__(self) -> None:
-        self._waiting: asyncio.Queue[Question | None] = asyncio.Queue()
+        self._waiting: asyncio.Queue[Question | IdsRenewed | None] = asyncio.Queue()
         self._open: Question | None = None
         self.over, self.hearing = False, asyncio.Event()
 
@@ -67,17 +79,26 @@ class Questions:
         self._waiting.put_nowait(question)
         return await question.answer
 
+    def renew(self, asked: tuple[str, ...]) -> None:
+        """Has rows aligned for other ids, once the questions before are answered."""
+        self._waiting.put_nowait(IdsRenewed(asked))
+
     def close(self) -> None:
         """Ends the questions."""
         self._waiting.put_nowait(None)
 
     async def next(self) -> Question | None:
-        """The open question, or the next one; None when there are no more."""
+        """The open question, or the next one; None when there are no more. Raises IdsRenewed between two."""
         while self._open is None or self._open.answer.done():
-            self._open = await self._waiting.get()
-            if self._open is None:
-                self.over = True
-                return None
+            self._open = None
+            match await self._waiting.get():
+                case None:
+                    self.over = True
+                    return None
+                case IdsRenewed() as renewed:
+                    raise renewed
+                case question:
+                    self._open = question
         return self._open
 
 
@@ -103,6 +124,7 @@ async def predict(
         InputError: nothing is kept that could replace an absent party.
         ContractError: a party breaks the contract.
         PartyLost: a party does not respond in time.
+        IdsRenewed: rows are to be aligned for other ids.
     """
     of_rows, numbers = _joint(ctx), width(ctx.federation)
     missing = tuple(party for party in ctx.federation.names if party not in clients)

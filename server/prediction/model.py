@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress, islice, repeat
 from typing import NamedTuple
@@ -61,6 +61,7 @@ class Model:
             checkpoint, which is there once the parties are.
         paid: True if every request is charged to the parties' privacy budgets.
         show: adds metrics to those of this process.
+        able: of some ids, those that the server can ask for, as they are compared, each once.
     """
 
     run: str
@@ -73,12 +74,21 @@ class Model:
     decide: Callable[[], Decision | None] = lambda: None
     paid: bool = False
     show: Callable[[Collector], None] = lambda _collector: None
+    able: Callable[[Collection[str]], tuple[str, ...]] = tuple
 
     async def token(self) -> str:
         """Token that changes whenever predictions may change; waits until the parties are present."""
         await self.questions.hearing.wait()
         decision = "" if (made := self.decide()) is None else f" {made.record()}"
         return f"{self.run} {self.round} {','.join(self.row_index.here)} {','.join(self.names)}{decision}"
+
+    def renew(self, ids: Collection[str]) -> None:
+        """Lets these ids be asked for and no others, where rows are aligned: with all tables as they are now.
+
+        Raises:
+            DataError: there are none, or the server's own columns cannot be read. The ids before stay.
+        """
+        self.questions.renew(self.able(ids))
 
     async def predict(self, ids: Sequence[str]) -> Predicted:
         """Predictions of some ids, at most `ROWS`, by one request to the parties; ids may be repeated.

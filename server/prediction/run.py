@@ -193,12 +193,14 @@ class PredictionRun:
             cache.keep()
             ctx.columns = columns and columns.to(device)
             return ctx, RowIndex(federation, labels)
-        asked = distinct(federation, self.ids or labels.ids or ())
         cache.keep()
-        own = own_keys(federation, self.config, self.base, self.out)
-        seed = Seed(self._folder.prediction_cache / SEED)
-        able = tuple(key for key in asked if own is None or key in own)
+        seed, able = Seed(self._folder.prediction_cache / SEED), self._able(self.ids or labels.ids or ())
         return ctx, RowIndex(federation, labels, able, seed, keeping, kept.identity if kept else "")
+
+    def _able(self, ids: Collection[str]) -> tuple[str, ...]:
+        """Keys, as they are compared, that can be asked for: those that the server has columns of, if it has any."""
+        own = own_keys(self.federation, self.config, self.base, self.out)
+        return tuple(key for key in distinct(self.federation, ids) if own is None or key in own)
 
     def _model(
         self, ctx: ServerContext, row_index: RowIndex, run: str, round: int, watch: Endpoints
@@ -209,7 +211,7 @@ class PredictionRun:
         finish = partial(_probabilities, ctx) if ctx.scale is None else ctx.scale.undo
         return lambda questions: Model(
             run, round, row_index, names, classes=classes, questions=questions, finish=finish,
-            decide=lambda: ctx.decision, paid=self.federation.privacy is not None, show=watch.show,
+            decide=lambda: ctx.decision, paid=self.federation.privacy is not None, show=watch.show, able=self._able,
         )  # fmt: skip
 
     def _owner(self) -> Owner:

@@ -23,7 +23,7 @@ from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.evaluation.decision import Decision
 from colonnade.server.fusion.active import columns_of
 from colonnade.server.membership.hub import Hub
-from colonnade.server.prediction.exchange import Questions, predict
+from colonnade.server.prediction.exchange import IdsRenewed, Questions, predict
 from colonnade.server.prediction.row_index import RowIndex
 from colonnade.server.prediction.terms import PredictionTerms
 from colonnade.server.training.context import ServerContext
@@ -98,6 +98,9 @@ class PredictionSessions:
                     self._leave_out(gone)
                 ctx.telemetry.event("rollback", party=gone.party, round=round, reason=str(gone))
                 hub.rewind(declared(gone)[0])
+            except IdsRenewed as renewed:
+                self.row_index.asked, self._aligned = renewed.asked, ()
+                hub.rewind(str(renewed))
             finally:
                 questions.hearing.clear()
                 self._scored.end()
@@ -182,7 +185,12 @@ class PredictionSessions:
             self._rows = self.row_index.rows(names, kinds, self.ctx.telemetry, self._use)
             self._aligned = names
         assert self._rows is not None  # made with the first names
-        hub.aligned = self._rows.agreed({name: hub.members[name].hello.aligned for name in names})
+        held = {name: hub.members[name].hello.aligned for name in names}
+        if self._rows.record.number and set(held.values()) != {self._rows.record.number}:
+            self._aligned = ()  # a party has read its table again
+            self._prepare(names)
+        else:
+            hub.aligned = self._rows.agreed(held)
 
     def _tell_batch(self, record: dict[str, Any], said: str) -> None:
         self.ctx.telemetry.event("batch", party=SERVER, said=said, rows=record["rows"])

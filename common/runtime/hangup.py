@@ -1,0 +1,34 @@
+"""SIGHUP as a request to read files again, as services take it; from a terminal that closes it still ends a process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+
+
+def on_hangup(call: Callable[[], None]) -> None:
+    """Calls a function of this thread's event loop at every SIGHUP.
+
+    Nothing is done where signals do not reach the loop: outside a process's first thread, and on a virtual clock.
+    """
+    began_with = _has_terminal()
+
+    def hear() -> None:
+        if began_with and not _has_terminal():  # it was closed: nobody is there to stop us
+            os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            call()
+
+    with suppress(NotImplementedError, ValueError, RuntimeError):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hear)
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
