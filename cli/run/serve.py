@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 
 from colonnade.cli.run.predict import say
+from colonnade.cli.run.served import Changes, ServedIds
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.errors import ColonnadeError, DataError, InputError
+from colonnade.common.errors import InputError
 from colonnade.common.network.ports import refuse_taken, split_address
 from colonnade.common.runtime.descriptors import raise_limit
-from colonnade.common.runtime.hangup import on_hangup
 from colonnade.common.runtime.rate_limit import Digest
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.launcher.named_tables import Tables
@@ -23,7 +23,6 @@ from colonnade.launcher.predictions import OpenedRun, opened
 from colonnade.launcher.processes import Processes
 from colonnade.reports.console.batches import NewBatches
 from colonnade.reports.console.screen import out as console
-from colonnade.reports.words import counted
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.serving.batching import Batcher
 from colonnade.server.prediction.serving.grpc_service import Remote
@@ -90,7 +89,8 @@ def serve(
     with ExitStack() as after, opened(folder, file, terms, tables=tables, processes=processes) as run:
         run.check()
         doors.refuse_shut()
-        after.callback(NewBatches(run.folder, (SERVER, *run.parties)).show, console)  # when the parties have ended
+        batches = NewBatches(run.folder, (SERVER, *run.parties))
+        after.callback(batches.show, console)  # when the parties have ended
         for line in run.other_tables:
             console.print(line, style="dim")
         served = None if ids is None else ServedIds(PredictionIds(*ids, run.key), run)
@@ -99,56 +99,14 @@ def serve(
         callers = Tokens.read(tokens, doors.rate)
         console.print(f"tokens: {tokens}", markup=False, soft_wrap=True)
         run.listen(Digest(partial(say, run.without, terms.absent)))
-        run.ask(partial(_work, run, callers, doors, served), begin_with)
+        run.ask(partial(_work, run, callers, doors, Changes(run, served, batches)), begin_with)
 
 
-class ServedIds:
-    """The ids that a service answers, from a file that it reads again.
-
-    Args:
-        file: of the ids.
-        run: whose rows they are.
-
-    Raises:
-        InputError: rows are matched by their order.
-    """
-
-    def __init__(self, file: PredictionIds, run: OpenedRun) -> None:
-        if not run.aligns:
-            raise InputError(
-                "--ids: federation.align is none, so the service answers the rows of training and no others",
-                hint="leave it out; or train with federation.align: psi",
-            )
-        self._file = file
-
-    def read(self) -> tuple[str, ...]:
-        """All of them. Raises DataError if there is none, or the file cannot be read."""
-        if not (found := tuple(self._file.ids())):
-            raise DataError(f"{self._file.path} has a header but no ids", hint="an id is one line below the header")
-        return found
-
-    async def renew(self, model: Model) -> None:
-        """Reads the file again; a broken one is said, and the ids before stay."""
-        try:
-            ids = await asyncio.to_thread(self.read)
-            await asyncio.to_thread(model.renew, ids)
-        except ColonnadeError as wrong:
-            console.print(f"the ids before stay: {wrong}", style="yellow", markup=False)
-        else:
-            console.print(f"{counted(len(ids), 'id')} are looked up in all tables", style="dim")
-
-
-async def _work(run: OpenedRun, callers: Tokens, doors: Doors, served: ServedIds | None, model: Model) -> None:
-    batcher, renewals = Batcher(model), set[asyncio.Task[None]]()
-
-    def read_again() -> None:
-        run.reload_tables()
-        if served is not None:
-            renewals.add(asyncio.ensure_future(served.renew(model)))
-
-    on_hangup(read_again)
+async def _work(run: OpenedRun, callers: Tokens, doors: Doors, changes: Changes, model: Model) -> None:
+    batcher, following = Batcher(model), asyncio.ensure_future(changes.follow(model))
     model.show(batcher)
     async with AsyncExitStack() as open_doors:
+        open_doors.callback(following.cancel)
         if doors.http:
             web = Web(batcher, callers, {"federation": run.federation, "protocol": run.protocol, "run": model.run})
             open_doors.push_async_callback(web.stop)

@@ -33,10 +33,10 @@ from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, IdentityError, PartyAway
 from colonnade.common.messaging.message import largest_bytes
 from colonnade.common.observability.endpoints import Endpoints
+from colonnade.common.observability.hangup import on_hangup
 from colonnade.common.observability.telemetry import Listener, Telemetry
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.device import choose_device, release_free_memory
-from colonnade.common.runtime.hangup import on_hangup
 from colonnade.common.runtime.run_folder import PartyFolder
 from colonnade.common.tracking.listener import Tracking
 from colonnade.common.version import VERSION

@@ -34,6 +34,7 @@ from colonnade.common.runtime.run_folder import MemberFolder
 PERIOD = 3600.0
 """Seconds of a service that one batch covers; a batch ends earlier with the session of a prediction."""
 
+_NEW = "that training had not"
 _NAMED = 5  # columns in a line
 _DIGITS = 4
 
@@ -116,12 +117,12 @@ def batch_words(rows: int, columns: Sequence[dict[str, Any]], unknown: str) -> s
     said = [f"{one['name']!r} has {'shifted' if one['level'] == 'shifted' else 'moved'} (PSI {one['psi']:.2f})"
             for one in moved[:_NAMED]]  # fmt: skip
     said += [f"and {len(moved) - _NAMED} others"] if len(moved) > _NAMED else []
-    for key, what in (("missing", "missing values"), ("unseen", "words that training had not")):
+    counted = (("missing", "missing value", "missing values"), ("unseen", f"word {_NEW}", f"words {_NEW}"))
+    for key, one_of, what in counted:
         if count := sum(one.get(key, 0) for one in columns):
             where = [repr(one["name"]) for one in columns if one.get(key, 0)]
             more = f" and {len(where) - _NAMED} others" if len(where) > _NAMED else ""
-            what = what if count > 1 else what.replace("values", "value").replace("words", "word")
-            said.append(f"{count} {what} in {', '.join(where[:_NAMED])}{more}")
+            said.append(f"{count} {what if count > 1 else one_of} in {', '.join(where[:_NAMED])}{more}")
     if unknown:
         said.append(f"PSI is unknown: {unknown}")
     elif not moved:

@@ -33,10 +33,7 @@ class NewBatches:
 
     def show(self, console: Console) -> None:
         """Prints a table of columns with missing values, new words or a shift, below the warnings."""
-        for name, lines in self._events.items():
-            reasons = [str(event.get("reason")) for event in lines.read() if event.get("kind") == "warning"]
-            for reason in dict.fromkeys(reasons):
-                console.print(f"{name}: {reason}", style="yellow", markup=False)
+        self.tell(console)
         batches = list(self._new())
         if not batches:
             return
@@ -53,6 +50,13 @@ class NewBatches:
         for name, why in unknown.items():
             console.print(f"{name}: PSI is unknown: {why}", style="yellow")
 
+    def tell(self, console: Console) -> None:
+        """Prints the parties' warnings, and that they have read their tables again, each once."""
+        for name, lines in self._events.items():
+            events = [event for event in lines.read() if event.get("kind") in ("warning", "reloaded")]
+            for said in dict.fromkeys(str(event.get("said") or event.get("reason")) for event in events):
+                console.print(f"{name}: {said}", style="yellow", markup=False)
+
     def _new(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for name, lines in self._batches.items():
             yield from ((name, batch) for batch in lines.read() if isinstance(batch.get("columns"), list))
@@ -62,10 +66,18 @@ class _NewLines:
     """The lines that a file gets from now on."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._before = path, sum(1 for _ in read_lines(path))
+        self._path, self._before, self._size = path, sum(1 for _ in read_lines(path)), _size(path)
 
-    def read(self) -> Iterator[dict[str, Any]]:
-        return islice(read_lines(self._path), self._before, None)
+    def read(self) -> list[dict[str, Any]]:
+        if (size := _size(self._path)) == self._size:
+            return []
+        found = list(islice(read_lines(self._path), self._before, None))
+        self._before, self._size = self._before + len(found), size
+        return found
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
 
 
 def _tells(column: dict[str, Any]) -> bool:

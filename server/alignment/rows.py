@@ -126,7 +126,9 @@ class ServerRows:
 
     def _tell_without(self, without: tuple[str, ...]) -> None:
         if without:
-            self.telemetry.event("warning", party=SERVER, reason=aligned_anew(without))
+            names = ", ".join(without)
+            other = f"rows are aligned anew: {names} have other keys than in training, or did not keep its alignment"
+            self.telemetry.event("warning", party=SERVER, reason=aligned_anew(without) if self.whole else other)
 
 
 def server_keeping(
