@@ -52,7 +52,7 @@ def decision_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"{part} at {at}", _said(here)
         recalibrated = bool(decision.get("calibration"))
         if (at != "0.5" or recalibrated) and (even := _measured(of_part.get("confusion"), costs)):
-            yield f"{part} at 0.5{', as the model has it' if recalibrated else ''}", _said(even)
+            yield f"{part} at 0.5{', raw' if recalibrated else ''}", _said(even)
         if known := list(_closer(found.get("probabilities"))):
             yield f"{part} probabilities", ", ".join(known)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 import colonnade
 from colonnade.common.data.labels import LabelColumn, with_positive
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError
+from colonnade.common.runtime.numbers import plain
 from tests.python.test_headlines import configured, printed, rare, tables
 from tests.support.household import colonnade as command
 
@@ -40,6 +42,7 @@ def run(folder: Path, positive: str | None) -> colonnade.Run:
     config = configured(classes=2)
     if positive is not None:
         config["server"]["labels"]["positive"] = positive
+        config["server"] |= {"decide": {"by": "cost", "false_positive": 1, "false_negative": 20}, "calibrate": "platt"}
     return colonnade.simulate(config, named(), out=folder)
 
 
@@ -50,12 +53,17 @@ def test_a_run_is_judged_by_the_chosen_class_and_says_which(tmp_path: Path) -> N
     # Nine rows in ten are of the other class: a tenth of all rows has at most a ninth of them.
     assert by_alphabet.metrics["test_gain"] < 0.13 and chosen.metrics["test_gain"] > 0.4
     for found, name in ((by_alphabet, "paid"), (chosen, "late")):
-        assert f"positive class      │ {name}" in printed(found)
+        assert re.search(rf"positive class +│ {name} ", printed(found))
         assert f"| positive class | {name} |" in found.card().read_text()
         assert f"the positive class, &#x27;{name}&#x27;" in found.report().read_text()
-        assert tuple(found.predict(["case1"]).column_names[2:]) == (
-            ("p_late", "p_paid") if name == "paid" else ("p_paid", "p_late")
-        )
+        said = found.predict([f"case{number}" for number in range(400)])
+        assert tuple(said.column_names[2:]) == (("p_late", "p_paid") if name == "paid" else ("p_paid", "p_late"))
+        decision = found.summary["decision"]
+        assert (decision is None) == (name == "paid")
+        at, other = (0.5, "late") if decision is None else (decision["threshold"], "paid")
+        taken = said[f"p_{name}"].to_numpy() >= at
+        assert said["class"].to_pylist() == [name if one else other for one in taken]
+    assert at < 0.3 and f"'late' from a probability of {plain(at)} on: the least cost" in printed(chosen)
 
 
 def test_a_run_is_not_resumed_with_the_other_class(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colonnade.common.config.decision import DecideConfig
 from colonnade.common.data.rows import Partition, RowsConfig, partition
 from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import DataError
-from colonnade.server.training.lost_classes import LabelParts, of_common
+from colonnade.server.training.lost_classes import LabelParts, few_of_common, of_common
 from tests.support.household import colonnade
 
 ROWS = 80
@@ -48,6 +49,26 @@ def test_a_constant_target_in_a_small_part_is_said() -> None:
     parts = Partition(torch.tensor([0, 1]), torch.tensor([3, 4]), torch.tensor([2]))
     validation, test = LabelParts(values, parts, 0).warnings()
     assert "all 2 validation rows" in validation and "the one test row" in test
+
+
+def test_few_validation_rows_for_a_threshold_are_said_and_none_are_refused() -> None:
+    f1, labels = DecideConfig(by="f1"), torch.tensor([1] * 40 + [0] * 160)
+    rows = Partition(torch.arange(100, 200), torch.arange(20, 100), torch.arange(20))  # 20 and 60 of each class
+    parts = LabelParts(labels, rows, ("no", "yes"))
+    (said,) = parts.few(f1, "none")
+    assert said.startswith(
+        "server.decide: the validation rows have 20 of 'yes'; on fewer than 30 of a class it is chosen"
+    )
+    (said,) = parts.few(DecideConfig(at=0.3), "isotonic")
+    assert said.startswith("server.calibrate: the validation rows have 60 of 'no' and 20 of 'yes'; on fewer than 100")
+    assert not [*parts.few(None, "none"), *parts.few(DecideConfig(at=0.3), "none")]
+    (said,) = few_of_common(labels, ("no", "yes"), 100, f1, "none")  # a fifth of them to be expected
+    assert "have about 20 of 'yes'" in said
+    assert not [*few_of_common(labels, ("no", "yes"), 190, f1, "none")]
+    assert not [*few_of_common(labels, ("no", "yes"), 10, None, "none")]
+    alone = LabelParts(labels, Partition(rows.train, torch.arange(50, 60), rows.test), ("no", "yes"))
+    with pytest.raises(DataError, match=r"server\.decide: none of the validation rows \(10\) is of the class 'yes'"):
+        [*alone.few(f1, "platt")]
 
 
 def test_rare_classes_of_common_rows_are_said_before_their_partition_is_known() -> None:
