@@ -134,11 +134,10 @@ def _reseed(threads: int) -> None:
     import numpy as np  # noqa: PLC0415
     import torch  # noqa: PLC0415
 
-    from colonnade.common.data.draws import SecretDraws  # noqa: PLC0415
+    from colonnade.common.data.draws import reseed_torch  # noqa: PLC0415
 
     torch.set_num_threads(threads)
-    torch.manual_seed(int.from_bytes(os.urandom(8)))  # of GPUs; the CPU's takes 32 bits of it
-    torch.default_generator.set_state(SecretDraws.fresh().generator("process").get_state())
+    reseed_torch()
     np.random.seed(np.frombuffer(os.urandom(2496), np.uint32))  # the global one, since libraries use it
     random.seed()
 

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from colonnade.client.run.process import ClientRun
 from colonnade.common.config.members import Config, Endpoint, PartyConfig, ServerConfig
+from colonnade.common.data.draws import reseed_torch
 from colonnade.common.errors import ConfigError, InputError, nearest
 from colonnade.common.observability.telemetry import Event, advances
 from colonnade.common.parsing.dump import config_tree
@@ -74,7 +75,7 @@ def serve(
     if config.server is None:
         raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
     server = config.server if launched else _watched(config.server)
-    _set_threads(server.threads)
+    _prepare_torch(server.threads)
     progress = None if launched else Progress(console)
     with place.open(f"{config.federation.id}-server") as folder:
         config = as_begun(config, folder)
@@ -111,7 +112,7 @@ def participate(
     own = config.parties[name] if server_file else _watched(config.parties[name])
     progress = None if server_file else PartyProgress(console, name)
     listeners = (Digest(progress),) if progress else ()
-    _set_threads(own.threads)
+    _prepare_torch(own.threads)
     find = None if server_file is None else partial(_address, server_file)
     with place.open(f"{config.federation.id}-{name}") as folder:
         config = as_begun(config, folder)
@@ -187,6 +188,7 @@ def _choose(file: Path, wanted: str, there: list[str]) -> str:
     return there[0]
 
 
-def _set_threads(threads: int) -> None:
+def _prepare_torch(threads: int) -> None:
     if threads:
         torch.set_num_threads(threads)
+    reseed_torch()

@@ -27,7 +27,8 @@ _WORDS = 624  # of the state of an MT19937
 
 # The state of a CPU generator as `get_state` returns it: a head of 24 bytes (that it is seeded, and that all its words
 # have been used), the words, 8 bytes each of which 4 are used, and normal numbers drawn in advance, of which there are
-# none. The seed in the head is what `initial_seed` reports, and of no effect.
+# none. The seed in the head is what `initial_seed` reports: a user's model may seed generators of its own with it.
+_SEED = slice(0, 8)
 _BODY = slice(24, 24 + 8 * _WORDS)
 _EMPTY = torch.Generator().manual_seed(0).get_state().numpy()
 _EMPTY[_BODY] = 0
@@ -72,7 +73,7 @@ class SecretDraws:
 
     def generator(self, purpose: str, *about: str | int) -> torch.Generator:
         """A new CPU generator, the same at every call with equal arguments."""
-        return filled(self._expanded(4 * _WORDS, purpose, *about))
+        return filled(self._expanded(4 * _WORDS + 8, purpose, *about))
 
     def each(self, purpose: str, count: int) -> list[torch.Generator]:
         """A generator of its own for each part: who is sent one learns nothing of the others."""
@@ -120,14 +121,22 @@ class AgreedDraws:
         return int.from_bytes(hashlib.sha256(f"{self._seed}/{self._member}".encode()).digest()[:7])
 
 
+def reseed_torch() -> None:
+    """Seeds torch's own generators from the system: they begin with a constant, and a package's source may draw."""
+    torch.manual_seed(int.from_bytes(os.urandom(8)))  # of GPUs; the CPU's takes 32 bits of it
+    torch.default_generator.set_state(SecretDraws.fresh().generator("process").get_state())
+
+
 def filled(words: bytes) -> torch.Generator:
     """A CPU generator whose whole state is given.
 
     Args:
-        words: 2496 bytes.
+        words: 2496 bytes, and 8 for the seed that the generator reports.
     """
     state = _EMPTY.copy()
+    words, seed = words[: 4 * _WORDS], words[4 * _WORDS :]
     state[_BODY].view("<u8")[:] = np.frombuffer(words, "<u4")
+    state[_SEED] = np.frombuffer(seed, "u1")
     made = torch.Generator()
     made.set_state(torch.from_numpy(state))
     return made

@@ -29,6 +29,7 @@ from colonnade.common.wire.frame import MOST_PARCELS, pack, read_hello, unpack
 
 _OVERHEAD = 64  # overhead bytes of a waiting frame
 _IDLE_FRAMES = 4096  # frames of which nothing is used, beyond as many as are of use: those of a session that is over
+_IDLE_LARGEST = 64  # the same in bytes, in a session: so many of the largest frames, and at least so many MB
 _CLOSING = 5.0  # seconds for a peer to read the rest when its stream is closed
 
 # Keepalives detect a dead peer within 20 s, also on an idle stream, and tolerate one that hangs for 10 s. gRPC has two
@@ -116,6 +117,7 @@ class Connection:
         self._over = asyncio.Event()  # nothing more can be sent or received
         self.outlet: Outbox[bytes] = Outbox(largest)
         self._useless = 0  # frames of which nothing was used, less those of which something was
+        self._useless_bytes, self._useless_in = 0, 0  # of a session
         self._writer: asyncio.Task[None] | None = None
         self._reader: asyncio.Task[None] | None = None
 
@@ -247,9 +249,19 @@ class Connection:
             self._receive(parcel)
             used = True
         self._useless = max(self._useless + (-1 if used else 1), 0)
-        if self._useless > _IDLE_FRAMES:
+        if not used:
+            self._refuse_flood(len(frame))
+
+    def _refuse_flood(self, size: int) -> None:
+        """Counts the bytes of a frame of which nothing was used. Raises FloodError."""
+        if self._useless_in != self.session:
+            self._useless_in, self._useless_bytes = self.session, 0
+        self._useless_bytes += size
+        most = _IDLE_LARGEST * max(self._largest, 1 << 20)
+        if self._useless > _IDLE_FRAMES or self._useless_bytes > most:
             expected = f"at most {_IDLE_FRAMES} frames that are empty or of another session"
-            raise FloodError(self.peer, "a frame", "", expected, "more")
+            got = "more" if self._useless > _IDLE_FRAMES else f"more than {most >> 20} MB"
+            raise FloodError(self.peer, "a frame", "", expected, got)
 
     async def _write(self) -> None:
         try:

@@ -17,6 +17,7 @@ from colonnade.common.conversation.control import Open, Save, Statement
 from colonnade.common.conversation.membership import Begin, Hello, Parcel, Rewind, Welcome
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.split import Embedding
+from colonnade.common.wire import connection
 from colonnade.common.wire.frame import pack
 from tests.support.false_server import FalseServer, ServerPuppet, gradient, play
 
@@ -57,6 +58,20 @@ def test_ends_the_party_with_its_name(
         assert isinstance(error, ContractError) and said in str(error)
 
     play(tmp_path, scene)
+
+
+def test_frames_of_another_session_are_bounded_in_bytes_too(tmp_path: Path) -> None:
+    async def scene(server: FalseServer) -> None:
+        party, line = await server.joined()
+        line.begin()
+        await line.round(1)
+        one = pack(Statement("party2", bytes(40_000)), 77, line.codec)
+        for _ in range(100):
+            line.send_bytes(one)
+        assert "or of another session, got more than 1 MB" in str(await server.error(party))
+
+    with patch.object(connection, "_IDLE_LARGEST", 1):
+        play(tmp_path, scene)
 
 
 def test_sessions_without_a_round_end(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colonnade.cli.run.member import _prepare_torch
 from colonnade.common.data.draws import AgreedDraws, SecretDraws, filled
 
 SECRET = bytes(range(32))
@@ -26,7 +27,7 @@ def words(generator: torch.Generator) -> bytes:
 
 def test_a_filled_generator_draws_what_torch_draws_from_this_state() -> None:
     seeded = torch.Generator().manual_seed(7)
-    ours = filled(words(seeded))
+    ours = filled(words(seeded) + bytes(8))
     for draw in (torch.rand, torch.randn):
         assert torch.equal(draw(2000, generator=ours), draw(2000, generator=seeded))
     assert torch.equal(torch.randperm(999, generator=ours), torch.randperm(999, generator=seeded))
@@ -47,6 +48,25 @@ def test_every_bit_of_a_secret_counts(secret: bytes, bit: int) -> None:
     )
     same = sum(a == b for a, b in zip(ours, theirs, strict=True))
     assert same < 60  # of 2496 bytes, ten are equal by chance
+
+
+def test_the_seed_that_torch_reports_is_secret_too() -> None:
+    """A model of one's own may seed NumPy with `torch.initial_seed()`, as loaders of data do."""
+    with torch.random.fork_rng(devices=[]):
+        seeds = set()
+        for purpose in ("model", "head", "random"):
+            torch.default_generator.set_state(SecretDraws(SECRET, "ada").generator(purpose).get_state())
+            seeds.add(torch.initial_seed())
+    assert len(seeds) == 3 and all(seed.bit_length() > 32 for seed in seeds)
+
+
+def test_a_process_does_not_begin_with_torch_s_constant() -> None:
+    with torch.random.fork_rng(devices=[]):
+        drawn = {torch.get_rng_state().numpy().tobytes()}
+        for _ in range(2):
+            _prepare_torch(0)
+            drawn.add(torch.get_rng_state().numpy().tobytes())
+    assert len(drawn) == 3
 
 
 def test_no_search_of_torch_s_seeds_finds_a_state() -> None:
