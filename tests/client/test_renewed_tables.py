@@ -13,11 +13,11 @@ from unittest.mock import patch
 import pytest
 
 from colonnade.common.parsing.file import parse
-from colonnade.server.prediction.model import Model
+from colonnade.server.prediction.model import Model, Said
 from tests.support.asked import Asked
 from tests.support.tables import table_tree, write_tables
 
-Found = dict[str, tuple[float, ...]]
+Found = dict[str, Said]
 NEW = ["New 1", "New 2", "New 3"]
 
 
@@ -88,7 +88,7 @@ def test_new_rows_are_known_once_tables_and_ids_are_read_again(
 
     house.ask(work)
     assert [sorted(one) for one in said] == [[known[0]], [known[0]], sorted([known[0], *NEW[:2]])]
-    assert said[0][known[0]] == pytest.approx(said[2][known[0]])
+    assert said[0][known[0]].values == pytest.approx(said[2][known[0]].values)
     assert [event["same"] for event in house.events("reloaded", "party1")] == [False]
     batches = (house.folder / "party1" / "batches.jsonl").read_text().splitlines()
     assert [json.loads(line)["rows"] for line in batches] == [1, 1, 3]
