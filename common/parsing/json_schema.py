@@ -7,11 +7,12 @@ keys of every protocol. It checks keys, types and ranges; `load` also checks whi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
 from colonnade.common.compression.quantise import WIDTHS
+from colonnade.common.config.decision import Criterion
 from colonnade.common.config.members import Config
 from colonnade.common.config.roster import LARGEST
 from colonnade.common.contracts.registry import CONTRACTS
@@ -247,6 +248,24 @@ def _quorum(value: Schema, _definitions: Schema) -> Schema:
     return {"anyOf": [{"const": "wait"}, {"$ref": value["$ref"]}, *short]}
 
 
+def _decide(value: Schema, _definitions: Schema) -> Schema:
+    """A criterion without costs, a threshold, or a section with either."""
+    free = [each for each in get_args(Criterion) if each != "cost"]
+    costs, number, none = ("false_positive", "false_negative"), {"type": "number"}, {"type": "null"}
+    without = dict.fromkeys(costs, none)
+    kinds: list[Schema] = [
+        {"properties": {"by": {"enum": free}, "at": none, **without}, "required": ["by"]},
+        {
+            "properties": {"by": {"const": "cost"}, "at": none, **dict.fromkeys(costs, number)},
+            "required": ["by", *costs],
+        },
+        {"properties": {"by": none, "at": number, **without}, "required": ["at"]},
+    ]
+    section = next(each for each in value["anyOf"] if "$ref" in each)
+    at = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+    return {"anyOf": [{"enum": free}, at, {**section, "anyOf": kinds}, none]}
+
+
 def _form(value: Schema, _definitions: Schema) -> Schema:
     """Bits of an entry, or a section that one of three keys decides."""
     null = [{"type": "null"}] if value.get("default", 0) is None else []
@@ -262,6 +281,7 @@ _FORMS: Mapping[tuple[str, str], Callable[[Schema, Schema], Schema]] = {
     ("FederationConfig", "parties"): _roster,
     ("FederationConfig", "protocol"): _protocols,
     ("FederationConfig", "quorum"): _quorum,
+    ("ServerConfig", "decide"): _decide,
     **{("CompressConfig", key): _form for key in ("up", "down", "evaluate")},
     ("BitsConfig", "bits"): _always({"enum": list(WIDTHS)}),
     ("SignConfig", "sign"): _always({"const": True}),

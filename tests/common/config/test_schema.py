@@ -94,6 +94,12 @@ FORMS: list[dict[str, Any]] = [
     {"every_party__chaos": {"delay": {"H": "fedvs(2)"}, "drop": {"H": 0.5}, "bandwidth": "300Mbit/s", "crash": 3}},
     {"every_party__data__scale": {"mean": 0.1, "std": 0.3}},
     {"server__head": "mlp", "server__optimiser": {"lr": 1}, "server__class_weights": "balanced"},
+    *(
+        {"federation__classes": 2, "server__decide": decide, "server__calibrate": "platt"}
+        for decide in (
+            "f1", 0.3, {"at": 0.3}, {"by": "youden"}, {"by": "cost", "false_positive": 1, "false_negative": 8},
+        )
+    ),
     {"launch": {"restarts": 1}},
 ]  # fmt: skip
 
@@ -136,6 +142,20 @@ WRONG: list[dict[str, Any]] = [
     {"server__labels": {"name": "digits"}},
     {"server__listen": "127.0.0.1"},
     {"server__head": {"hidden": 4}},
+    *(
+        {"federation__classes": 2, "server__decide": decide}
+        for decide in (
+            "cost",
+            "f2",
+            1.5,
+            True,
+            {},
+            {"by": "f1", "at": 0.3},
+            {"by": "cost", "false_positive": 1},
+            {"by": "f1", "false_positive": 1},
+            {"at": 0.3, "false_negative": 1},
+        )
+    ),
     {"server__head": "mpl"},
     {"every_party__model": {"name": "mlp", "channels": [1, 2]}},
     {"every_party__model": {"file": "./towers.txt:Tower"}},
