@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from colonnade.common.errors import EnvironmentFault
+from colonnade.common.runtime.durable import write_durably
 
 _SHOWN, _GAP, _ENLARGED = 20, 2, 3
 
@@ -43,7 +45,9 @@ def draw(path: Path, originals: Tensor, made: Tensor) -> None:
     array = pixels[0].numpy() if len(pixels) == 1 else pixels.permute(1, 2, 0).contiguous().numpy()
     image = Image.fromarray(array)
     try:
-        image.resize((image.width * _ENLARGED, image.height * _ENLARGED), Image.Resampling.NEAREST).save(path)
+        larger = image.resize((image.width * _ENLARGED, image.height * _ENLARGED), Image.Resampling.NEAREST)
+        larger.save(png := io.BytesIO(), "PNG")
+        write_durably(path, png.getvalue())  # whatever lies there, a link for example, is replaced
     except OSError as failed:
         raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None
 

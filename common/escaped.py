@@ -1,9 +1,15 @@
-"""Untrusted text, escaped for a terminal and cut to a maximum length."""
+"""Untrusted text, escaped for a terminal and cut to a maximum length; and values in Markdown."""
 
 from __future__ import annotations
 
+import re
+
 LONGEST = 1000
 """Characters of a text from the network that are kept."""
+
+_MARKUP = re.compile(r"[\\`*\[\]<>&|~]|(?<![^\W_])_|_(?![^\W_])")  # an underscore within a word is none
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+_ADDRESSES = re.compile(r"(?<=[a-z])(:)(?=//)|(?<=www)(\.)|(?<=\S)(@)(?=\S)|(?<=mailto)(:)|(?<=xmpp)(:)", re.IGNORECASE)
 
 
 def escaped(text: str, longest: int = LONGEST) -> str:
@@ -27,3 +33,10 @@ def escaped_lines(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(one if one in "\n\t" else escaped(one) for one in text)
+
+
+def plain(value: object) -> str:
+    """A value in a line of Markdown: nothing is markup, no address becomes a link, and no character is invisible."""
+    line = escaped_lines(" ".join(str(value).split()))
+    marked = _MARKUP.sub(lambda found: _ENTITIES.get(found[0], f"\\{found[0]}"), line)
+    return _ADDRESSES.sub(lambda found: f"&#{ord(found[0])};", marked)

@@ -15,6 +15,7 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import column_names
 from colonnade.common.errors import ColonnadeError, InputError
+from colonnade.common.escaped import plain
 from colonnade.common.parsing.earlier_defaults import with_defaults_before
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import parse_yaml
@@ -23,7 +24,7 @@ from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.console.summary import OF_TRAINING, STARTS, back_off_words, metric_rows, own_models, what_else
 from colonnade.reports.guarantee import by_party, describe_person, describe_privacy, details
-from colonnade.reports.markdown import plain, table
+from colonnade.reports.markdown import table
 from colonnade.reports.records.kinds import describe_kind
 from colonnade.reports.records.ledgers import is_file_name
 from colonnade.reports.records.run import RecordedRun, read_run

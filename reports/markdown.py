@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
-from colonnade.common.escaped import escaped_lines
-
-_MARKUP = re.compile(r"[\\`*\[\]<>&|~]|(?<![^\W_])_|_(?![^\W_])")  # an underscore within a word is none
-_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
-_ADDRESSES = re.compile(r"(?<=[a-z])(:)(?=//)|(?<=www)(\.)|(?<=\S)(@)(?=\S)|(?<=mailto)(:)|(?<=xmpp)(:)", re.IGNORECASE)
-
-
-def plain(value: object) -> str:
-    """A value in one line, in which nothing is markup, no address becomes a link, and no character is invisible."""
-    line = escaped_lines(" ".join(str(value).split()))
-    marked = _MARKUP.sub(lambda found: _ENTITIES.get(found[0], f"\\{found[0]}"), line)
-    return _ADDRESSES.sub(lambda found: f"&#{ord(found[0])};", marked)
+from colonnade.common.escaped import plain
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:

@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from colonnade.common.errors import ConfigError, EnvironmentFault
+from colonnade.common.runtime.own_files import open_own
 from colonnade.common.tracking.tracker import Parameter, Status, TrackedRun, TrackerConfig
 
 if TYPE_CHECKING:
@@ -287,7 +288,7 @@ def _make_database(file: Path) -> None:
 
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f"{file.name}.partial")
-    with file.with_name(f"{file.name}.lock").open("w", encoding="utf-8") as lock:
+    with os.fdopen(open_own(file.with_name(f"{file.name}.lock"), os.O_WRONLY | os.O_CREAT), "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if file.exists():
             return

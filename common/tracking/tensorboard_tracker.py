@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from colonnade.common.escaped import plain
 from colonnade.common.runtime.own_files import refuse_path
 from colonnade.common.tracking.tracker import Parameter, Status, TrackedRun, TrackerConfig
 
@@ -58,7 +59,7 @@ class TensorBoardTracker:
         if self._round:
             log = SessionLog(status=SessionLog.START)
             self._add(Event(session_log=log), self._round + 1)
-        rows = "".join(f"| {key} | {value} |\n" for key, value in parameters.items())
+        rows = "".join(f"| {plain(key)} | {plain(value)} |\n" for key, value in parameters.items())
         self._add(Event(summary=_text("parameters", f"| key | value |\n|---|---|\n{rows}")), self._round)
 
     def metrics(self, round: int, values: Mapping[str, float]) -> None:

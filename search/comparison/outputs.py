@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.table import Table
 
+from colonnade.common.escaped import plain
 from colonnade.common.runtime.durable import write_kept
 from colonnade.common.version import VERSION
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.html.frame import contents, facts, frame, section, table
 from colonnade.reports.html.markup import tag
-from colonnade.reports.markdown import plain
 from colonnade.reports.words import counted
 from colonnade.search.comparison.kept_runs import DONE
 from colonnade.search.comparison.outcomes import CANNOT, SHARES, ProtocolOutcome, ReferenceOutcome

@@ -44,6 +44,15 @@ def test_a_simulated_run(tmp_path: Path) -> None:
     assert "| protocol.name | split |" in words(run / "tensorboard")
 
 
+def test_parameters_are_text_in_its_table(tmp_path: Path) -> None:
+    tracker = TensorBoardConfig().open(TrackedRun("credit", "server", tmp_path, tmp_path))
+    tracker.begin({"id": "a | b\n| c ![x](http://x.org/y.png)", "<img src=x>": "[y](http://x)", "plain": 0.001})
+    tracker.end("completed")
+    table = words(tmp_path / "tensorboard")
+    assert len(table.splitlines()) == 5 and "| plain | 0.001 |" in table
+    assert "<img" not in table and "](http" not in table.replace("\\]", "")
+
+
 def test_a_folder_of_ones_own(tmp_path: Path) -> None:
     config = parse(tree({"name": "split", "embedding": 8}, epochs=1))
     tracker = TensorBoardConfig(folder=Path("logs"))

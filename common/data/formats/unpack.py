@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, cast
 
 from colonnade.common.data.known_sets.places import cache
 from colonnade.common.errors import DataError
+from colonnade.common.runtime.own_files import open_own
 
 _WORTH_A_COPY = 1 << 20  # packed bytes; smaller files inflate quickly enough
 _OPEN: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open}
@@ -55,7 +56,7 @@ def unpacked(path: Path) -> Path:
         copy = folder / f"{key}-{path.stem}"
         if copy.exists():
             return copy
-        with (folder / f"{key}.lock").open("w", encoding="utf-8") as lock:
+        with os.fdopen(open_own(folder / f"{key}.lock", os.O_WRONLY | os.O_CREAT), "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes, one inflates and the rest wait
             if not copy.exists():
                 _inflate(path, copy)

@@ -14,6 +14,7 @@ import pytest
 import torch
 import yaml
 
+from colonnade.attacks.pictures import draw
 from colonnade.cli.data.forget import forget
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.checkpointing.run_cache import RunCache
@@ -26,6 +27,7 @@ from colonnade.common.runtime.durable import write_durably
 from colonnade.common.runtime.json_lines import open_to_append
 from colonnade.common.runtime.own_files import open_own, refuse_foreign
 from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.tracking.mlflow_tracker import _make_database
 from colonnade.launcher.configuration import GivenConfig
 from colonnade.launcher.folder_lock import locked_folder
 from colonnade.launcher.virtual import run_virtually
@@ -53,6 +55,8 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "serve.tokens": lambda path: add_caller(path, "caller"),
     "a.partial": keeps,
     "pinned.json.partial": lambda path: write_durably(path.with_suffix(""), b"x"),
+    "mlflow.db.lock": lambda path: _make_database(path.with_suffix("")),
+    "inversion.png": lambda path: draw(path, torch.rand(2, 1, 4, 4), torch.rand(2, 1, 4, 4)),
     "probe.partial": lambda path: Checkpoints(path.parent).prepare(),
 }
 

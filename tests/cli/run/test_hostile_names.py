@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from colonnade.common.escaped import plain
 from colonnade.reports.console import screen
-from colonnade.reports.markdown import plain
+from colonnade.reports.dashboard.current import Current
 from tests.support.household import colonnade
 
 NAMES = (
@@ -104,6 +105,7 @@ def test_every_command(how: str, tmp_path: Path) -> None:
         printed("predict", run, "--ids", tmp_path / "ids.csv", "--out", tmp_path / "out.csv")
         (line, *_) = csv.reader((tmp_path / "out.csv").open(newline=""))
         assert {name.removeprefix("p_") for name in line[2:]} == set(NAMES)
+    (run / "live.html").write_bytes(Current(run).page())  # the dashboard's
     check_files(run)
 
 
