@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from pathlib import Path
 
 from torch import Tensor
@@ -24,14 +23,13 @@ from colonnade.common.conversation.membership import Begin
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.table_cache import TableCache
-from colonnade.common.errors import CheckpointError
 from colonnade.common.parsing.dump import config_tree
 from colonnade.common.parsing.member_files import config_files
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.runtime.durable import write_durably
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.run_folder import STAMP, RunFolder
-from colonnade.server.membership.saving import common_round, read_committed
+from colonnade.server.membership.saving import common_round, read_committed, run_number
 from colonnade.server.membership.session_numbers import SessionNumbers
 
 
@@ -57,10 +55,7 @@ class RunFiles:
     def __init__(self, folder: Path, config: Config, base: Path, *, whole: bool = True) -> None:
         self.folder, self._config, self._base, self._whole = RunFolder(folder), config, base, whole
         self.begun = self.folder.run.exists()
-        number = self.folder.number() if self.begun else secrets.token_hex(8)
-        if number is None:
-            raise CheckpointError(f"{self.folder.run} is torn or was altered", hint="begin a new run")
-        self.number = number
+        self.number = run_number(self.folder, Checkpoints(self.folder.checkpoints))
         self._members = (SERVER, *config.federation.names)
         self.session = Session()
         self._pins: dict[str, Pin] = {}

@@ -238,8 +238,8 @@ class Pin:
         refuse_older(self._folder, self._pinned.grown)
 
     def _left(self) -> bool:
-        """True if messages of the run have left, as a folder without a note on its ledger shows."""
-        return self._folder.pinned.exists() and (self._pinned.entered > 0 or self._pinned.committed)
+        """True if messages of the run have left: by its pin, or by checkpoints without a pin."""
+        return self._pinned.entered > 0 or self._pinned.committed
 
     def _keep(self, pinned: Pinned) -> None:
         with self._writing:

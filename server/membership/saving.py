@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.runtime.durable import write_durably
 from colonnade.common.runtime.json_values import whole
 from colonnade.common.runtime.kept_records import sealed, unsealed
+from colonnade.common.runtime.run_folder import RunFolder
 
 COMMITTED = "committed.json"
 """The record of commits, in the folder of checkpoints."""
@@ -297,3 +299,17 @@ def read_committed(record: Path) -> tuple[int, int, int, int]:
         return round, whole(best), whole(sound), whole(backed_off)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return 0, 0, 0, 0  # missing or altered: the members' checkpoints decide
+
+
+def run_number(folder: RunFolder, store: Checkpoints) -> str:
+    """The number of a server's run: drawn at its beginning, and read again when it is resumed.
+
+    Raises:
+        CheckpointError: its record was altered, or is missing beside checkpoints.
+    """
+    if (number := folder.number()) is not None:
+        return number
+    if not folder.run.exists() and not (run := store.run()):
+        return secrets.token_hex(8)
+    what = "is torn or was altered" if folder.run.exists() else f"is missing, and there are checkpoints of run {run}"
+    raise CheckpointError(f"{folder.run} {what}", hint="restore it from a copy of this folder, or begin a new run")

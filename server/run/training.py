@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -29,7 +28,6 @@ from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.sources import load_labels
 from colonnade.common.data.table_cache import TableCache
-from colonnade.common.errors import CheckpointError
 from colonnade.common.network.ports import refuse_taken
 from colonnade.common.observability.endpoints import Endpoints
 from colonnade.common.observability.telemetry import Event, Listener, Telemetry, advances
@@ -44,7 +42,7 @@ from colonnade.common.tracking.tracker import Status
 from colonnade.server.alignment.rows import ServerRows, server_keeping
 from colonnade.server.fusion.active import load_columns
 from colonnade.server.membership.admission import Admission, DataShape
-from colonnade.server.membership.saving import COMMITTED, refuse_older_sums
+from colonnade.server.membership.saving import COMMITTED, refuse_older_sums, run_number
 from colonnade.server.privacy.label_budget import RowReleases, open_releases
 from colonnade.server.privacy.label_digest import digest_of, hold_labels
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
@@ -239,17 +237,3 @@ class ServerRun:
             self._folder.summary.unlink(missing_ok=True)  # of the start before this one
         if event["kind"] == "round" and self._first is None:
             self._first = event["time"]
-
-
-def run_number(folder: RunFolder, store: Checkpoints) -> str:
-    """The number of a server's run: drawn at its beginning, and read again when it is resumed.
-
-    Raises:
-        CheckpointError: its record was altered, or is missing beside checkpoints.
-    """
-    if (number := folder.number()) is not None:
-        return number
-    if not folder.run.exists() and not (run := store.run()):
-        return secrets.token_hex(8)
-    what = "is torn or was altered" if folder.run.exists() else f"is missing, and there are checkpoints of run {run}"
-    raise CheckpointError(f"{folder.run} {what}", hint="restore it from a copy of this folder, or begin a new run")

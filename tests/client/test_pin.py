@@ -16,6 +16,7 @@ from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault
+from colonnade.common.privacy.accounting.chain import Chain
 
 
 def opened(folder: Path) -> Pin:
@@ -41,6 +42,7 @@ def leave_predictions(folder: Path) -> None:
 
 def leave_checkpoint(folder: Path, run: str = "run1", round: int = 5) -> None:
     Checkpoints(folder / "checkpoints").save(round, Snapshot({}, {}), Owner("ada", run))
+    Chain(folder / "ledger.jsonl").append({"round": 1})
 
 
 LEFT = [leave_ledger, leave_sums, leave_predictions, leave_checkpoint]
@@ -84,6 +86,13 @@ def test_checkpoints_name_their_run_where_no_pin_does(tmp_path: Path) -> None:
     with pytest.raises(ContractError):
         opened(tmp_path).admit(begin(1))
     opened(tmp_path).admit(begin(1, round=5))
+
+
+def test_checkpoints_without_pin_and_ledger_are_refused(tmp_path: Path) -> None:
+    leave_checkpoint(tmp_path)
+    (tmp_path / "ledger.jsonl").unlink()
+    with pytest.raises(CheckpointError, match=r"ledger\.jsonl is missing, and messages of run run1 have left"):
+        opened(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"run": "run1"}', '{"run": "run1", "session": "x"}'])

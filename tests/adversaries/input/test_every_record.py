@@ -45,12 +45,11 @@ from colonnade.common.runtime import kept_records
 from colonnade.common.runtime.kept_records import sealed
 from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord, times_written
-from colonnade.server.membership.saving import refuse_older_sums
+from colonnade.server.membership.saving import refuse_older_sums, run_number
 from colonnade.server.membership.session_numbers import SessionNumbers
 from colonnade.server.prediction.serving.tokens import Tokens, Unknown, add_caller
 from colonnade.server.privacy.label_budget import open_releases
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
-from colonnade.server.run.training import run_number
 from tests.adversaries.input.test_lost_records import delete, empty, flip, halve
 from tests.support.federation import config
 

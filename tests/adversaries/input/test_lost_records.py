@@ -192,6 +192,22 @@ def test_a_run_does_not_go_on_without_a_record(begun: Path, tmp_path: Path, file
         resume_virtually(run, ("federation.rounds=24",))
 
 
+@pytest.mark.parametrize(
+    ("gone", "named"),
+    [
+        (["parties/party1/pinned.json", "parties/party1/ledger.jsonl"], "ledger.jsonl is missing"),
+        (["run.json"], "run.json is missing, and there are checkpoints"),
+    ],
+)
+def test_what_checkpoints_show_is_missed(begun: Path, tmp_path: Path, gone: list[str], named: str) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(begun / "run", run)
+    for name in gone:
+        (run / name).unlink()
+    with pytest.raises(CheckpointError, match=named):
+        resume_virtually(run, ("federation.rounds=24",))
+
+
 def test_an_older_ledger_beside_a_newer_pin_is_noticed_by_the_pin_alone(tmp_path: Path) -> None:
     home = PartyFolder(tmp_path)
     ledger_of(tmp_path)
