@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 
 import pytest
 import torch
@@ -159,13 +158,11 @@ def test_a_silent_party_is_given_up_after_the_limit_and_named(transport: Transpo
 @both
 def test_a_lost_party_ends_a_wait_for_it_at_once(transport: Transport) -> None:
     async def body(wired: Wired) -> None:
-        waiting = asyncio.create_task(wired.clients.collect(Embedding, 1, Quorum(limit=20)))
+        waiting = asyncio.create_task(wired.clients.collect(Embedding, 1, Quorum(limit=50_000)))
         await asyncio.sleep(0.05)
         await wired.cut("bob")
-        begin = time.monotonic()
-        with pytest.raises(PartyLost, match="bob was lost"):
+        with pytest.raises(PartyLost, match="bob was lost(?!: no Embedding)"):  # that it says at the limit
             await waiting
-        assert time.monotonic() - begin < 5
 
     converse(transport, body)
 

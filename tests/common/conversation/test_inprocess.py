@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 import torch
@@ -21,15 +20,13 @@ def embedding(round: int, fill: float = 1.0) -> Embedding:
     return Embedding(round, torch.full((2, 4), fill))
 
 
-def test_an_hour_of_sleeping_takes_milliseconds() -> None:
+def test_an_hour_of_sleeping_is_not_waited_for() -> None:
     async def main() -> float:
         for _ in range(60):
             await asyncio.sleep(60)
         return asyncio.get_running_loop().time()
 
-    begin = time.process_time()
     assert run_virtual(main()) == pytest.approx(3600)
-    assert time.process_time() - begin < 1
 
 
 def test_a_month_is_no_longer_than_an_hour() -> None:

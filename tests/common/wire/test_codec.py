@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 import tracemalloc
 from types import SimpleNamespace
 from typing import Any
@@ -291,12 +290,10 @@ def tensor_bytes(*shape: int, dtype: int = 2, data: bytes = b"") -> bytes:
 )  # fmt: skip
 def test_a_malformed_tensor_is_refused_in_words_and_takes_no_memory(body: bytes, said: str) -> None:
     tracemalloc.start()
-    begin = time.process_time()
     try:
         with pytest.raises(WireError) as refused:
             EmbeddingOf.decode(body)
         assert said in str(refused.value)
-        assert time.process_time() - begin < 1
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
         tracemalloc.stop()
