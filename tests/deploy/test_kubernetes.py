@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
@@ -10,9 +11,9 @@ import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 from cryptography import x509
@@ -80,14 +81,24 @@ def pods(documents: list[Document]) -> Iterator[tuple[str, dict[str, str], Docum
             yield document["metadata"]["name"], template["metadata"]["labels"], template["spec"]
 
 
+@pytest.fixture(scope="module")
+def kubernetes_validate() -> ModuleType:
+    """Its import takes seconds, which no worker that has none of these tests is to spend."""
+    return importlib.import_module("kubernetes_validate")
+
+
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_every_document_is_valid_for_the_api(rendered: dict[str, list[Document]], overlay: str) -> None:
+def test_every_document_is_valid_for_the_api(
+    rendered: dict[str, list[Document]], kubernetes_validate: ModuleType, overlay: str
+) -> None:
     for document in rendered[overlay]:
         if document["apiVersion"] != "cert-manager.io/v1":  # not of the API itself
             kubernetes_validate.validate(document, VERSION, strict=True)
 
 
-def test_the_schemas_would_notice_a_slip(rendered: dict[str, list[Document]]) -> None:
+def test_the_schemas_would_notice_a_slip(
+    rendered: dict[str, list[Document]], kubernetes_validate: ModuleType
+) -> None:
     (job,) = of(rendered["given/server"], "Job")
     (container,) = job["spec"]["template"]["spec"]["containers"]
     slip = {**job, "spec": {**job["spec"], "template": {"spec": {"containers": [{**container, "imagee": "x"}]}}}}

@@ -110,7 +110,7 @@ def test_other_members_read_no_number() -> None:
 @pytest.mark.parametrize("protocol", sorted(path.parent.name for path in (ROOT / "experiments").glob("*/demo.yaml")))
 def test_the_demos_give_no_warning(protocol: str) -> None:
     file = ROOT / "experiments" / protocol / "demo.yaml"
-    events, error = run(load(file, ("federation.epochs=4",)), base=file.parent)
+    events, error = run(load(file, ("federation.epochs=2",)), base=file.parent)
     assert error is None and not growths(events)
 
 
@@ -120,7 +120,7 @@ def test_the_demos_give_no_warning(protocol: str) -> None:
 )
 def test_noise_gives_no_warning(protocol: str, sigma: int, seed: int) -> None:
     private = f"federation.privacy={{clip: 1, noise_multiplier: {sigma}, delta: 1.0e-5, seeded: true}}"
-    sets = (private, "federation.batch=64", "federation.epochs=6", f"federation.seed={seed}")
+    sets = (private, "federation.batch=64", "federation.epochs=3", f"federation.seed={seed}")
     events, error = run(config({"name": protocol, "embedding": 16}, *sets))
     assert error is None and not growths(events)
 

@@ -114,9 +114,21 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     copy = Path(shutil.copytree(made, tmp_path / "place"))
-    (copy / "keys" / "server" / "key.pem").chmod(0o600)
     monkeypatch.chdir(copy)
     return copy
+
+
+@pytest.fixture
+def untouched(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`made` itself, which no test changes that passes."""
+    monkeypatch.chdir(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def before(made: Path) -> Snapshot:
+    """What `made` holds before all of these commands."""
+    return snapshot(made)
 
 
 @pytest.fixture
@@ -262,16 +274,20 @@ REFUSED = [
 
 @pytest.mark.parametrize("words", REFUSED)
 def test_a_refused_command_has_written_nothing(
-    words: str, place: Path, taken: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    words: str,
+    untouched: Path,
+    before: Snapshot,
+    taken: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     if words.startswith("client run.yaml --party party1 --insecure --out new"):
         words += " --set federation.timeouts.away=1 --set parties.party1.connect=127.0.0.1:1"
-    before = snapshot(place)
     code = colonnade(monkeypatch, *words.replace("TAKEN", str(taken)).split())
     said = "".join(capfd.readouterr())
     assert code not in (0, 1), said
     assert "Traceback" not in said
-    assert snapshot(place) == before, said
+    assert snapshot(untouched) == before, said
 
 
 def test_a_run_with_a_changed_table_keeps_its_model_configuration_and_summary(place: Path) -> None:

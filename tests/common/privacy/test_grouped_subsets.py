@@ -56,7 +56,7 @@ def test_no_set_is_more_than_e_to_the_epsilon_times_as_likely_under_another_labe
     prior: tuple[float, ...], epsilon: float
 ) -> None:
     """Exhaustively over the drawn mechanism's sets; and what is drawn is that mechanism, by chi-square."""
-    noise, n = by_prior(len(prior), epsilon), 20_000
+    noise, n = by_prior(len(prior), epsilon), 4_000
     table, _ = expected(noise, prior)
     ratios = [math.log(p.max() / p.min()) for p in table.values()]
     assert max(ratios) == pytest.approx(noise.epsilon, rel=1e-6) and noise.epsilon <= epsilon
