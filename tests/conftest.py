@@ -16,14 +16,16 @@ from colonnade.launcher import processes
 from tests.support import warm
 from tests.support.bundled import parse_once
 from tests.support.patience import PATIENCE
+from tests.support.warm_server import spare_the_disk
 
 torch.set_num_threads(1)
 typer.main.get_command = cache(typer.main.get_command)  # as in a process, which makes the commands once
 parse_once()
+spare_the_disk()
 
 # On a busy machine any example may take long: pytest's own timeout ends hanging tests. More examples have found nothing
 # more, and take half of the time of the tests without processes.
-settings.register_profile("colonnade", deadline=None, max_examples=40)
+settings.register_profile("colonnade", deadline=None, max_examples=25)
 settings.load_profile("colonnade")
 
 

@@ -30,9 +30,13 @@ COMMANDS = f"""
 import json, sys
 from colonnade.cli.start import main
 
-for words in json.loads(sys.argv[1]):
-    sys.argv = ["colonnade", *words]
+for program, *words in json.loads(sys.argv[1]):
+    sys.argv = [program, *words]
     try:
+        if program == "pytest":
+            import pytest
+
+            sys.exit(pytest.main(words))
         main()
     except SystemExit as ended:
         if ended.code:
@@ -130,8 +134,14 @@ def _run(python: Path, folder: Path, *words: str, code: int = 0, **environment: 
     return done.stdout
 
 
+TESTS = ("pytest", "-q", "-p", "no:cacheprovider")
+
+
 def commands(python: Path, folder: Path, *lines: tuple[str, ...]) -> list[str]:
-    """`colonnade LINE` one after the other, each without an error: their outputs. One process imports torch for all."""
+    """`colonnade ...` or `pytest ...` one after the other, each without an error: their outputs.
+
+    One process imports torch for all.
+    """
     return _run(python, folder, "-c", COMMANDS, json.dumps(lines)).split(END)[:-1]
 
 
@@ -141,38 +151,40 @@ def pip_install(python: Path, package: Path) -> None:
     run(python, package, "pip", "install", *offline, package)
 
 
-@pytest.mark.processes
-def test_the_installed_wheel_runs_beside_packages_of_other_names(python: Path, tmp_path: Path) -> None:
-    """On PYTHONPATH are packages named as our folders, which end the program."""
+def decoys(folder: Path) -> str:
+    """A folder for PYTHONPATH: packages named as our folders, which end the program that imports them."""
     for name in ROOMS:
-        decoy = tmp_path / "decoys" / name
+        decoy = folder / "decoys" / name
         decoy.mkdir(parents=True)
         (decoy / "__init__.py").write_text(f"raise SystemExit('the decoy {name} was imported')")
-    words = ("up", "--out", "run", "--set", "federation.epochs=2", "--set", "federation.parties=2")
-    run(python, tmp_path, "colonnade", *words, PYTHONPATH=str(tmp_path / "decoys"))
-    where = subprocess.run([python, "-c", "import colonnade; print(colonnade.__file__)"], cwd=tmp_path,
-                           check=True, capture_output=True, text=True).stdout  # fmt: skip
-    assert Path(where.strip()).is_relative_to(python.parents[1])
+    return str(folder / "decoys")
 
 
 @pytest.mark.processes
 @pytest.mark.timeout(300)
 def test_a_protocol_of_another_package_is_installed_tested_and_run(python: Path, tmp_path: Path) -> None:
-    """examples/plugin as its README has it, over processes: a run is resumed, and ends as a simulated one."""
+    """examples/plugin as its README has it, over processes: a run is resumed, and ends as a simulated one.
+
+    The installed wheel runs it, beside packages with the names of our folders.
+    """
     package = tmp_path / "plugin"
     shutil.copytree(PLUGIN, package, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
     pip_install(python, package)
     (package / "colonnade_signs.py").unlink()  # the installed one is meant
-    assert "passed" in run(python, package, "pytest", "-q", "-p", "no:cacheprovider")
+    where = _run(python, package, "-c", "import colonnade; print(colonnade.__file__)")
+    assert Path(where.strip()).is_relative_to(python.parents[1])
     equal = ("--set", "federation.public_start=true")  # to the last bit
     words = ("federation.yaml", "--set", "federation.epochs=2", *equal, "--out")
-    said = run(python, package, "colonnade", "up", *words, "broken", "--chaos", "party2: crash=14")
+    crash = ("--chaos", "party2: crash=14")
+    said = run(python, package, "colonnade", "up", *words, "broken", *crash, PYTHONPATH=decoys(tmp_path))
     assert "party2 was killed by SIGKILL" in said
-    checked, _, attacked, _ = commands(
-        python, package, ("check", "federation.yaml"), ("simulate", *words, "alone", "--set", "every_party.capture={}"),
-        ("attack", "alone", "--kind", "labels"), ("report", "alone", "broken", "--out", "both.html"),
+    tested, checked, _, attacked, _ = commands(
+        python, package, TESTS, ("colonnade", "check", "federation.yaml"),
+        ("colonnade", "simulate", *words, "alone", "--set", "every_party.capture={}"),
+        ("colonnade", "attack", "alone", "--kind", "labels"),
+        ("colonnade", "report", "alone", "broken", "--out", "both.html"),
     )  # fmt: skip
-    assert "nothing wrong" in checked.replace("\n", " ")
+    assert " passed" in tested and "nothing wrong" in checked.replace("\n", " ")
     alone, broken = (json.loads((package / name / "summary.json").read_text()) for name in ("alone", "broken"))
     assert alone["protocol"] == "signs" and alone["metrics"] == broken["metrics"]
     assert "clusters of Signs.s" in attacked
@@ -185,9 +197,8 @@ def test_a_new_protocol_passes_its_tests_as_it_is_written(python: Path, tmp_path
     run(python, tmp_path, "colonnade", "new", "protocol", "my_way")
     package = tmp_path / "colonnade-my-way"
     pip_install(python, package)
-    assert "passed" in run(python, package, "pytest", "-q", "-p", "no:cacheprovider")
-    said = run(python, package, "colonnade", "simulate", "federation.yaml", "--out", "run")
-    assert "my_way, simulated" in said
+    tested, said = commands(python, package, TESTS, ("colonnade", "simulate", "federation.yaml", "--out", "run"))
+    assert " passed" in tested and "my_way, simulated" in said
     assert json.loads((package / "run" / "summary.json").read_text())["metrics"]["test_accuracy"] > 0.8
 
 

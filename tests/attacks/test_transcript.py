@@ -98,6 +98,7 @@ def test_epochs_that_agree_on_nothing_name_no_label() -> None:
 
 
 PROTECTED = "federation.privacy={clip: 10, noise_multiplier: 0.04, seeded: true, delta: 1.0e-5}"
+ROWS = "federation.rows={train: 600, validation: 0, test: 100}"
 STILL = "every_party.optimiser={name: sgd, lr: 1.0e-4}"
 
 
@@ -111,7 +112,7 @@ def test_a_whole_run_shows_what_its_last_epoch_hides(tmp_path: Path) -> None:
 
 def test_messages_of_noise_alone_show_nothing_however_many(tmp_path: Path) -> None:
     hidden = PROTECTED.replace("0.04", "1e6")
-    run = captured(tmp_path, SPLIT, "federation.epochs=20", STILL, hidden)
+    run = captured(tmp_path, SPLIT, "federation.epochs=20", ROWS, STILL, hidden)
     found = invert(run, "party2", 0.2, 0, 0)
     assert found is not None and found.mse > 0.97 * found.floor
     assert found.readable.made < found.readable.chance + 0.06
@@ -120,7 +121,7 @@ def test_messages_of_noise_alone_show_nothing_however_many(tmp_path: Path) -> No
 def test_labels_are_sought_in_one_epoch_or_in_all(tmp_path: Path) -> None:
     """Responses under noise of their own, of a server that learns slowly."""
     answers = "server.privacy.answers={clip: 0.01, head_clip: 1, noise_multiplier: 2, delta: 1e-4, seeded: true}"
-    run = captured(tmp_path, {"name": "vafl", "embedding": 10}, "federation.epochs=40", answers)
+    run = captured(tmp_path, {"name": "vafl", "embedding": 10}, "federation.epochs=40", ROWS, answers)
     one, whole = infer(run, "party1", 1), infer(run, "party1")
     assert all(guess.epochs in {"1", "40"} for guess in one) and one == [g for g in whole if g in one]
     assert whole[0].epochs.startswith("all") and whole[0].accuracy > one[0].accuracy + 0.05

@@ -96,9 +96,7 @@ def test_every_document_is_valid_for_the_api(
             kubernetes_validate.validate(document, VERSION, strict=True)
 
 
-def test_the_schemas_would_notice_a_slip(
-    rendered: dict[str, list[Document]], kubernetes_validate: ModuleType
-) -> None:
+def test_the_schemas_would_notice_a_slip(rendered: dict[str, list[Document]], kubernetes_validate: ModuleType) -> None:
     (job,) = of(rendered["given/server"], "Job")
     (container,) = job["spec"]["template"]["spec"]["containers"]
     slip = {**job, "spec": {**job["spec"], "template": {"spec": {"containers": [{**container, "imagee": "x"}]}}}}

@@ -80,7 +80,7 @@ class Target:
     seeds: Callable[[], Sequence[Case]]
     errors: tuple[type[Exception], ...]
     mutate: Mutate = mutate_bytes
-    count: int = 2000
+    count: int = 700
 
     @cached_property
     def read(self) -> Callable[[str, bytes], object]:

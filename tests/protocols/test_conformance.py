@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from colonnade.common.contracts.registry import NAMES
 from colonnade.testing import Expected, conformance
 from colonnade.testing.conformance import Conformance
@@ -19,8 +21,14 @@ AGREED = ("KeyOffer", "KeyRing", "KeyProof", "KeyProofs")  # of secrets that no 
 MASKED = (*AGREED, *CONFIRMED, "Masked")
 CODED = (*AGREED, "Preparation", "Shares", "Bundle", "SetProof", "SetProofs", "Answer")
 
-TestSplit = conformance("split", embedding=8)
-TestSplitAvg = conformance("split_avg", Expected(unused=(*KEYS, "Gradient")), embedding=8)
+
+def quick(**terms: Any) -> Expected:
+    """Few epochs are enough for the expected accuracy; tests of each protocol's own train it for longer."""
+    return Expected(epochs=4, **terms)
+
+
+TestSplit = conformance("split", quick(), embedding=8)
+TestSplitAvg = conformance("split_avg", quick(unused=(*KEYS, "Gradient")), embedding=8)
 TestFedVS = conformance(
     "fedvs",
     # It does not wait for all: a late party counts as missing.
@@ -33,24 +41,24 @@ TestFedVS = conformance(
     ),
     embedding=8,
 )
-TestFedBCD = conformance("fedbcd", embedding=8, tau=3)
-TestFDML = conformance("fdml", Expected(unused=(*KEYS, "Targets", "Beliefs")), embedding=8)
-TestCVFL = conformance("c_vfl", Expected(unused=("Targets", "Beliefs")), embedding=8, local_steps=3)
-TestVAFL = conformance("vafl", Expected(order_matters=True), embedding=8)
-TestCZOFO = conformance("czofo", Expected(sets=CALM), embedding=8, arrivals=False)
-TestZOOVFL = conformance("zoo_vfl", Expected(accuracy=0.3, order_matters=True, sets=(LINEAR, *RATES)), embedding=8)
-TestSynZOOVFL = conformance("syn_zoo_vfl", Expected(accuracy=0.3, sets=(LINEAR, *RATES)), embedding=8)
-TestVFLAFE = conformance("vfl_afe", Expected(sets=(ADAPTIVE,)), embedding=8)
-TestVIMADMM = conformance("vimadmm", embedding=8, tau=3)
+TestFedBCD = conformance("fedbcd", quick(), embedding=8, tau=3)
+TestFDML = conformance("fdml", quick(unused=(*KEYS, "Targets", "Beliefs")), embedding=8)
+TestCVFL = conformance("c_vfl", quick(unused=("Targets", "Beliefs")), embedding=8, local_steps=3)
+TestVAFL = conformance("vafl", quick(order_matters=True), embedding=8)
+TestCZOFO = conformance("czofo", quick(sets=CALM), embedding=8, arrivals=False)
+TestZOOVFL = conformance("zoo_vfl", quick(accuracy=0.3, order_matters=True, sets=(LINEAR, *RATES)), embedding=8)
+TestSynZOOVFL = conformance("syn_zoo_vfl", quick(accuracy=0.3, sets=(LINEAR, *RATES)), embedding=8)
+TestVFLAFE = conformance("vfl_afe", quick(sets=(ADAPTIVE,)), embedding=8)
+TestVIMADMM = conformance("vimadmm", quick(), embedding=8, tau=3)
 TestVIMADMMJ = conformance(
-    "vimadmm_j", Expected(unused=(*KEYS, "Signal"), sets=("federation.batch=256",)), embedding=8, tau=20
+    "vimadmm_j", quick(unused=(*KEYS, "Signal"), sets=("federation.batch=256",)), embedding=8, tau=20
 )
 TestVFedMH = conformance(
     "vfedmh", Expected(free=ENDS, fresh=MASKED, unused=("Embedding", "Evaluation", *CONFIRMED)), embedding=8
 )
-TestCentralized = conformance("centralized", Expected(free=("columns",), needs_all=True))
-TestLinearADMM = conformance("linear_admm")
-TestAggVFL = conformance("agg_vfl", embedding=8)
+TestCentralized = conformance("centralized", quick(free=("columns",), needs_all=True))
+TestLinearADMM = conformance("linear_admm", quick())
+TestAggVFL = conformance("agg_vfl", quick(), embedding=8)
 TestCodes = conformance(
     "codes",
     Expected(

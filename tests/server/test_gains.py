@@ -43,14 +43,14 @@ def test_a_ranking_by_hand() -> None:
 
 
 @given(RANKED)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_ks_is_that_of_two_samples(rows: Rows) -> None:
     scores, positive = arrays(rows)
     assert gains.ks(scores, positive) == pytest.approx(ks_2samp(scores[positive], scores[~positive]).statistic)
 
 
 @given(RANKED)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_the_area_under_the_gains_is_that_under_the_roc_curve(rows: Rows) -> None:
     scores, positive = arrays(rows)
     share, (taken, found) = positive.mean(), gains.steps(scores, positive)
@@ -59,7 +59,7 @@ def test_the_area_under_the_gains_is_that_under_the_roc_curve(rows: Rows) -> Non
 
 
 @given(ranked(2, 5), st.integers(1, 4))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_tied_rows_are_taken_in_all_their_orders(rows: Rows, taken: int) -> None:
     scores, positive = arrays(rows)
     taken = min(taken, len(scores))

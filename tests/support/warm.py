@@ -6,9 +6,9 @@ fork server of `colonnade up` does, and forks a child for every later start. A c
 subprocess would give it. If it starts a fork server of its own, or workers of a search, these are forked as well, from
 spare children that have run nothing yet.
 
-A child differs in one point: its tensors have one thread unless OMP_NUM_THREADS is set. A start with variables of the
-interpreter (PYTHONHASHSEED, LANG, ...) in its environment, or with options that a fork cannot provide, is an ordinary
-one; with COLONNADE_TESTS_COLD=1 every start is.
+A child differs in two points: its tensors have one thread unless OMP_NUM_THREADS is set, and it does not wait for the
+disk (`spare_the_disk`). A start with variables of the interpreter (PYTHONHASHSEED, LANG, ...) in its environment, or
+with options that a fork cannot provide, is an ordinary one; with COLONNADE_TESTS_COLD=1 every start is.
 """
 
 from __future__ import annotations

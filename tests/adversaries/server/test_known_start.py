@@ -149,7 +149,9 @@ def test_a_member_s_start_follows_from_its_own_secret_alone(case: str, tmp_path:
     for member in MEMBERS:
         for name in first[member].keys() - ASKED - ({"random"} if member == "party2" else set()):
             changed = again[member][name] != first[member][name]
-            assert changed == (member == "party2"), f"{member}'s {name} follows from federation.seed or another's secret"
+            assert changed == (member == "party2"), (
+                f"{member}'s {name} follows from federation.seed or another's secret"
+            )
     public, elsewhere = begun(0, {}), begun(5, {})
     for member in MEMBERS:
         for name in public[member].keys() - ASKED:

@@ -23,7 +23,7 @@ from colonnade.common.privacy.settings import OnceConfig, PrivacyConfig
 from colonnade.common.privacy.sum_noise import noisy_ring
 from tests.attacks.stage import captured
 
-CANARIES, CONFIDENCE = 4000, 0.999
+CANARIES, CONFIDENCE = 2000, 0.999
 
 
 def plan(config: PrivacyConfig | AdaptivePrivacyConfig, sigma: float) -> PrivacyPlan:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from colonnade.attacks import completion
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
 from tests.cli.data.test_wrong_input import run
 from tests.support.federation import tree
@@ -19,7 +20,8 @@ from tests.support.federation import tree
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A captured run of `simulate`, by its command; party4 keeps nothing."""
     folder = tmp_path_factory.mktemp("simulated")
-    made = tree({"name": "split", "embedding": 10}, epochs=2)
+    made = tree({"name": "split", "embedding": 10}, epochs=4, batch=125)
+    made["federation"]["rows"] = {"train": 500, "validation": 0, "test": 100}
     made["parties"] = {f"party{index}": {"capture": {}} for index in (1, 2, 3)}
     (folder / "federation.yaml").write_text(yaml.safe_dump(made))
     with pytest.MonkeyPatch.context() as patch:
@@ -112,6 +114,7 @@ def test_features_from_predictions(
 def test_completion_of_parties_that_captured_nothing(
     simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(completion, "_DRAWS", 2)
     argv = (simulated, "--kind", "completion", "--party", "party4", "--out", tmp_path, "--labels", "30")
     assert attack(monkeypatch, capfd, *argv)[0] == 0
     said = found(tmp_path / "completion.json")["parties"]
@@ -136,7 +139,7 @@ def test_inversion_of_one_party(
         (("--kind", "label"), "--kind label: no such attack"),
         (("--kind", "labels", "--party", "party9"), "--party party9: no such party"),
         (("--kind", "labels", "--party", "party4"), "--party party4: it captured nothing"),
-        (("--kind", "completion", "--labels", "9"), "--labels 9: expected 10, one of every class, to 1293"),
+        (("--kind", "completion", "--labels", "9"), "--labels 9: expected 10, one of every class, to 499"),
         (("--kind", "completion", "--labels", "9999"), "--labels 9999: expected 10"),
         (("--kind", "inversion", "--known", "1.5"), "--known 1.5: expected a share between 0 and 1"),
     ],

@@ -154,7 +154,7 @@ def test_the_order_of_a_pair_turns_with_its_values(first: list[float], second: l
     assert back.outcome == turned[forth.outcome or ""]
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(st.lists(st.integers(-50, 50), min_size=2, max_size=6).filter(lambda leads: len(set(leads)) > 1))
 def test_an_order_is_decided_as_by_scipys_test(leads: list[int]) -> None:
     p = float(ttest_1samp(leads, 0).pvalue)

@@ -289,9 +289,7 @@ def test_children_of_the_fork_server_draw_numbers_of_their_own(tmp_path: Path) -
         "fork_server.main()\n"
     )
     requests = [json.dumps({"start": n, "argv": [], "log": str(tmp_path / n), "threads": 3}) for n in ("one", "two")]
-    fork_server = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
-    )
+    fork_server = warm.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
     assert fork_server.stdin is not None and fork_server.stdout is not None
     fork_server.stdin.write("\n".join(requests) + "\n")
     fork_server.stdin.flush()

@@ -63,7 +63,7 @@ def check_join(ids: dict[str, list[str]], found: Found) -> None:
 
 
 @given(tables(), st.integers(1, 6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_an_alignment_is_a_join(ids: dict[str, list[str]], block: int) -> None:
     check_join(ids, align(federation(len(ids) - 1), ids, block=block))
 

@@ -31,7 +31,7 @@ def opened(folder: Path, run: str = "run1") -> MemberRecord:
     return MemberRecord(RunCache(folder), run, ROSTER)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(steps=STEPS)
 def test_no_round_is_ever_entered_over_two_sets(steps: list, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Against a plain dictionary; after every step the disk alone has the same content."""

@@ -161,7 +161,7 @@ def test_a_lost_party_ends_a_wait_for_it_at_once(transport: Transport) -> None:
         waiting = asyncio.create_task(wired.clients.collect(Embedding, 1, Quorum(limit=50_000)))
         await asyncio.sleep(0.05)
         await wired.cut("bob")
-        with pytest.raises(PartyLost, match="bob was lost(?!: no Embedding)"):  # that it says at the limit
+        with pytest.raises(PartyLost, match=r"bob was lost(?!: no Embedding)"):  # that it says at the limit
             await waiting
 
     converse(transport, body)

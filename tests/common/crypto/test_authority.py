@@ -49,7 +49,7 @@ def foreign(subject: list[str], alternatives: list[x509.GeneralName] | None, key
 
 
 @given(NAMES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_name_survives_request_and_signature(name: str) -> None:
     certificate = AUTHORITY.sign(make_request(KEY, name))
     assert name_of(certificate) == name
@@ -162,7 +162,7 @@ def test_another_kind_of_key_is_refused(key: object) -> None:
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_noise_is_refused_in_words(noise: bytes) -> None:
     body = base64.encodebytes(noise)
     for pem in (

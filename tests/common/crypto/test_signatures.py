@@ -116,7 +116,7 @@ def test_a_certificate_that_speaks_for_two(federation: Federation, forge: Forge)
         Verifier("alice", pem, fingerprint(pem))
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_no_bit_of_a_certificate_can_change(signed_der: tuple[bytes, str], data: st.DataObject) -> None:
     der, pin = signed_der

@@ -37,7 +37,7 @@ class Problem:
         return {"dual": self.dual, "residual": self.target}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(
     exponent=st.integers(-3, 4), lr=st.sampled_from([1e-3, 0.1, 10.0]), momentum=st.sampled_from([0.0, 0.9]),
     steps=st.integers(1, 12), seed=st.integers(0, 3), joint=st.booleans(),

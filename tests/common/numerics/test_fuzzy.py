@@ -68,7 +68,7 @@ def test_the_points_scale_does_not_matter(power: int, seed: int) -> None:
     torch.testing.assert_close(other.centres, 2.0**power * one.centres, atol=0, rtol=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(1, 6), st.integers(0, 20), st.sampled_from([1.1, 2.0, 4.0]), seeds)
 def test_memberships_sum_to_one_even_where_points_coincide(
     clusters: int, copies: int, fuzziness: float, seed: int

@@ -175,7 +175,7 @@ def test_targets_that_do_not_fit_are_refused_with_a_hint(loss: str, targets: Ten
         assert refusal.value.hint
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**31),
     classes=st.integers(2, 20),

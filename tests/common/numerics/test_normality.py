@@ -28,7 +28,7 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Te
     return torch.randn(*shape, dtype=dtype, generator=source(seed))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(5, 60), seeds)
 def test_it_is_vasiceks_entropy_without_its_bias_for_even_draws(count: int, seed: int) -> None:
     """scipy has the plain estimate, the bias is as Wieczorkowski and Grzegorzewski print it."""

@@ -45,7 +45,7 @@ def shares(labels: Tensor, scale: float) -> tuple[Tensor, list[Tensor]]:
 labels_of = st.lists(st.integers(0, CLASSES - 1), min_size=ROWS, max_size=ROWS).map(torch.tensor)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(labels_of, st.integers(0, ROWS - 1), st.integers(0, CLASSES - 1), st.floats(1e-3, 3), st.floats(0.1, 30))
 def test_another_label_moves_a_response_and_the_step_by_at_most_twice_the_clip(
     labels: Tensor, row: int, other: int, clip: float, scale: float

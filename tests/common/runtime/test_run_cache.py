@@ -75,7 +75,7 @@ def test_a_loaded_entry_is_unchanged_after_its_replacement(folder: Path) -> None
     assert same(held, FIRST)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_any_change_to_any_byte_is_noticed_and_it_can_be_made_again(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -191,20 +191,20 @@ _ELEMENTS = (
 _small = partial(Target, errors=(ColonnadeError,))
 
 TARGETS = (
-    _small("certificates", _read_certificates, _certificates, mutate=mutate_pem, count=1500),
-    _small("requests", lambda: lambda _v, data: read_request(data), _requests, mutate=mutate_pem, count=1500),
+    _small("certificates", _read_certificates, _certificates, mutate=mutate_pem, count=500),
+    _small("requests", lambda: lambda _v, data: read_request(data), _requests, mutate=mutate_pem, count=500),
     _small(
         "keys",
         lambda: lambda _v, data: parse_key(data, "here"),
         lambda: [Case("", (_federation() / "ada" / "key.pem").read_bytes())],
         mutate=mutate_pem,
-        count=1500,
+        count=500,
     ),
-    _small("revocations", _read_lists, _lists, mutate=mutate_json, count=1500),
-    _small("offers", _read_offers, _offers, mutate=mutate_pem, count=1600),
-    Target("statements", _read_statements, _statements, (ValueError,), mutate_json, count=1500),
-    _small("boxes", _read_boxes, _boxes, mutate=mutate_bytes, count=2000),
+    _small("revocations", _read_lists, _lists, mutate=mutate_json, count=500),
+    _small("offers", _read_offers, _offers, mutate=mutate_pem, count=500),
+    Target("statements", _read_statements, _statements, (ValueError,), mutate_json, count=500),
+    _small("boxes", _read_boxes, _boxes, mutate=mutate_bytes, count=650),
     Target(
-        "elements", _read_elements, lambda: [Case("", e) for e in _ELEMENTS], (ColonnadeError, ValueError), count=600
+        "elements", _read_elements, lambda: [Case("", e) for e in _ELEMENTS], (ColonnadeError, ValueError), count=200
     ),
 )

@@ -237,8 +237,8 @@ _small = partial(Target, errors=_ERRORS)
 
 TARGETS = (
     _small("records", _read_json, lambda: [Case(k, d) for k, (_, d, _) in _JSON.items()], mutate=mutate_json),
-    _small("ledgers", _read_ledger, lambda: [Case("", _ledger())], mutate=mutate_lines, count=500),
-    _small("runs", _read_folder, _folders, mutate=mutate_lines, count=500),
-    _small("tokens", _read_tokens, lambda: [Case("", _TOKENS)], count=1000),
-    _small("captures", _read_captures, _captures, mutate=mutate_protobuf, count=1000),
+    _small("ledgers", _read_ledger, lambda: [Case("", _ledger())], mutate=mutate_lines, count=150),
+    _small("runs", _read_folder, _folders, mutate=mutate_lines, count=150),
+    _small("tokens", _read_tokens, lambda: [Case("", _TOKENS)], count=300),
+    _small("captures", _read_captures, _captures, mutate=mutate_protobuf, count=300),
 )

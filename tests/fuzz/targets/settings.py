@@ -108,7 +108,7 @@ def _rosters() -> list[Case]:
 _small = partial(Target, errors=(ColonnadeError,), mutate=mutate_yaml)
 
 TARGETS = (
-    _small("configs", _read_configs, _configs, count=250),
-    _small("settings", _read_settings, lambda: [Case(v, d) for d in _SETTINGS for v in ("", "parsed")], count=500),
-    _small("rosters", _read_rosters, _rosters, count=250),
+    _small("configs", _read_configs, _configs, count=100),
+    _small("settings", _read_settings, lambda: [Case(v, d) for d in _SETTINGS for v in ("", "parsed")], count=150),
+    _small("rosters", _read_rosters, _rosters, count=100),
 )

@@ -316,9 +316,9 @@ def _mutate(rng: Any, data: bytes, other: bytes) -> bytes:
 _small = partial(Target, errors=(ColonnadeError,))
 
 TARGETS = (
-    _small("checkpoints", _read_checkpoints, _checkpoints, mutate=_mutate, count=400),
-    _small("caches", _read_caches, _caches, mutate=_mutate, count=800),
-    _small("alignments", _read_alignments, _alignment_cases, mutate=_mutate, count=600),
-    _small("noisy-labels", _read_noisy, _noisy_cases, mutate=mutate_safetensors, count=800),
-    _small("encoders", _read_encoder, lambda: [Case("", *_encoder().values())], mutate=mutate_json, count=500),
+    _small("checkpoints", _read_checkpoints, _checkpoints, mutate=_mutate, count=100),
+    _small("caches", _read_caches, _caches, mutate=_mutate, count=250),
+    _small("alignments", _read_alignments, _alignment_cases, mutate=_mutate, count=200),
+    _small("noisy-labels", _read_noisy, _noisy_cases, mutate=mutate_safetensors, count=250),
+    _small("encoders", _read_encoder, lambda: [Case("", *_encoder().values())], mutate=mutate_json, count=150),
 )

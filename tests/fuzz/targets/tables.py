@@ -199,6 +199,6 @@ def _mended(data: bytes) -> bytes:
 _small = partial(Target, errors=(ColonnadeError,))
 
 TARGETS = (
-    _small("tables", _read_tables, _tables, mutate=_mutate_csv, count=700),
-    _small("tensor-files", _read_tensors, _tensors, mutate=mutate_safetensors, count=700),
+    _small("tables", _read_tables, _tables, mutate=_mutate_csv, count=200),
+    _small("tensor-files", _read_tensors, _tensors, mutate=mutate_safetensors, count=200),
 )

@@ -293,5 +293,5 @@ TARGETS = (
     Target("hello", _read_hello, _hellos, (WireError,), mutate_protobuf, 4000),
     Target("tensors", _read_tensor, _tensors, (WireError,), mutate_protobuf, 6000),
     Target("fields", _read_parts, _parts, (WireError,), mutate_protobuf, 3000),
-    Target("lengths", _read_lengths, _lengths, (ValueError,), count=3000),
+    Target("lengths", _read_lengths, _lengths, (ValueError,), count=1000),
 )

@@ -53,7 +53,7 @@ def round_of(code: LagrangeCode, parties: int, seed: int) -> tuple[Tensor, Tenso
 
 
 @given(st.sampled_from([MERSENNE, NEAR_26]), st.integers(1, 4), st.integers(1, 3), st.integers(0, 3), st.data())
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_any_sufficient_responses_give_the_plain_sums(
     field: Field, segments: int, masks: int, spare: int, data: st.DataObject
 ) -> None:
