@@ -320,5 +320,5 @@ TARGETS = (
     _small("caches", _read_caches, _caches, mutate=_mutate, count=250),
     _small("alignments", _read_alignments, _alignment_cases, mutate=_mutate, count=200),
     _small("noisy-labels", _read_noisy, _noisy_cases, mutate=mutate_safetensors, count=250),
-    _small("encoders", _read_encoder, lambda: [Case("", *_encoder().values())], mutate=mutate_json, count=150),
+    _small("encoders", _read_encoder, lambda: [Case("", *_encoder().values())], mutate=mutate_json, count=500),
 )
