@@ -186,7 +186,7 @@ class _Checks(yaml.constructor.SafeConstructor):
         return int(super().construct_yaml_int(node))
 
 
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+_Checks.add_constructor("tag:yaml.org,2002:int", _Checks.construct_yaml_int)  # type: ignore[type-var]  # of a loader's base
 
 
 class _Loader(_Checks, yaml.SafeLoader):
