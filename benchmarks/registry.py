@@ -104,6 +104,7 @@ APART: Mapping[str, str] = {
     "default_table": "compares protocols for docs/defaults.md, and times nothing",
     "drill": "kills members and looks at what is left: `make drill`",
     "learning_sets": "the sets of `default_table`",
+    "small_tables": "compares defaults with a search for docs/defaults.md, and times nothing",
     "leakage": "runs attacks for docs/attacks.md, and times nothing",
     "leakage_deeper": "the second table of `leakage`",
     "epsilon_figure": "draws the picture of docs/choosing.md, and times nothing",

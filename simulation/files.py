@@ -116,7 +116,7 @@ class RunFiles:
         store = self.checkpoints(party)
         store.save(save.round, snapshot, self.owner(party))
         store.prune({save.round, save.keep, save.best})
-        self._pins[party].seal()
+        self._pins[party].seal(save)
 
     def ledger(self, party: str, after: int) -> Ledger:
         """A party's ledger; `after` is the restored round."""

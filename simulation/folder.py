@@ -13,7 +13,7 @@ from colonnade.common.contracts.agreed_parts import parts_in_use
 from colonnade.common.observability.telemetry import Listener, Telemetry
 from colonnade.common.runtime.environment import describe_environment
 from colonnade.common.runtime.run_folder import SUMMARY_SCHEMA, RunFolder
-from colonnade.server.reporting.summary import describe_source, findings, protection, write_whole
+from colonnade.server.reporting.summary import describe_source, findings, model_of, protection, write_whole
 from colonnade.server.reporting.timeline import timeline
 from colonnade.simulation.contexts import Side
 from colonnade.simulation.federation import Simulation
@@ -86,6 +86,7 @@ def summarise(outcome: Outcome) -> dict[str, object]:
         "seconds": round(outcome.seconds, 6),
         "metrics": dict(ctx.metrics),
         "best": ctx.best.summary(outcome.best_saved),
+        "model": model_of(ctx, outcome.best_saved),
         "stopped": ctx.stopped or None,
         **findings(ctx),
         "bytes": {"up": {"payload": up}, "down": {"payload": down}},

@@ -14,6 +14,7 @@ from colonnade.cli.checks.estimated import Made, estimated
 from colonnade.cli.checks.identities import check_identities
 from colonnade.cli.checks.noise import drowned
 from colonnade.cli.checks.overlap import Overlap, in_parts
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
 from colonnade.common.config.own_draws import own_draws
 from colonnade.common.config.schedule import Schedule
@@ -35,7 +36,7 @@ from colonnade.launcher.readiness import check_trackers
 from colonnade.reports.console.screen import out
 from colonnade.reports.words import counted, listed
 from colonnade.server.fusion.active import active_features
-from colonnade.server.reporting.planned import planned
+from colonnade.server.reporting.planned import planned, which_model
 from colonnade.server.training.context import check_labels
 from colonnade.server.training.lost_classes import LabelParts, few_of_common, of_common
 from colonnade.simulation.contexts import refuse_other_rows
@@ -97,8 +98,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     _check_classes(config, labels, overlap.common, schedules)
     _show_privacy(config, schedules, made)
     _show_starts(public=federation.public_start)
-    for hint in untuned.of_federation(federation, min(schedules.values(), key=_train_rows)) if schedules else ():
-        out.print(hint, style="yellow", markup=False, soft_wrap=True)
+    _show_length(federation, schedules)
     check_identities(config, base)  # last: data can be checked before certificates have come back
     among = f"{file}: {federation.protocol.name} among {counted(len(federation.names), 'party')}"
     missing = [name for name in federation.names if name not in config.parties]
@@ -119,6 +119,16 @@ def _describe(member: str, features: Features, data: DataConfig) -> None:
 
 def _show_starts(*, public: bool) -> None:
     out.print(_STARTS[public], style="yellow" if public else None, markup=False, soft_wrap=True)
+
+
+def _show_length(federation: FederationConfig, schedules: Mapping[str, Schedule]) -> None:
+    if not schedules:
+        return
+    schedule = min(schedules.values(), key=_train_rows)
+    said, weak = which_model(federation, schedule)
+    out.print(said, style="yellow" if weak else None, markup=False, soft_wrap=True)
+    for hint in untuned.of_federation(federation, schedule):
+        out.print(hint, style="yellow", markup=False, soft_wrap=True)
 
 
 def _show_privacy(config: Config, schedules: Mapping[str, Schedule], made: Mapping[str, Made]) -> None:

@@ -118,7 +118,7 @@ def _open(place: ExportPlace, party: str) -> OpenedParty:
         raise InputError(f"in {name} a party has no part of a model that stands alone", hint=hint)
     store = Checkpoints(place.home.checkpoints)
     owner = Owner(party, store.run(), federation.lasting_hashes())
-    if not (rounds := store.usable(owner)):
+    if not (rounds := store.of_model(owner, place.home.model_record)):
         raise CheckpointError(f"{place.home.checkpoints} holds no whole checkpoint", hint="see --party")
     kept = EncoderFile(place.home.path, begun=True)
     features = load_features(own.data, federation.party_index(party), place.base, TableCache(place.home.path), kept)

@@ -80,7 +80,7 @@ def export_server(run: RunFolder, config: Config, base: Path, out: Path | None) 
         )
     store = Checkpoints(run.checkpoints)
     owner = Owner(SERVER, store.run(), federation.lasting_hashes())
-    if not (rounds := store.usable(owner)):
+    if not (rounds := store.of_model(owner, run.model_record)):
         raise CheckpointError(f"{run.checkpoints} holds no whole checkpoint", hint="a run saves one at its end")
     aligned = federation.align != "none"
     rows = kept_rows(RunCache(run.run_cache), SERVER) if aligned else None

@@ -111,6 +111,9 @@ class Instructions:
                 ours = ", ".join(map(str, sorted(self._held))) or "none"
                 expected = f"that of a checkpoint which {self._party} holds ({ours})"
                 raise ContractError(SERVER, "Save", name, expected, str(round))
+        if save.model not in (0, save.round, save.best):
+            expected = f"this round's or the best's ({save.round}, {save.best})"
+            raise ContractError(SERVER, "Save", "model", expected, str(save.model))
         self._opened = False
         self._held = {save.round, save.keep, save.best} - {0}
 

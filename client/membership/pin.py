@@ -39,6 +39,8 @@ class Pinned:
         ledger: length and newest hash of the ledger when the pin was last written; "" of versions before 0.3.
         grown: how far other records had come then, by file.
         start: whether the party's start is secret or public; "" of a run that an older version began, whose was public.
+        model: round of the checkpoint whose model is the run's; 0 for the newest.
+        stops: True if the run was begun under an early stop by default, which versions before 0.3 had not.
     """
 
     run: str = ""
@@ -47,6 +49,8 @@ class Pinned:
     backed_off: int = 0
     entered: int = 0
     start: str = ""
+    stops: bool = False
+    model: int = 0
     ledger: str = ""
     grown: dict[str, int] = field(default_factory=dict)
 
@@ -105,7 +109,7 @@ class Pin:
         pinned = self._pinned
         if begin.run != pinned.run:
             self._refuse_another(begin.run)
-            pinned = Pinned(begin.run)
+            pinned = Pinned(begin.run, stops=True)
         if begin.session <= pinned.session:
             raise ContractError(SERVER, "Begin", "session", f"more than {pinned.session}", str(begin.session))
         if not begin.round and pinned.committed:
@@ -120,14 +124,17 @@ class Pin:
         pinned = replace(pinned, session=begin.session, committed=committed, start=self.start.record)
         self._keep(replace(pinned, backed_off=backed_off))
 
-    def seal(self) -> None:
+    def seal(self, saved: Save | None = None) -> None:
         """Records how far the ledger and other records have come, so that an older copy is noticed.
+
+        Args:
+            saved: a checkpoint that is on the disk now, and says whose model is the run's.
 
         Raises:
             EnvironmentFault: the disk refuses it.
         """
         if self._pinned.run:
-            self._keep(self._pinned)
+            self._keep(self._pinned if saved is None else replace(self._pinned, model=saved.model))
 
     def refuse_early_end(self, always: bool, last: Callable[[], int]) -> None:
         """Refuses the server's farewell in the place of a Begin, unless the run can have ended without us.
@@ -221,6 +228,8 @@ class Pin:
                 backed_off=whole(kept.get("backed_off", 0)),  # older versions have none of these
                 entered=whole(kept.get("entered", 0)),
                 start=str(kept.get("start", "")),
+                model=whole(kept.get("model", 0)),
+                stops=bool(kept.get("stops", False)),
                 ledger=str(kept.get("ledger", "")),
                 grown={str(name): whole(count) for name, count in kept.get("grown", {}).items()},
             )

@@ -231,8 +231,8 @@ class PartySessions:
 
     @property
     def _last_round(self) -> int:
-        """The round before which the run cannot end; 0 where it may stop, or is not known before the alignment."""
-        return self._schedule.rounds if self.federation.stop is None and self.progress.privacy is not None else 0
+        """The round before which the run cannot end; 0 where it is not known, before the alignment."""
+        return self._schedule.earliest_end if self.progress.privacy is not None else 0
 
     def _flooded(self, membership: Membership, error: FloodError) -> FloodError:
         membership.post(Failure("", *declared(error)))
@@ -440,7 +440,7 @@ class PartySessions:
         self._pin.note(save)
         self.store.save(save.round, snapshot, owner)
         self.store.prune({save.round, save.keep, save.best})
-        self._pin.seal()
+        self._pin.seal(save)
 
     async def _report(
         self, membership: Membership, save: Save, writing: Awaitable[None], before: asyncio.Task[None] | None

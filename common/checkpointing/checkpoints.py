@@ -23,7 +23,8 @@ from safetensors import SafetensorError
 from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.errors import CheckpointError, EnvironmentFault
 from colonnade.common.runtime.durable import write_durably
-from colonnade.common.runtime.json_values import parse_json
+from colonnade.common.runtime.json_values import parse_json, whole
+from colonnade.common.runtime.kept_records import unsealed
 from colonnade.common.runtime.own_files import open_own
 
 _FORMAT = 1
@@ -171,6 +172,26 @@ class Checkpoints:
         if run := run or self.run():
             self.usable(Owner(member, run, config))
 
+    def of_model(self, owner: Owner, record: Path) -> list[int]:
+        """The rounds whose checkpoints may be taken for the run's model, newest first; none if there is no checkpoint.
+
+        Args:
+            owner: required owner.
+            record: of the member, whose `model` names the best round, where the run kept one.
+
+        Raises:
+            CheckpointError: a checkpoint is of another owner; or the best round's is gone or torn.
+        """
+        rounds, best = self.usable(owner), model_round(record)
+        if not best:
+            return rounds
+        if best not in rounds:
+            raise CheckpointError(
+                f"{self._folder} holds no whole checkpoint of round {best}, whose model is the run's",
+                hint="restore it from a copy of the folder, or run it again",
+            )
+        return [best]
+
     def run(self) -> str:
         """The run of the newest complete checkpoint, or "" if there is none."""
         rounds = self.usable()
@@ -242,6 +263,23 @@ class Checkpoints:
 
     def _tensors(self, round: int) -> Path:
         return self._folder / f"round-{round:08}.safetensors"
+
+
+def model_round(record: Path) -> int:
+    """The best round, as a member's record of its run names it; 0 where the newest checkpoint has the run's model.
+
+    Raises:
+        CheckpointError: the record is torn or was altered.
+    """
+    try:
+        return whole(unsealed(record.read_bytes()).get("model", 0))
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError, TypeError):
+        raise CheckpointError(
+            f"{record} is torn or was altered: it says which round's model is the run's",
+            hint="restore it from a copy of the folder, or run it again",
+        ) from None
 
 
 def _refuse_not_finite(round: int, snapshot: Snapshot) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, SerializeAsAny, field_validator
+from pydantic import BaseModel, Field, SerializeAsAny, field_validator, model_validator
 
 from colonnade.common.config.back_off import MOST_BACK_OFFS
 from colonnade.common.config.blinding import BlindingConfig
@@ -91,7 +91,11 @@ class FederationConfig(Section):
     keys: KeysConfig = Field(default=KeysConfig(), description="comparison of row keys, with `align`")
     rows: RowsConfig = Field(default=RowsConfig(), description="training, validation and test rows")
     evaluate: EvaluateConfig = Field(default=EvaluateConfig(), description="rounds after which the model is evaluated")
-    stop: StopConfig | None = Field(default=None, description="early stop of a run; left out, none")
+    stop: StopConfig | None = Field(
+        default=StopConfig(),
+        description="early stop of a run, and the best round's model at its end; none, or null: neither. Left out, "
+        "there is none without validation rows, and none with `privacy`, under which evaluations are releases",
+    )
     quorum: QuorumConfig = Field(
         default=QuorumConfig(),
         description="responses that a round waits for: `wait` (all), {deadline: SECONDS}, {fastest: K}, {threshold: R}",
@@ -127,6 +131,19 @@ class FederationConfig(Section):
         "to the last bit, and every member can compute the others' first models; it permits nothing else. Left out, "
         "each member draws them in secret",
     )
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _no_stop(cls, value: Any) -> Any:
+        """Expands the short form of no early stop."""
+        return None if value == "none" else value
+
+    @model_validator(mode="after")
+    def _stop_by_default(self) -> FederationConfig:
+        """Leaves the early stop out where nobody asked for it, and it has nothing to go by or costs privacy."""
+        if "stop" not in self.model_fields_set and (not self.rows.validation or self.privacy is not None):
+            self.__dict__["stop"] = None  # and not among the keys that were set
+        return self
 
     @field_validator("parties", mode="before")
     @classmethod

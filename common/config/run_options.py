@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -30,8 +30,8 @@ class CaptureConfig(Section):
 
 
 StopMetric = Literal[
-    "accuracy", "balanced_accuracy", "auc", "average_precision", "f1", "ks", "lift", "loss", "log_loss", "brier",
-    "rmse", "mae", "r2",
+    "measure", "accuracy", "balanced_accuracy", "auc", "average_precision", "f1", "ks", "lift", "loss", "log_loss",
+    "brier", "rmse", "mae", "r2",
 ]  # fmt: skip
 
 OF_NUMBERS = ("rmse", "mae", "r2", "loss")
@@ -42,16 +42,22 @@ OF_TWO = ("ks", "lift")
 
 
 class StopConfig(Section):
-    """Early stop of a run, by a metric of the validation rows: the accuracy, or in regression the RMSE.
+    """Early stop of a run, by a metric of the validation rows, and the best round's model at its end.
 
     The test rows are then evaluated with them, so that the best round's test accuracy is known at
     the end; no choice depends on it.
     """
 
     metric: StopMetric | None = Field(
-        default=None, description="metric of the validation rows to stop by; left out, accuracy, in regression rmse"
+        default="measure",
+        description="metric of the validation rows to stop by; measure is the accuracy, of unequal classes the AUC or "
+        "the balanced accuracy, in regression rmse; null, as in runs of before, is accuracy, in regression rmse",
     )
-    patience: int | None = Field(default=None, ge=1, description="evaluations in a row without a new best")
+    patience: Annotated[int, Field(ge=1)] | Literal["auto"] | None = Field(
+        default="auto",
+        description="evaluations in a row without a new best; auto: those of ten epochs, and at least a quarter of the "
+        "run's; left out beside `drop`, no end to it",
+    )
     drop: float | None = Field(
         default=None,
         gt=0,
@@ -59,12 +65,19 @@ class StopConfig(Section):
         description="distance from the best: 0.02 is two points of accuracy, .02 of an AUC, or 2 % of an error or loss",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_alone(cls, value: Any) -> Any:
+        """A `drop` without a patience has none."""
+        alone = isinstance(value, dict) and value.get("drop") is not None and "patience" not in value
+        return {**value, "patience": None} if alone else value
+
     @model_validator(mode="after")
     def _says_when(self) -> StopConfig:
         if self.patience is None and self.drop is None:
             raise ConfigError(
                 "federation.stop: neither patience nor drop is given",
-                hint="for example {patience: 5, drop: 0.02}, or leave it out",
+                hint="for example {patience: 5, drop: 0.02}; `none` to go to the last round",
             )
         return self
 

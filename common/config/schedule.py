@@ -26,6 +26,7 @@ from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
 from colonnade.common.privacy.sum_noise import noisy_ring
 
 _EVALUATED = ("validation", "test")
+_PATIENCE_EPOCHS, _PATIENCE_SHARE = 10, 4  # of `patience: auto`: epochs, and the share of the run, one in so many
 
 
 class Schedule:
@@ -54,7 +55,7 @@ class Schedule:
         self.rounds = federation.rounds or federation.epochs * self._batches.per_epoch
         self._every = federation.evaluate.every or self._batches.per_epoch
         self._tests = federation.stop is not None or federation.evaluate.test == "always"
-        self._block = federation.batch
+        self._stop, self._block = federation.stop, federation.batch
         self._names, self._seed, self._steps = federation.names, federation.seed, local_steps(federation.protocol)
         self._share = max(1, round(federation.participation * len(self._names)))
         self.privacy: PrivacyPlan | None = None
@@ -82,6 +83,24 @@ class Schedule:
     def epoch(self, round: int) -> float:
         """Number of epochs completed after a round."""
         return round / self._batches.per_epoch
+
+    @property
+    def patience(self) -> int | None:
+        """Evaluations in a row without a new best before the run stops early; None if there is no end to them."""
+        patience = None if self._stop is None else self._stop.patience
+        if patience != "auto":
+            return patience
+        epochs, share = _PATIENCE_EPOCHS * self._batches.per_epoch, -(-self.rounds // _PATIENCE_SHARE)
+        return -(-max(epochs, share) // self._every)
+
+    @property
+    def earliest_end(self) -> int:
+        """The round before which the run cannot end: the last, unless it may stop early."""
+        if self._stop is None:
+            return self.rounds
+        if self._stop.drop is not None or (patience := self.patience) is None:
+            return min(self._every, self.rounds)
+        return min((1 + patience) * self._every, self.rounds)
 
     def evaluations(self, round: int) -> tuple[str, ...]:
         """The parts to evaluate after a round: validation at intervals, and the test rows after the last round.

@@ -23,12 +23,14 @@ class Close:
 class Save:
     """The server asks for a checkpoint of a round.
 
-    `keep` is the previous one, which is kept until this is committed; `best` that of the best round so far.
+    `keep` is the previous one, which is kept until this is committed; `best` that of the best round so far; `model` the
+    round whose model is the run's once this is committed, this or the best; 0 is the newest one.
     """
 
     round: int
     keep: int = 0
     best: int = 0
+    model: int = 0
 
 
 @dataclass(frozen=True)

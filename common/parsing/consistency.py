@@ -344,8 +344,9 @@ def _check_stop(federation: FederationConfig) -> None:
 
 def _check_stop_metric(federation: FederationConfig, metric: str) -> None:
     numbers = federation.task == "regression"
-    if numbers != (metric in OF_NUMBERS) and metric != "loss":
-        there = OF_NUMBERS if numbers else [name for name in get_args(StopMetric) if name not in OF_NUMBERS[:-1]]
+    if numbers != (metric in OF_NUMBERS) and metric not in ("loss", "measure"):
+        of_classes = [name for name in get_args(StopMetric) if name not in OF_NUMBERS[:-1]]
+        there = ("measure", *OF_NUMBERS) if numbers else of_classes
         raise ConfigError(
             f"federation.stop.metric = {metric} with federation.task = {federation.task}",
             hint=f"take one of {', '.join(there)}",

@@ -2,7 +2,8 @@
 
 By default, version 0.1.0 used Renyi's bound, `adjacency: participation`, and unmasked responses in FedVS; versions up
 to 0.2.0 had other constants of VIMADMM, linear ADMM and FedVS. Such a run is recognised by its checkpoints: they have
-the hashes of those values, and none of keys that are newer. Keys set in the configuration are never changed.
+the hashes of those values, and none of keys that are newer. Those versions stopped no run by default, and others by
+their accuracy; what says so is the member's record of the run. Keys set in the configuration are never changed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import read_tree
 from colonnade.common.privacy.settings import BEFORE
-from colonnade.common.runtime.run_folder import MemberFolder
+from colonnade.common.runtime.kept_records import unsealed
+from colonnade.common.runtime.run_folder import MemberFolder, PartyFolder, RunFolder
 
 _PROTOCOLS: tuple[tuple[str, Any], ...] = (
     ("masked_answers", False), ("damping", "none"), ("rho", 1.0), ("rho", 0.03), ("tau", 20),
@@ -59,6 +61,10 @@ def _spread(overrides: tuple[str, ...], parties: tuple[str, ...]) -> Iterator[st
 def with_defaults_before(tree: Mapping[str, Any]) -> dict[str, Any]:
     """The same tree with the earlier defaults filled into its privacy sections."""
     made = copy.deepcopy(dict(tree))
+    if (federation := _below(made, "federation")) is not None:
+        stop = federation.setdefault("stop", None)  # a version with the default writes it
+        if isinstance(stop, dict):
+            stop.setdefault("metric", None)
     agreed = _below(made, "federation", "privacy")
     answers = _below(made, "server", "privacy", "answers")
     if agreed is not None and agreed.get("mechanism") != "discrete":  # which version 0.1.0 had not
@@ -86,6 +92,8 @@ def as_begun(config: Config, folder: Path) -> Config:
     federation, held = config.federation, Checkpoints(MemberFolder(folder).checkpoints).config()
     if not held:
         return config
+    if _before_stop(folder):
+        federation = _with_stop_before(federation)
     for section, key, before in _DEFAULTS:
         found: BaseModel | None = getattr(federation, section)
         if found is None or key not in type(found).model_fields or key in found.model_fields_set:
@@ -94,6 +102,25 @@ def as_begun(config: Config, folder: Path) -> Config:
         if _fits(held, other, f"{section}.{key}"):
             federation = other
     return config.model_copy(update={"federation": federation})
+
+
+def _before_stop(folder: Path) -> bool:
+    """True if the run in a member's folder was begun by a version up to 0.2.0, as the member's record of it says."""
+    if (start := RunFolder(folder).start_record()) is not None:
+        return not start
+    try:
+        return not unsealed(PartyFolder(folder).pinned.read_bytes()).get("stops")
+    except (OSError, ValueError):
+        return not PartyFolder(folder).pinned.exists()  # a torn one is refused later
+
+
+def _with_stop_before(federation: FederationConfig) -> FederationConfig:
+    """The section with what a version up to 0.2.0 took it to mean."""
+    if "stop" not in federation.model_fields_set:
+        return federation.model_copy(update={"stop": None})
+    if federation.stop is None or "metric" in federation.stop.model_fields_set:
+        return federation
+    return federation.model_copy(update={"stop": federation.stop.model_copy(update={"metric": None})})
 
 
 def _fits(held: Mapping[str, str], federation: FederationConfig, key: str) -> bool:

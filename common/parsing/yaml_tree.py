@@ -228,7 +228,7 @@ def override(tree: dict[str, Any], setting: str) -> None:
         parsed = value
     node = tree
     for depth, folder in enumerate(folders, 1):
-        if node.get(folder) is None:
+        if node.get(folder) in (None, "none"):
             node[folder] = {}
         if folder in _NAMED and isinstance(node[folder], str):
             node[folder] = {"file" if ".py:" in node[folder] else "name": node[folder]}

@@ -114,6 +114,8 @@ class PartyFolder(MemberFolder):
     """The ledger: messages that left the party, one per line."""
     pinned = _Below("pinned.json")
     """The run that the folder belongs to."""
+    model_record = pinned
+    """What names the round of the run's model."""
     log = _Below("log.txt")
     """Output of its process, if the launcher started it."""
     answers_log = _Below("answers.log")
@@ -146,6 +148,8 @@ class RunFolder(MemberFolder):
     """The run's results."""
     run = _Below("run.json")
     """The run's number, and the folder's format."""
+    model_record = _Below("checkpoints/committed.json")
+    """What names the round of the run's model: the record of checkpoints that all members have."""
     launch = _Below("launch.json")
     """Launch settings of `up`."""
     simulated = _Below("simulated.json")

@@ -40,7 +40,7 @@ def entry_of(item: Item, round: int, *, exact: bool) -> ToldEntry | None:
     """
     match item:
         case Save():
-            return ToldEntry("Save", item.round, _hash([item.keep, item.best]))
+            return ToldEntry("Save", item.round, _hash([item.keep, item.best, item.model]))
         case Close():
             return ToldEntry("Close", round, _hash([]))
         case ServerMessage() if (alike := item.alike) is not None:

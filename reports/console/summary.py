@@ -85,10 +85,12 @@ def metric_rows(summary: Mapping[str, Any], more: Mapping[str, str] = MappingPro
     named = {**_named(measure_of(summary)), **more}.items()
     found = [(name + last, _with_baseline(summary, key)) for key, name in named if metrics.get(key) is not None]
     found += [(name + last, number_words(key, value)) for key, name, value in extra_metrics(metrics)]
-    best = [("best", best_words(summary["best"]))] if summary.get("best") else []
+    best = [("best", best_words(kept))] if (kept := summary.get("best")) and kept["round"] != summary["rounds"] else []
     if (positive := positive_of(summary)) is not None and any(key.endswith(RANKED) for key in metrics):
         found.append(("positive class", positive))
     warned = [(WARNING, str(summary[WARNING]))] if summary.get(WARNING) else []
+    warned += [(WARNING, fallen)] if (fallen := fallen_words(summary)) else []
+    found += [("model", model)] if (model := model_words(summary)) else []
     return [*(best + found if stopped else found + best), *decision_rows(summary), *warned]
 
 
@@ -151,8 +153,27 @@ def extra_metrics(metrics: Mapping[str, Any]) -> Iterator[tuple[str, str, float]
 
 
 def best_of_stopped(summary: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The best round of a run that stopped early; None of another, whose last round is what it came to."""
-    return summary.get("best") if summary.get("stopped") else None
+    """The best round of a run whose model is that one's; None of another, whose last round is what it came to."""
+    best, model = summary.get("best"), summary.get("model")
+    if not isinstance(model, Mapping):  # of a version before 0.3
+        return best if summary.get("stopped") else None
+    return best if best and model.get("round") == best["round"] != summary["rounds"] else None
+
+
+def model_words(summary: Mapping[str, Any]) -> str:
+    """Which round's model the run keeps, in words; "" where that is the last one and nothing more is to be said."""
+    model = summary.get("model")
+    if not isinstance(model, Mapping) or (model["round"] == summary["rounds"] and not summary.get("privacy")):
+        return ""
+    return f"of round {model['round']}, {model['why']}"
+
+
+def fallen_words(summary: Mapping[str, Any]) -> str:
+    """That validation has fallen, and what that means for the run's model; "" if it has not."""
+    if not (fallen := summary.get("fallen")):
+        return ""
+    kept = best_of_stopped(summary) is not None
+    return f"{fallen}; {'the model is that of the best round' if kept else 'and the model is that of the last round'}"
 
 
 def own_models(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
@@ -177,7 +198,9 @@ def number_words(key: str, value: float) -> str:
 
 
 def best_words(best: Mapping[str, Any]) -> str:
-    """`best` of a summary, in words."""
+    """`best` of a summary, in words. The loss is left out where it has only decided between equals."""
+    if next((name for name in best if name.startswith("val_")), "") != "val_loss":
+        best = {name: value for name, value in best.items() if name not in ("val_loss", "test_loss")}
     test = best.get("test_accuracy", best.get("test_rmse"))
     tested = "" if test is None else f", test {score_words(best, 'test', _STOPPED_BY)}"
     return f"round {best['round']}: validation {score_words(best, names=_STOPPED_BY)}{tested}"

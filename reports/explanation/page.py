@@ -118,10 +118,10 @@ def sentences(trained: Trained, found: Findings) -> list[str]:
         said.insert(1, _WHY.format(measure=measure, share=balance.share))
     if any(party.norm is not None for party in found.parties):
         said.append(_of_heads(found))
-    if trained.round < trained.server.schedule.rounds:
+    if trained.round != trained.summary["rounds"] and not _of_best(trained):
         said.append(
             f"The newest checkpoint that all members hold is of round {trained.round}: this is the model of that "
-            f"round, and not of the last one, {trained.server.schedule.rounds}."
+            f"round, and not of the last one, {trained.summary['rounds']}."
         )
     elif (reported := _reported(trained, found)) is not None and abs(reported - found.clean) > 5e-4:
         said.append(
@@ -146,9 +146,16 @@ def _of_heads(found: Findings) -> str:
 
 
 def _reported(trained: Trained, found: Findings) -> float | None:
-    prefix = "test" if found.part == "test" else "val"
-    value: float | None = trained.summary.get("metrics", {}).get(f"{prefix}_{found.measure}")
+    prefix, best = "test" if found.part == "test" else "val", trained.summary.get("best")
+    reported = best if best and _of_best(trained) else trained.summary.get("metrics", {})
+    value: float | None = reported.get(f"{prefix}_{found.measure}")
     return value
+
+
+def _of_best(trained: Trained) -> bool:
+    """True for the model of the run's best round."""
+    best = trained.summary.get("best")
+    return best is not None and trained.round == best["round"]
 
 
 def _heads(found: Findings) -> Html:

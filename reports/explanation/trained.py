@@ -65,7 +65,7 @@ class Trained:
 
 
 def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
-    """Reads a run's configuration, data and newest common checkpoint.
+    """Reads a run's configuration, data and model.
 
     Args:
         folder: the run's, as `up` made it.
@@ -142,12 +142,13 @@ def _read(run: RunFolder) -> tuple[Path, dict[str, Any]]:
 
 
 def _checkpoint(run: RunFolder, config: Config) -> tuple[int, dict[str, Snapshot]]:
-    """The newest round of which every member has a whole checkpoint, and all their states after it."""
+    """The best round, or else the newest of which every member has a whole checkpoint, and all states after it."""
     members = (SERVER, *config.federation.names)
     stores = {name: Checkpoints(run.member(name).checkpoints) for name in members}
     held: dict[str, set[int]] = {}
     for name, store in stores.items():
-        if not (rounds := store.usable(_owner(run, name, config))):
+        owner = _owner(run, name, config)
+        if not (rounds := store.of_model(owner, run.model_record)):
             raise CheckpointError(
                 f"{run.member(name).checkpoints} holds no whole checkpoint of {name}",
                 hint="the folders of all members are needed as the run left them; otherwise run it again",

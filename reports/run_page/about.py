@@ -11,6 +11,7 @@ from colonnade.reports.console.summary import (
     WARNING,
     back_off_words,
     best_of_stopped,
+    fallen_words,
     measure_of,
     metric_rows,
     number_words,
@@ -73,7 +74,7 @@ def opening(run: RecordedRun) -> Html:
     said = Html(tag("p", headline(run), class_="headline"))
     if ended:
         said = Html(said + tag("p", f"{ended} {error or ''}".strip(), class_="note"))
-    if warned := run.summary.get(WARNING):
+    for warned in filter(None, (run.summary.get(WARNING), fallen_words(run.summary))):
         said = Html(said + tag("p", f"Warning: {warned}.", class_="note"))
     return Html(tag("div", said, facts(_reached(run)), id="opening") + "\n")
 

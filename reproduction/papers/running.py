@@ -34,7 +34,7 @@ from colonnade.simulation.federation import Simulation
 from colonnade.simulation.folder import summarise
 from colonnade.simulation.outcome import Outcome
 
-_PUBLIC_START = re.compile(r"^ *public_start:.*\n", re.MULTILINE)
+_SAYS_NOTHING = re.compile(r"^ *(public_start:.*|stop: none)\n", re.MULTILINE)
 _THEOREM = ("zeta", "variance", "epsilon")
 
 
@@ -65,8 +65,9 @@ class Job:
         """Of the file and of what is changed: a result counts as long as this is the same.
 
         `federation.public_start` does not count: a run in one process draws all starts from the seed, whatever it says.
+        Nor does `federation.stop: none`, which says what versions up to 0.2.0 did by default.
         """
-        text = _PUBLIC_START.sub("", self.run.path.read_text(encoding="utf-8"))
+        text = _SAYS_NOTHING.sub("", self.run.path.read_text(encoding="utf-8"))
         said = json.dumps([text, [each for each in self.sets if not each.startswith("federation.public_start=")]])
         return hashlib.sha256(said.encode()).hexdigest()[:16]
 

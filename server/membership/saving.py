@@ -131,11 +131,11 @@ class Saving:
             sound: True if nothing grows in this round.
         """
         loop = asyncio.get_running_loop()
-        keep = self.sound or self.committed
+        keep, model = self.sound or self.committed, round if best == round else self.best or round
         pending = _Pending(round, best, {SERVER, *parties}, self._clock(), loop.create_future(), keep, sound)
         self._pending, self._last_time = pending, self._clock()
         pending.writing = loop.create_task(self._save_own(pending, snapshot))
-        ask(Save(round, keep, self.best))
+        ask(Save(round, keep, self.best, model if best else 0))
 
     def restored(self, round: int) -> None:
         """Notes that the run resumes from a checkpoint of all members: it is kept until a newer one is committed."""
@@ -245,6 +245,7 @@ class Saving:
     def _write(self) -> None:
         self._record.parent.mkdir(parents=True, exist_ok=True)
         record = {"round": self.committed, "best": self.best, "sound": self.sound, "backed_off": self.backed_off}
+        record |= {"model": self.best} if self.best else {}
         record |= {"sums": sums} if (sums := self._sums()) else {}
         write_durably(self._record, sealed(record))
 

@@ -117,7 +117,8 @@ class PredictionRun:
         """Refuses unusable models and terms, before any party is started or any file is written.
 
         Returns:
-            The model's owner, the server's checkpoints, and their rounds, newest first.
+            The model's owner, the server's checkpoints, and the rounds that may predict, newest first: the best alone,
+            where the run kept one.
 
         Raises:
             InputError: this model cannot predict, or not on these terms.
@@ -133,7 +134,7 @@ class PredictionRun:
                 hint="start all parties, and leave it out",
             )
         owner, store = self._owner(), Checkpoints(self._folder.checkpoints)
-        if not (held := store.usable(owner)):
+        if not (held := store.of_model(owner, self._folder.model_record)):
             raise CheckpointError(
                 f"{self._folder.checkpoints} holds no whole checkpoint",
                 hint="a model is there once a run has saved one",

@@ -11,6 +11,29 @@ from colonnade.common.privacy.accounting.words import Sentence, describe_plan, l
 from colonnade.server.privacy.label_budget import expected_releases, refuse_large_delta
 from colonnade.server.training.context import ServerContext
 
+NO_VALIDATION = "there are no validation rows to choose a round by"
+NO_STOP = "federation.stop is none"
+PRIVATE = "under federation.privacy evaluations are releases, so that an early stop has to be asked for"
+"""Reasons for the last round's model."""
+
+
+def which_model(federation: FederationConfig, schedule: Schedule) -> Sentence:
+    """Which round's model a run will keep, and when it may end early."""
+    last = f"model: of the last round, {schedule.rounds}: "
+    if not len(schedule.partition.validation):
+        learned = "nobody sees whether it learns its training rows by heart; federation.rows.validation: 0.1 shows it"
+        return Sentence(f"{last}{NO_VALIDATION}, and {learned}", weak=True)
+    if federation.stop is None:
+        asked = "federation.stop: {} keeps the best round's by validation rows"
+        return Sentence(f"{last}{NO_STOP if federation.privacy is None else PRIVATE}; {asked}")
+    patience = schedule.patience
+    until = [
+        *([] if patience is None else [f"{patience} evaluations without a better one end it"]),
+        *([] if federation.stop.drop is None else [f"so does a drop of {federation.stop.drop:g}"]),
+    ]
+    end = f"; {', '.join(until)}" if schedule.earliest_end < schedule.rounds else ""
+    return Sentence(f"model: of the best of at most {schedule.rounds} rounds, by the validation rows{end}")
+
 
 def planned(federation: FederationConfig, server: ServerConfig | None, schedule: Schedule) -> list[Sentence]:
     """A sentence for each guarantee, and for each that protects little, with the key that it is about.

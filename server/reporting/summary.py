@@ -24,7 +24,9 @@ from colonnade.common.runtime.durable import write_durably
 from colonnade.common.runtime.environment import describe_environment
 from colonnade.common.runtime.run_folder import SUMMARY_SCHEMA
 from colonnade.server.evaluation import chance
+from colonnade.server.evaluation.best import named
 from colonnade.server.membership.hub import Hub
+from colonnade.server.reporting.planned import NO_STOP, NO_VALIDATION, PRIVATE
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.staleness import Staleness
 
@@ -56,6 +58,7 @@ def summarise(
         "seconds_to_first_round": None if first is None else round(first - begun, 3),
         "metrics": dict(ctx.metrics),
         "best": ctx.best.summary(saved),
+        "model": model_of(ctx, saved),
         "stopped": ctx.stopped or None,
         "bytes": hub.totals.summary(),
         **protection(ctx, hub.releases),
@@ -85,12 +88,33 @@ def findings(ctx: ServerContext) -> dict[str, Any]:
         "targets": None if ctx.scale is None else ctx.scale.record(),
         "details": dict(ctx.details) or None,
         "classes": None if ctx.balance is None else {**ctx.balance.summary(), "positive": ctx.positive},
-        "decision": None if (made := ctx.decision) is None else made.summary(ctx.positive),
+        "decision": None if (made := ctx.best_decision) is None else made.summary(ctx.positive),
         "warning": warning(ctx),
+        "fallen": ctx.fall.reason or None,
         "pace": pace(ctx),
         "absent": dict(ctx.absent) or None,
         "back_offs": back_offs(ctx),
     }
+
+
+def model_of(ctx: ServerContext, saved: int) -> dict[str, Any]:
+    """The round whose model predicts, and why it is that one.
+
+    Args:
+        saved: the best round whose checkpoint all members hold, 0 if none.
+    """
+    best, federation = ctx.best, ctx.federation
+    if best.round and saved == best.round:
+        return {"round": best.round, "why": f"the best by validation {named(best.metric)}"}
+    if best.round:
+        why = f"the best, round {best.round}, is not on every member's disk"
+    elif not len(ctx.schedule.partition.validation):
+        why = NO_VALIDATION
+    elif federation.stop is not None:
+        why = "no round was evaluated"
+    else:
+        why = NO_STOP if federation.privacy is None else PRIVATE
+    return {"round": ctx.round, "why": f"the last: {why}"}
 
 
 def warning(ctx: ServerContext) -> str | None:

@@ -12,12 +12,12 @@ from torch import Tensor
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import M, tensor_specs
-from colonnade.server.training.context import ServerContext
+from colonnade.server.training.context import MEANS, ServerContext
 
 Absent = Literal["refuse", "mean", "historical"]
 """Replacement of an absent party: nothing, its mean output, or its last output for the same row."""
 
-_MEANS, _LAST = "mean outputs", "last embeddings"  # in the server-side state; the latter of imputation.py
+_LAST = "last embeddings"  # in the server-side state, of imputation.py
 
 
 class Absence(Generic[M]):
@@ -52,7 +52,7 @@ class Absence(Generic[M]):
     def means(self) -> dict[str, Tensor]:
         """Mean outputs of every party that has responded to a block, float32 (width,): kept for predictions."""
         found = {party: total / rows for party, (total, rows) in self._sums.items()}
-        kept: dict[str, Tensor] = self._ctx.state.keep(_MEANS, dict)
+        kept: dict[str, Tensor] = self._ctx.state.keep(MEANS, dict)
         kept.update(found)
         return found
 
@@ -90,7 +90,7 @@ class Standing:
 
     def __init__(self, ctx: ServerContext, how: Absent, absent: tuple[str, ...]) -> None:
         self._ctx, self._names = ctx, ctx.federation.names
-        means: Mapping[str, Tensor] = ctx.state.keep(_MEANS, dict)
+        means: Mapping[str, Tensor] = ctx.state.keep(MEANS, dict)
         if lacking := [party for party in absent if party not in means]:
             raise InputError(
                 f"{', '.join(lacking)}: absent, and the run has kept no mean of what it says",

@@ -41,6 +41,8 @@ from colonnade.server.divergence.watch import GrowthWatch
 from colonnade.server.evaluation import decision
 from colonnade.server.evaluation.balance import ClassBalance
 from colonnade.server.evaluation.best import TWO_CLASSES, Best
+from colonnade.server.evaluation.decision import Decision
+from colonnade.server.evaluation.fall import Fall
 from colonnade.server.evaluation.outside_metrics import OutsideMetrics
 from colonnade.server.evaluation.residuals import Residuals
 from colonnade.server.evaluation.score import Score
@@ -48,6 +50,13 @@ from colonnade.server.privacy.label_budget import RowReleases
 from colonnade.server.privacy.response_noise import ResponseNoise
 from colonnade.server.training.lost_classes import LabelParts
 from colonnade.server.training.outside_loss import OutsideLoss
+
+MEANS = "mean outputs"
+"""Part of the state: what a party says on average, which may stand for it when it is absent."""
+
+_BEST_DECISION = "best decision"
+_OF_BEST = ("details", "absent", MEANS, _BEST_DECISION)
+"""Parts of the state that are of the best round, which may have been before the session."""
 
 
 @dataclass
@@ -108,6 +117,7 @@ class ServerContext:
     backed_off: int = field(default=0, init=False)
     _configured: ServerConfig = field(init=False)
     _parts: LabelParts | None = None
+    _one_class: bool = False  # of the validation rows
     _evidence: Tensor | None = None
     _right: float | None = None
     _begun: float = 0.0
@@ -125,6 +135,7 @@ class ServerContext:
             self.labels = self.scale.apply(labels)
         else:
             self.balance = ClassBalance.of(labels[schedule.partition.train], self.federation.outputs)
+            self._one_class = len(torch.unique(labels[schedule.partition.validation])) < 2
 
     @cached_property
     def loss(self) -> Objective:
@@ -260,14 +271,33 @@ class ServerContext:
     @property
     def best(self) -> Best:
         """The best evaluation so far, kept where early stopping is on."""
+        return Best(self.federation.stop, self.state.keep("best", dict), self.stop_metric, self.schedule.patience)
+
+    @property
+    def stop_metric(self) -> str:
+        """The metric of `federation.stop`; the measure, or the loss where the validation rows do not define that."""
         stop = self.federation.stop
-        metric = self.plain_metric if stop is None or stop.metric is None else stop.metric
-        return Best(stop, self.state.keep("best", dict), metric)
+        if stop is not None and stop.metric != "measure":
+            return stop.metric or self.plain_metric
+        return "loss" if self._one_class and self.measure in TWO_CLASSES else self.measure
+
+    @property
+    def fall(self) -> Fall:
+        """Whether validation has fallen since its best."""
+        return Fall(self.state.keep("fall", dict), self.stop_metric)
 
     @property
     def decision(self) -> decision.Decision | None:
         """How classes follow from probabilities; None where the likelier one is taken."""
         return decision.kept(self.state, self.config.decide)
+
+    @property
+    def best_decision(self) -> Decision | None:
+        """That of the best round, or where none is known of the last."""
+        if not self.best.round or _BEST_DECISION not in self.state:
+            return self.decision
+        record = self.state.keep(_BEST_DECISION, dict[str, Any])
+        return decision.read(record) if record else None
 
     @property
     def details(self) -> dict[str, Any]:
@@ -278,6 +308,10 @@ class ServerContext:
     def stopped(self) -> str:
         """The reason that the run ended before its last round, or ""."""
         return self.best.stop if self.round < self.schedule.rounds else ""
+
+    def of_model(self, round: int) -> bool:
+        """True if an evaluated round is the best so far, or where none is known the last."""
+        return self.best.round == round if self.best.round else round == self.schedule.rounds
 
     @property
     def quorum(self) -> Quorum:
@@ -292,6 +326,9 @@ class ServerContext:
         """
         self.config, self.backed_off = with_lower_rates(self._configured, backed_off), backed_off
         self.state, self.round = State(snapshot), round
+        for name in _OF_BEST:
+            if snapshot is not None and name in snapshot.values:
+                self.state.keep(name, dict[str, Any])
         self.watch.begin(self.state, round)
         self._begun = self.clock()
 
@@ -327,10 +364,10 @@ class ServerContext:
 
     def _refuse_undefined(self) -> None:
         """Refuses to stop by a metric that needs two classes where the validation rows have one."""
-        rows, metric = self.schedule.partition.validation, self.best.metric
-        if self.federation.stop is not None and metric in TWO_CLASSES and len(torch.unique(self.labels[rows])) < 2:
+        rows, metric = len(self.schedule.partition.validation), self.stop_metric
+        if self.federation.stop is not None and metric in TWO_CLASSES and self._one_class:
             raise DataError(
-                f"federation.stop.metric = {metric}: all {len(rows)} validation rows are of one class, so that it is "
+                f"federation.stop.metric = {metric}: all {rows} validation rows are of one class, so that it is "
                 "not defined",
                 hint="give more validation rows in federation.rows, or stop by another metric, such as loss",
             )
@@ -384,19 +421,34 @@ class ServerContext:
             metrics |= found
             judged = {"errors": score.errors(), "chance": details.get("chance")}
         else:
-            metrics |= score.some({self.measure, self.best.metric} - set(metrics))
+            metrics |= score.some({self.measure, self.stop_metric} - set(metrics))
         named = {f"{prefix}_{name}": value for name, value in metrics.items()}
         self.metrics.update(named)
         self.telemetry.event("evaluation", round=round, part=part, **named, **judged)
-        best = {name: metrics.get(name, math.nan) for name in (self.plain_metric, self.measure)}
-        self.best.enter(round, part, metrics.get(self.best.metric, math.nan), **best)
-        if round == self.schedule.rounds or self.best.stop:
+        self._judge(round, part, metrics)
+        last, of_model = round == self.schedule.rounds or self.best.stop, self.best.round in (0, round)
+        if last or (of_model and self.federation.stop is not None):
             found, details = score.closer()
-            self.metrics.update({f"{prefix}_{name}": value for name, value in found.items()})
-            if details:
+            if last:
+                self.metrics.update({f"{prefix}_{name}": value for name, value in found.items()})
+            if details and of_model:
                 self.details[part] = details | self._decided(score)
-        if part == "validation" and self.stopped:
-            self.telemetry.event("stopped", round=round, reason=self.stopped)
+        if part == "validation":
+            if of_model:
+                self._keep_decision()
+            error = score.errors().get(self.stop_metric, 0.0)
+            if self.fall.enter(round, metrics.get(self.stop_metric, math.nan), error):
+                self.warn(self.fall.reason)
+            if self.stopped:
+                self.telemetry.event("stopped", round=round, reason=self.stopped)
+
+    def _judge(self, round: int, part: str, metrics: dict[str, float]) -> None:
+        """Enters an evaluation among those that `federation.stop` compares."""
+        best, metric = self.best, self.stop_metric
+        also = {self.plain_metric, self.measure}
+        if best.config is not None and best.config.metric == "measure":
+            also.add("loss")  # which decides between equals
+        best.enter(round, part, metrics.get(metric, math.nan), **{name: metrics.get(name, math.nan) for name in also})
 
     def _measured(self, score: Score | Residuals) -> dict[str, float]:
         found = self.extra_metrics.of(*score.arrays()) if self.config.extra_metrics else {}
@@ -410,6 +462,13 @@ class ServerContext:
         if isinstance(score, Score) and (decide is not None or calibrate != "none"):
             made = decision.choose(decide, calibrate, *score.margins(), round)
         decision.keep(self.state, made)
+
+    def _keep_decision(self) -> None:
+        """Keeps the decision of the best round so far."""
+        if (made := self.decision) is not None or _BEST_DECISION in self.state:
+            record = self.state.keep(_BEST_DECISION, dict[str, Any])
+            record.clear()
+            record.update({} if made is None else made.record())
 
     def _decided(self, score: Score | Residuals) -> dict[str, Any]:
         """`decision` of a part's details."""

@@ -35,7 +35,7 @@ async def evaluate(
         among: parties that took part in the round. Parties not sampled for it evaluate too; any that missed it do not.
         dims: the message's dimensions other than `rows`.
     """
-    looks_back = round == ctx.schedule.rounds or ctx.federation.stop is not None  # it may be the last one
+    looks_back = round == ctx.schedule.rounds or ctx.federation.stop is not None  # it may be the best one
     for part in ctx.schedule.evaluations(round):
         score, absence = ctx.score(), Absence(ctx, kind)
         for number, block in enumerate(ctx.schedule.blocks(part)):
@@ -48,7 +48,7 @@ async def evaluate(
         ctx.evaluated(round, part, score)
         if part == "validation":
             with torch.no_grad():
-                if round == ctx.schedule.rounds or ctx.stopped:
+                if looks_back and ctx.of_model(round):
                     ctx.absent.update(absence.scores(predict))
                 else:
                     absence.means()

@@ -12,7 +12,7 @@ from tests.support.federation import Outcome, config, federate
 SHORT = ("federation.rounds=12", "federation.epochs=0", "federation.batch=500", "federation.evaluate.every=1")
 # Rates at which the validation accuracy goes up and down.
 WILD = {"split": 5.0, "vimadmm": 1.0, "vimadmm_j": 1.0}
-STOP = "federation.stop={patience: 2}"
+STOP = "federation.stop={patience: 2, metric: accuracy}"
 
 
 def settings(name: str, *sets: str) -> Config:
@@ -59,7 +59,7 @@ def test_a_run_that_has_stopped_stays_stopped_unless_it_is_given_more_patience()
     end = alone.server.round
     again = federate(settings("split", STOP), start=(end, alone.saved[end]))
     assert not again.of_kind("round") and again.server.stopped == alone.server.stopped
-    more = settings("split", "federation.stop={patience: 99}")
+    more = settings("split", "federation.stop={patience: 99, metric: accuracy}")
     on = federate(more, start=(end, alone.saved[end]))
     assert on.server.round == 12 and not on.server.stopped
 

@@ -36,7 +36,7 @@ def tables(labels: np.ndarray, columns: np.ndarray) -> dict[str, pd.DataFrame]:
 
 def configured(**agreed: Any) -> dict[str, Any]:
     return {
-        "federation": {"id": "cases", "protocol": "split", "batch": 64, "epochs": 6, **agreed},
+        "federation": {"id": "cases", "protocol": "split", "batch": 64, "epochs": 6, "stop": "none", **agreed},
         "server": {"labels": {"key": "case", "label": "target"}, **RATES},
         "every_party": {"data": {"key": "case"}, **RATES},
     }

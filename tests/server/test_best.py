@@ -105,7 +105,7 @@ def test_a_start_that_stops_by_another_metric_begins_anew() -> None:
         ({"stop": {"patience": 3, "metric": "aux"}}, r"federation\.stop\.metric"),
         ({"stop": {"patience": 3, "metric": "rmse"}}, r"stop\.metric = rmse with federation\.task = classification"),
         ({"stop": {"patience": 3, "metric": "ks"}}, r"stop\.metric = ks with \d+ classes: it ranks the second of two"),
-        ({"stop": {}}, r"federation\.stop: neither patience nor drop is given"),
+        ({"stop": {"patience": None}}, r"federation\.stop: neither patience nor drop is given"),
         ({"stop": {"patience": 0}}, r"federation\.stop\.patience = 0: expected at least 1"),
         ({"stop": {"drop": 2}}, r"federation\.stop\.drop = 2: expected less than 1"),
         ({"stop": {"drop": 0}}, r"federation\.stop\.drop = 0: expected more than 0"),

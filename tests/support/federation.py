@@ -40,7 +40,7 @@ PAPER: Mapping[str, Mapping[str, Any]] = {
 def tree(protocol: Mapping[str, Any], **federation: Any) -> dict[str, Any]:
     """The digits among four parties, as a file has them, with plain SGD."""
     name = protocol["name"]
-    made = digits({**PAPER.get(name, {}), **protocol}, **{**AGREED.get(name, {}), **federation})
+    made = digits({**PAPER.get(name, {}), **protocol}, **{"stop": "none", **AGREED.get(name, {}), **federation})
     made["server"].setdefault("optimiser", SGD)
     made["server"].setdefault("head", "linear")
     if "active" in made["server"]:

@@ -116,14 +116,16 @@ class Close(_message.Message):
     def __init__(self) -> None: ...
 
 class Save(_message.Message):
-    __slots__ = ("round", "keep", "best")
+    __slots__ = ("round", "keep", "best", "model")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
     BEST_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
     round: int
     keep: int
     best: int
-    def __init__(self, round: _Optional[int] = ..., keep: _Optional[int] = ..., best: _Optional[int] = ...) -> None: ...
+    model: int
+    def __init__(self, round: _Optional[int] = ..., keep: _Optional[int] = ..., best: _Optional[int] = ..., model: _Optional[int] = ...) -> None: ...
 
 class Saved(_message.Message):
     __slots__ = ("round", "error")

@@ -6,6 +6,7 @@ Bounds: no cell.
 from __future__ import annotations
 
 import io
+import json
 import random
 import re
 from pathlib import Path
@@ -21,8 +22,7 @@ from colonnade.reports.console.summary import show_summary
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.about import headline
 from colonnade.reports.run_page.comparison import comparison
-from colonnade.simulation.federation import Simulation
-from colonnade.simulation.folder import summarise
+from colonnade.simulation.folder import simulate_in
 from tests.cli.read.reports import leave
 
 PLAIN = re.compile(r"\d[\d,]*\.?\d*e[+-]\d")  # a non-finite number
@@ -50,7 +50,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             "optimiser": {"name": "adam", "lr": 0.05},
         },
     }  # fmt: skip
-    said = summarise(Simulation(parse(tree), folder).run())
+    run = folder / "run"
+    run.mkdir()
+    simulate_in(parse(tree), folder, run)
+    said = json.loads((run / "summary.json").read_text())
     assert said["stopped"] and said["best"]["round"] < said["rounds"]  # else nothing below could fail
     assert said["best"]["test_rmse"] != said["metrics"]["test_rmse"] > 10_000
     more = {"bytes": {way: {"payload": 1, "wire": 1} for way in ("up", "down")}, "error": None,
@@ -102,7 +105,7 @@ def test_numbers_are_printed_without_powers_of_ten(found: dict[str, Any], folder
 
 def test_a_run_without_early_stopping_reports_its_last_round(found: dict[str, Any], tmp_path: Path) -> None:
     """Shows that the tests above can fail."""
-    run = read_run(leave(tmp_path / "run", {**found, "stopped": None}))
+    run = read_run(leave(tmp_path / "run", {**found, "stopped": None, "model": None}))
     metrics = found["metrics"]
     expected = f"test RMSE {rmse(metrics['test_rmse'])} (always the mean: {rmse(metrics['test_baseline_rmse'])})"
     assert f"{expected}, R2 {round(metrics['test_r2'], 4):g} after {found['rounds']} rounds" in headline(run)

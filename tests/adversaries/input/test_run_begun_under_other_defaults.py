@@ -94,7 +94,7 @@ _BEFORE = {
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("name", list(_BEFORE))
 def test_a_run_of_0_2_0_keeps_the_constants_of_its_protocol(name: str, task: str, tmp_path: Path) -> None:
-    agreed = {"task": task, "classes": 10 if task == "classification" else 0, "parties": 4}
+    agreed = {"task": task, "classes": 10 if task == "classification" else 0, "parties": 4, "stop": "none"}
     silent = parse(digits({"name": name}, **agreed))
     before = parse(digits({"name": name, **_BEFORE[name]}, **agreed))
     assert "protocol.damping" not in before.federation.lasting_hashes()  # that version knew no such key

@@ -42,6 +42,7 @@ async def two_checkpoints(there: FalseServer) -> ServerPuppet:
         (Save(4, keep=1), f"Save.keep: {HOLDS}, got 1"),
         (Save(4, keep=4), f"Save.keep: {HOLDS}, got 4"),
         (Save(4, keep=3, best=1), f"Save.best: {HOLDS}, got 1"),
+        (Save(4, keep=3, model=3), "Save.model: expected this round's or the best's (4, 0), got 3"),
     ],
     ids=str,
 )

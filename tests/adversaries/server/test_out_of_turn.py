@@ -73,15 +73,29 @@ def test_a_close_before_the_last_round_is_not_taken_for_the_end(tmp_path: Path) 
     play(tmp_path, scene)
 
 
-def test_a_run_that_may_stop_early_may_close_early(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("stop", "rounds"), [("{drop: 0.1}", 1), ("{patience: 1}", 2)])
+def test_a_run_that_may_stop_early_may_close_early(tmp_path: Path, stop: str, rounds: int) -> None:
+    async def scene(there: FalseServer) -> None:
+        party, line = await there.joined()
+        line.begin()
+        for number in range(1, rounds + 1):
+            await line.round(number)
+        line.send(Close(), Farewell())
+        assert await there.error(party) is None
+
+    play(tmp_path, scene, f"federation.stop={stop}", "federation.evaluate.every=1")
+
+
+def test_a_run_does_not_close_before_its_patience_can_have_ended(tmp_path: Path) -> None:
     async def scene(there: FalseServer) -> None:
         party, line = await there.joined()
         line.begin()
         await line.round(1)
         line.send(Close(), Farewell())
-        assert await there.error(party) is None
+        error = await there.error(party)
+        assert str(error) == "server sent Close: expected after round 2, as agreed, got it after round 1"
 
-    play(tmp_path, scene, "federation.stop={patience: 1}")
+    play(tmp_path, scene, "federation.stop={patience: 1}", "federation.evaluate.every=1")
 
 
 @pytest.mark.parametrize("rounds", [0, 2], ids=["at once", "after a rewind"])

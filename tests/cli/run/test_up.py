@@ -27,8 +27,8 @@ ROOT = Path(__file__).parents[3]
 SUMMARY = {
     "schema", "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds",
     "seconds_to_first_round",
-    "metrics", "best", "stopped", "bytes", "epsilon", "delta", "person", "privacy", "label_privacy", "answer_privacy",
-    "details", "classes", "warning",
+    "metrics", "best", "model", "stopped", "bytes", "epsilon", "delta", "person", "privacy", "label_privacy",
+    "answer_privacy", "details", "classes", "warning", "fallen",
     "targets", "theorem", "pace", "absent", "back_offs", "missing", "late", "start", "environment", "timeline",
 }  # fmt: skip
 

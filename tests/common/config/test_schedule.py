@@ -17,7 +17,7 @@ ROWS = 100
 
 
 def schedule(official_test: int = 0, **values: Any) -> Schedule:
-    values = {"batch": 10, "epochs": 2, "rows": {"validation": 10, "test": 15}, **values}
+    values = {"batch": 10, "epochs": 2, "rows": {"validation": 10, "test": 15}, "stop": "none", **values}
     fixed = {"id": "t", "protocol": "split", "parties": 2, "classes": 2}
     return Schedule(parse({"federation": {**fixed, **values}}).federation, ROWS, official_test)
 
@@ -59,6 +59,7 @@ def test_without_shuffling_every_epoch_is_alike_and_with_it_none() -> None:
         ({"rows": {"validation": 10, "test": 0}}, [9, 18], []),
         ({"epochs": 0, "rounds": 3}, [3], [3]),
         ({"stop": {"patience": 1}}, [8, 16], [8, 16]),
+        ({"stop": {}}, [8, 16], [8, 16]),
     ],
     ids=[
         "at the end of an epoch",
@@ -67,6 +68,7 @@ def test_without_shuffling_every_epoch_is_alike_and_with_it_none() -> None:
         "no test rows",
         "before an epoch is over",
         "may stop",
+        "may stop, as by default",
     ],
 )
 def test_parts_are_evaluated_in_time_and_the_test_rows_once(
@@ -123,3 +125,23 @@ def test_the_evaluations_around_a_round_are_those_that_a_search_finds(
     for round in range(1, rounds + 1):
         assert timetable.evaluated_before(round) == max((r for r in due if r < round), default=0)
         assert timetable.evaluated_next(round) == min((r for r in due if r >= round), default=rounds + 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "patience", "end"),
+    [
+        ({"epochs": 20}, 10, 88),  # ten epochs
+        ({"epochs": 100}, 25, 208),  # a quarter of the run
+        ({"epochs": 100, "evaluate": {"every": 4}}, 50, 204),
+        ({"epochs": 0, "rounds": 30}, 10, 30),  # shorter than its patience: it never ends early
+        ({"epochs": 20, "stop": {"patience": 3}}, 3, 32),
+        ({"epochs": 20, "stop": {"drop": 0.1}}, None, 8),
+        ({"epochs": 20, "stop": "none"}, None, 160),
+    ],
+)
+def test_patience_is_of_epochs_and_of_the_run_however_often_it_is_evaluated(
+    values: dict[str, Any], patience: int | None, end: int
+) -> None:
+    timetable = schedule(**{"stop": {}, **values})
+    assert timetable.patience == patience
+    assert timetable.earliest_end == end

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner, model_round
 from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.config.run_options import CheckpointConfig
 from colonnade.common.conversation.control import Save
@@ -123,7 +123,10 @@ def test_the_best_one_is_taken_at_once_and_kept_beside_the_newest_two(tmp_path: 
             if round == 40:
                 assert Checkpoints(tmp_path).usable(OWNER) == [40, 30, 13] and saving.best == 13
         assert Checkpoints(tmp_path).usable(OWNER) == [50, 41]
-        assert place.asked[3:] == [Save(30, 20, 13), Save(40, 30, 13), Save(41, 40, 13), Save(50, 41, 41)]
+        assert place.asked[3:] == [
+            Save(30, 20, 13, 13), Save(40, 30, 13, 13), Save(41, 40, 13, 41), Save(50, 41, 41, 41)
+        ]  # fmt: skip
+        assert model_round(tmp_path / "committed.json") == 41
         again = place.saving()
         assert (again.committed, again.best) == (50, 41)
 

@@ -1,0 +1,64 @@
+"""Validation that falls: a model that has learned its training rows by heart, or steps that are too long."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from colonnade.server.evaluation.best import SMALL, named, said
+
+_SINCE = 3  # evaluations after the best one, whose median is compared with it
+_LEAST = 0.01  # a point, or 1 % of an error or loss: less is not worth a word
+
+
+@dataclass
+class Fall:
+    """Whether the validation rows' metric lies below its best, beyond what their number explains.
+
+    Args:
+        found: part of the server's state: `round`, `best` and `margin` of the best evaluation, and the `newest` ones.
+        metric: as in `Best`.
+    """
+
+    found: dict[str, Any]
+    metric: str
+
+    def enter(self, round: int, value: float, error: float) -> bool:
+        """Enters an evaluation. Returns True if validation is found to have fallen now, and was not before.
+
+        Args:
+            value: of the metric.
+            error: its standard error on these rows; 0 where it is not known.
+        """
+        if not math.isfinite(value):
+            return False
+        if self.found.get("metric") != self.metric or self._above(value, self.found["best"]) > 0:
+            self.found.clear()
+            self.found.update(metric=self.metric, round=round, best=value, margin=self._margin(value, error), newest=[])
+            return False
+        before = self.fallen
+        self.found["newest"] = [*self.found["newest"], value][-_SINCE:]
+        return self.fallen and not before
+
+    @property
+    def fallen(self) -> bool:
+        """True if it has."""
+        newest = self.found.get("newest", ())
+        return len(newest) == _SINCE and self._above(self.found["best"], median(newest)) > self.found["margin"]
+
+    @property
+    def reason(self) -> str:
+        """It in words, or ""."""
+        if not self.fallen:
+            return ""
+        best, now = (said(self.metric, value) for value in (self.found["best"], self.found["newest"][-1]))
+        fell = "risen" if self.metric in SMALL else "fallen"
+        return f"validation {named(self.metric)} has {fell} since round {self.found['round']}: {best} then, {now} now"
+
+    def _above(self, value: float, other: float) -> float:
+        return other - value if self.metric in SMALL else value - other
+
+    def _margin(self, value: float, error: float) -> float:
+        return max(error, _LEAST * abs(value) if self.metric in SMALL else _LEAST)

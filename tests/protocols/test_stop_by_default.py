@@ -1,0 +1,171 @@
+"""What a run does whose file says nothing of an early stop."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from colonnade.common.checkpointing.checkpoints import Checkpoints, model_round
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.run_options import StopConfig
+from colonnade.common.errors import CheckpointError
+from colonnade.common.parsing.dump import config_tree
+from colonnade.common.parsing.earlier_defaults import as_begun, with_defaults_before
+from colonnade.common.parsing.file import load, parse
+from colonnade.common.runtime.kept_records import sealed, unsealed
+from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
+from colonnade.reports.console.summary import best_of_stopped, metric_rows
+from colonnade.server.evaluation.best import Best
+from colonnade.server.prediction.run import PredictionRun
+from colonnade.simulation.folder import simulate_in
+from tests.support.federation import tree
+
+NOISE = {"mechanism": "gaussian", "clip": 1, "epsilon": 4, "delta": 1e-5}
+ROWS = {"validation": 100, "test": 100, "train": 200}
+
+
+def of(**federation: Any) -> dict[str, Any]:
+    """The digits; `stop` is left out unless it is given."""
+    made = tree({"name": "split"}, **{"batch": 100, "epochs": 12, "rows": ROWS, **federation})
+    if "stop" not in federation:
+        del made["federation"]["stop"]
+    return made
+
+
+def agreed(**federation: Any) -> FederationConfig:
+    return parse(of(**federation)).federation
+
+
+def wild(**federation: Any) -> dict[str, Any]:
+    """Rates at which the validation accuracy goes up and down."""
+    made = of(**federation)
+    made["every_party"]["optimiser"] = {"name": "sgd", "lr": 5.0}
+    return made
+
+
+def simulated(made: dict[str, Any], folder: Path) -> dict[str, Any]:
+    folder.mkdir()
+    simulate_in(parse(made), Path(), folder)
+    return dict(json.loads((folder / "summary.json").read_text()))
+
+
+def test_it_is_on_where_there_are_validation_rows_and_costs_no_privacy() -> None:
+    assert agreed().stop == StopConfig()
+    assert agreed(rows={"validation": 0}).stop is None
+    assert agreed(privacy=NOISE).stop is None
+    assert agreed(privacy=NOISE, stop={}).stop == StopConfig()
+    assert agreed(stop="none").stop is None and agreed(stop=None).stop is None
+
+
+def test_members_agree_whether_it_is_written_or_left_out() -> None:
+    assert agreed().hashes() == agreed(stop={}).hashes() == agreed(stop={"patience": "auto"}).hashes()
+    assert agreed(rows={"validation": 0}).hashes() == agreed(rows={"validation": 0}, stop="none").hashes()
+    assert agreed().hashes() != agreed(stop="none").hashes()
+
+
+def test_noise_spends_as_much_as_without_the_default() -> None:
+    assert agreed(privacy=NOISE).hashes() == agreed(privacy=NOISE, stop="none").hashes()
+
+
+@pytest.mark.parametrize("stop", [{}, {"patience": 3}, {"drop": 0.1}, "none"])
+def test_a_run_goes_on_with_what_it_began_with(stop: Any) -> None:
+    begun = parse(of(stop=stop))
+    assert parse(with_defaults_before(config_tree(begun)), begun=True).federation.stop == begun.federation.stop
+
+
+@pytest.mark.parametrize(
+    ("stop", "meant"),
+    [
+        ("left out", None),
+        ({"patience": 3}, StopConfig(patience=3, metric=None)),
+        ({"drop": 0.1}, StopConfig(patience=None, drop=0.1, metric=None)),
+    ],
+)
+def test_a_run_of_an_earlier_version_goes_on_as_it_began(stop: Any, meant: StopConfig | None, tmp_path: Path) -> None:
+    made = of() if stop == "left out" else of(stop=stop)
+    assert parse(with_defaults_before(made), begun=True).federation.stop == meant
+    simulated(of(stop="none"), tmp_path / "run")
+    run, home = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run").party("party1")
+    record = unsealed(home.pinned.read_bytes())
+    assert record["stops"] is True
+    assert as_begun(parse(made), home.path).federation.stop != meant  # it is of this version
+    home.pinned.write_bytes(sealed({key: value for key, value in record.items() if key not in ("stops", "start")}))
+    run.run.write_text(json.dumps({key: v for key, v in json.loads(run.run.read_text()).items() if key != "start"}))
+    assert as_begun(parse(made), home.path).federation.stop == meant
+    assert as_begun(parse(made), run.path).federation.stop == meant
+
+
+def test_of_equals_the_one_with_the_lower_loss_is_the_best() -> None:
+    for metric, best in (("measure", 3), ("accuracy", 1)):
+        found = Best(StopConfig(metric=metric), {})
+        for round, loss in ((1, 0.5), (2, 0.6), (3, 0.4)):
+            found.enter(round, "validation", 0.9, loss=loss)
+        assert found.round == best
+
+
+def test_the_model_is_of_the_best_round_also_if_the_run_reached_its_last(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    said = simulated(wild(), run.path)
+    best = said["best"]["round"]
+    assert said["rounds"] == 24 and not said["stopped"] and best < 24, "the rates are too tame for this test"
+    assert said["model"] == {"round": best, "why": "the best by validation accuracy"}
+    assert best_of_stopped(said) == said["best"] and metric_rows(said)[0][0] == "best"
+    assert model_round(run.model_record) == model_round(run.party("party1").model_record) == best
+    config = load(run.config, begun=True)
+    _, store, held = PredictionRun(config.federation, config.server, Path(), run.path, work=None).check()  # type: ignore[arg-type]
+    assert held == [best] and max(store.rounds()) == 24
+    details = said["details"]["validation"]["confusion"]
+    right = sum(details[number][number] for number in range(10)) / 100
+    assert right == pytest.approx(said["best"]["val_accuracy"])
+
+
+def test_without_a_stop_the_model_is_of_the_last_round_and_a_fall_is_said(tmp_path: Path) -> None:
+    said = simulated(wild(stop="none"), tmp_path / "run")
+    assert said["best"] is None and said["model"] == {"round": 24, "why": "the last: federation.stop is none"}
+    assert model_round(RunFolder(tmp_path / "run").model_record) == 0
+    events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    fallen = [event["reason"] for event in events if event["kind"] == "warning" and "has fallen" in event["reason"]]
+    assert fallen and all(reason.startswith("validation accuracy has fallen since round ") for reason in fallen)
+
+
+@pytest.mark.parametrize(
+    ("federation", "why"),
+    [
+        ({"rows": {**ROWS, "validation": 0}}, "the last: there are no validation rows to choose a round by"),
+        ({"privacy": NOISE}, "the last: under federation.privacy evaluations are releases"),
+    ],
+)
+def test_the_summary_says_why_there_is_no_best_round(federation: dict[str, Any], why: str, tmp_path: Path) -> None:
+    said = simulated(of(epochs=1, **federation), tmp_path / "run")
+    assert said["best"] is None and said["model"]["why"].startswith(why)
+
+
+def test_a_model_whose_checkpoint_is_gone_is_not_replaced_by_another(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    best = simulated(wild(), run.path)["best"]["round"]
+    store = Checkpoints(run.checkpoints)
+    store.prune({24})
+    config = load(run.config, begun=True)
+    with pytest.raises(CheckpointError, match=f"no whole checkpoint of round {best}, whose model is the run's"):
+        PredictionRun(config.federation, config.server, Path(), run.path, work=None).check()  # type: ignore[arg-type]
+    run.model_record.write_text("{")
+    with pytest.raises(CheckpointError, match=r"committed\.json is torn or was altered"):
+        PredictionRun(config.federation, config.server, Path(), run.path, work=None).check()  # type: ignore[arg-type]
+
+
+def test_a_resumed_run_keeps_the_best_round_of_before(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    said = simulated(wild(), run.path)
+    more = wild(epochs=13, stop={"patience": 30})
+    simulate_in(parse(more), Path(), run.path)
+    again = json.loads(run.summary.read_text())
+    assert again["rounds"] == 26
+    if again["best"]["round"] == said["best"]["round"]:
+        assert again["details"] == said["details"] and again["absent"] == said["absent"]
+    assert model_round(run.model_record) == again["model"]["round"] == again["best"]["round"]
+    assert torch.isfinite(torch.tensor(again["best"]["val_loss"]))
+    assert PartyFolder(run.party("party1").path).model_record == run.party("party1").pinned
