@@ -29,8 +29,8 @@ class StartSecret:
 
     Args:
         path: of the secret's file; None keeps it in memory.
-        recorded: what the folder's record of its run says of the start: SECRET, PUBLIC, or "" of an older version;
-            None if no run has begun there.
+        recorded: what the folder's record of its run says of the start: SECRET and which (or SECRET alone), PUBLIC, or
+            "" of an older version; None if no run has begun there.
         public: True to begin a run in public.
         needed: False for predictions, which use the start of no model: there a lost secret is replaced.
 
@@ -38,7 +38,7 @@ class StartSecret:
         value: 32 bytes; None where the start is public.
 
     Raises:
-        CheckpointError: the run has begun with a secret, and its file is missing, or damaged.
+        CheckpointError: the run has begun with a secret, and its file is missing, damaged, or of another run.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class StartSecret:
         self.before = False
         """True if the run was begun by a version without secrets."""
         self.value: bytes | None = None
-        self._kept = not needed
+        self._kept, self._recorded = not needed, "" if needed else recorded
         if recorded == PUBLIC or (recorded is None and public):
             return
         try:
@@ -61,13 +61,17 @@ class StartSecret:
             return
         if self.value is None and recorded is not None and needed:
             raise CheckpointError(f"{self._path} is missing, which the run began with", hint=_ANEW)
+        if needed and self.value is not None and recorded not in (None, "", SECRET, self.record):
+            raise CheckpointError(f"{self._path} is another one than the run began with", hint=_ANEW)
         self._kept = self._kept or self.value is not None
         self.value = self.value or os.urandom(_BYTES)
 
     @property
     def record(self) -> str:
-        """What the record of the run has to say."""
-        return PUBLIC if self.value is None else SECRET
+        """What the record of the run has to say; for predictions what it says."""
+        if self._recorded:
+            return self._recorded
+        return PUBLIC if self.value is None else f"{SECRET} {_name(self.value)}"
 
     def keep(self) -> None:
         """Writes the secret, unless it is there; it is on the disk when this returns.
@@ -96,6 +100,11 @@ class StartSecret:
         if content[_BYTES:] != _checksum(value):
             raise CheckpointError(f"{self._path} is torn or was altered", hint=_ANEW)
         return value
+
+
+def _name(value: bytes) -> str:
+    """Which of all secrets it is, hex: a hash of 128 bits, from which nobody finds 256."""
+    return hashlib.sha256(b"colonnade: which start\n" + value).hexdigest()[:32]
 
 
 def _checksum(value: bytes) -> bytes:

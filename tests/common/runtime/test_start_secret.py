@@ -31,7 +31,7 @@ def test_it_is_drawn_once_and_kept_for_its_owner_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         first = StartSecret(tmp_path / NAME)
-        assert not (tmp_path / NAME).exists() and first.record == "secret"
+        assert not (tmp_path / NAME).exists() and first.record.startswith("secret ")
         first.keep()
     finally:
         os.umask(before)
@@ -92,6 +92,27 @@ def test_a_lost_secret_is_a_lost_party(tmp_path: Path, left: bytes | None) -> No
     assert (tmp_path / NAME).exists() == (left is not None)
 
 
+def test_a_secret_of_another_run_is_refused_and_predictions_leave_the_record_as_it_is(tmp_path: Path) -> None:
+    """Its checksum is right: draws from it would look as well, and not be those that the run began with."""
+    pin(tmp_path).admit(begin(1))
+    (tmp_path / "ledger.jsonl").write_text("{}\n")
+    own = (tmp_path / NAME).read_bytes()
+    (tmp_path / NAME).unlink()
+    pin(tmp_path, predicts=True).admit(begin(2))
+    (tmp_path / "other").mkdir()
+    pin(tmp_path / "other").admit(begin(1))
+    (tmp_path / NAME).write_bytes((tmp_path / "other" / NAME).read_bytes())
+    with pytest.raises(CheckpointError, match=r"start\.secret is another one than the run began with"):
+        pin(tmp_path)
+    (tmp_path / NAME).write_bytes(own)
+    pin(tmp_path).admit(begin(3))
+
+
+def test_a_run_whose_record_does_not_say_which_goes_on(tmp_path: Path) -> None:
+    StartSecret(tmp_path / NAME).keep()
+    assert StartSecret(tmp_path / NAME, "secret").record.startswith("secret ")
+
+
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(bytes(32))
     (tmp_path / NAME).symlink_to(tmp_path / "elsewhere")
@@ -119,7 +140,7 @@ def test_a_run_of_0_2_0_goes_on_in_public_and_no_new_one_does(tmp_path: Path) ->
     anew = pin(tmp_path)
     anew.admit(begin(1, "run2"))
     assert anew.start.value and (tmp_path / NAME).read_bytes()[:32] == anew.start.value
-    assert json.loads((tmp_path / "pinned.json").read_text())["start"] == "secret"
+    assert json.loads((tmp_path / "pinned.json").read_text())["start"] == anew.start.record
 
 
 def test_a_public_start_has_no_file(tmp_path: Path) -> None:
