@@ -158,7 +158,7 @@ def serve(
         from colonnade.launcher.named_tables import read_tables  # noqa: PLC0415
         from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
 
-        terms = PredictionTerms(absent=absent, patience=wait, secure=not insecure)
+        terms = PredictionTerms(absent=absent, patience=wait, secure=not insecure, lasting=True)
         doors = Doors(http, grpc, tokens, rate, certificate, key)
         asked = None if ids is None else (ids, column)
         run_it(run, file, terms, doors, ids=asked, tables=read_tables(tables or ()), processes=processes)

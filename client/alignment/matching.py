@@ -40,7 +40,7 @@ from colonnade.common.alignment.messages import (
 )
 from colonnade.common.alignment.psi_member import PsiMember, about, draw_for, tag_of
 from colonnade.common.alignment.psi_ring import PsiRing
-from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
+from colonnade.common.alignment.refusal import may_be_empty, refuse_nothing, refuse_other_sizes
 from colonnade.common.alignment.scratch import NUMBER, Scratch, to_records
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.alignment.work import Work, at_once
@@ -295,5 +295,6 @@ class Matching:
             raise ContractError(SERVER, "Common", "number", "the alignment's own", "none")
         refuse_missing(common.rows, self._planted)
         total = common.rows - self._planted + self.already
-        refuse_nothing(self.federation.align, total)
-        self.policy.refuse_few(self.name, total, predicting=self.partial)
+        if total or not may_be_empty(self.federation.align, predicting=self.partial):
+            refuse_nothing(self.federation.align, total)
+            self.policy.refuse_few(self.name, total, predicting=self.partial)

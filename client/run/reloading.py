@@ -36,12 +36,13 @@ class TableReload:
     ) -> None:
         self._name, self._federation, self._read, self._kept = name, federation, read, kept
         self._report, self._now, self._next = report, now, now
-        self._ready, self._task, self._again = asyncio.Event(), asyncio.ensure_future(asyncio.sleep(0)), False
+        self._ready, self._again = asyncio.Event(), False
+        self._task: asyncio.Task[None] | None = None
 
     def request(self) -> None:
         """Begins to read the table; another request while it is being read has it read once more."""
         self._again = True
-        if self._task.done():
+        if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._work())
 
     async def due(self, idle: asyncio.Event) -> None:

@@ -29,6 +29,11 @@ def refuse_nothing(align: str, rows: int) -> None:
     raise DataError(said, hint=_ALIKE, shared=said)
 
 
+def may_be_empty(align: str, *, predicting: bool) -> bool:
+    """True if an alignment may find nothing: tables of a service are replaced one after the other."""
+    return predicting and align == "psi"
+
+
 def refuse_other_sizes(align: str, members: Sequence[str], sizes: Sequence[int]) -> None:
     """Refuses members with different numbers of rows, if rows are only sorted.
 

@@ -40,7 +40,7 @@ from colonnade.common.alignment.messages import (
 )
 from colonnade.common.alignment.psi_member import SHUFFLED, PsiMember, about, draw_for, tag_of
 from colonnade.common.alignment.psi_ring import SERVER_SEAT, PsiRing
-from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
+from colonnade.common.alignment.refusal import may_be_empty, refuse_nothing, refuse_other_sizes
 from colonnade.common.alignment.scratch import NUMBER, Scratch, places_of, to_numbers, to_records
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.alignment.sorting import Sorter
@@ -79,6 +79,7 @@ class Aligning:
         daily: counts what parties test in a day.
         checks: of the lists.
         nonces: random numbers of all members.
+        partial: True for a prediction.
     """
 
     federation: FederationConfig
@@ -96,6 +97,7 @@ class Aligning:
     daily: DailyLimits = field(default_factory=DailyLimits)
     checks: AlignChecks = "none"
     nonces: tuple[bytes, ...] = ()
+    partial: bool = False
     _round: int = field(default=0, init=False)
     _planted: int = field(default=0, init=False)
     _proving: ServerProving | None = field(default=None, init=False)
@@ -130,7 +132,8 @@ class Aligning:
         self._round += 1
         await self.cohort.broadcast(Common(self._round, rows, number))
         refuse_missing(common, self._planted)
-        refuse_nothing(self.federation.align, common - self._planted + self.already)
+        if not may_be_empty(self.federation.align, predicting=self.partial):
+            refuse_nothing(self.federation.align, common - self._planted + self.already)
         if self.federation.align == "sorted":
             found = torch.tensor(self.keys.order)
         else:

@@ -119,7 +119,7 @@ class ServerRows:
             return Aligning(
                 self.federation, keys, session, cohort, keep=keep, work=aside, report=report, seed=self.seed,
                 exponent=exponent, after=after, already=already, daily=self.keeping.daily,
-                checks=checks, nonces=agreed.nonces,
+                checks=checks, nonces=agreed.nonces, partial=not self.whole,
             )  # fmt: skip
 
         return ServerFinding(self.federation, cohort, aligning, self.keeping, self.record, part, whole=self.whole)
@@ -127,7 +127,7 @@ class ServerRows:
     def _tell_without(self, without: tuple[str, ...]) -> None:
         if without:
             names = ", ".join(without)
-            other = f"rows are aligned anew: {names} have other keys than in training, or did not keep its alignment"
+            other = f"rows are aligned anew: other keys than in training, or no alignment kept, at {names}"
             self.telemetry.event("warning", party=SERVER, reason=aligned_anew(without) if self.whole else other)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
+from colonnade.common.alignment.refusal import refuse_nothing
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import SERVER, Cohort
@@ -86,6 +87,8 @@ class PredictionSessions:
             try:
                 if self._rows is not None:
                     hub.aligned = await self._rows.align(cohort, ctx.session)
+                    if not self.row_index.places and not self.terms.lasting:
+                        refuse_nothing(federation.align, 0)
                 ctx.telemetry.event("begin", parties=list(cohort), round=round, absent=absent)
                 ctx.trained_as, positions = self.row_index.history().__getitem__, self.row_index.positions
                 asking = self._predict(cohort, questions, positions)

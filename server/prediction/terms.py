@@ -18,6 +18,7 @@ class PredictionTerms:
         expected: parties that may come at all; None for all.
         own: True if parties predict too, and keep the result.
         secure: False for no TLS, on loopback only.
+        lasting: of a service, whose tables and ids may change: for a time it may know none of them.
     """
 
     absent: Absent = "refuse"
@@ -25,3 +26,4 @@ class PredictionTerms:
     expected: Collection[str] | None = None
     own: bool = False
     secure: bool = True
+    lasting: bool = False

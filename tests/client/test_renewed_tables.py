@@ -14,7 +14,7 @@ import pytest
 
 from colonnade.common.parsing.file import parse
 from colonnade.server.prediction.model import Model, Said
-from tests.support.asked import Asked
+from tests.support.asked import Asked, asking
 from tests.support.tables import table_tree, write_tables
 
 Found = dict[str, Said]
@@ -59,9 +59,9 @@ class Household:
             call()
         await asyncio.sleep(5)  # virtual
 
-    def ask(self, work: Callable[[Model], Awaitable[None]]) -> None:
+    def ask(self, work: Callable[[Model], Awaitable[None]], **terms: bool) -> None:
         with patch("colonnade.client.run.process.on_hangup", self.hangups.append):
-            self.asked.ask(work)
+            self.asked.ask(work, **terms)
         assert not any(self.asked.errors.values()), self.asked.errors
 
     def events(self, kind: str, party: str) -> list[dict[str, object]]:
@@ -168,3 +168,30 @@ def test_a_party_that_comes_back_with_another_table_is_aligned_again(
 
     house.ask(work)
     assert json.loads((house.folder / "party1" / "once-predictions" / "alignment.json").read_text())["number"] != number
+
+
+def test_tables_of_other_people_alone_are_brought_one_after_the_other(
+    house: Household, trained: tuple[Path, list[str]]
+) -> None:
+    """In between no id is known to all; the service says so, and goes on."""
+    known, said = trained[1], list[Found]()
+
+    async def work(model: Model) -> None:
+        for number, party in enumerate(("party1", "party2")):
+            house.write(party, lambda rows: [{**row, "who": key} for key, row in zip(NEW, rows, strict=False)])
+            await house.hang_up(number)
+            said.append(await model.say([known[0], *NEW]))
+        model.renew(NEW)
+        said.append(await model.say([known[0], *NEW]))
+        model.renew(known)
+        said.append(await model.say([known[0], *NEW]))
+
+    house.ask(work, lasting=True)
+    assert [sorted(one) for one in said] == [[], [], NEW, []]
+
+
+def test_a_prediction_without_a_common_id_ends(house: Household, trained: tuple[Path, list[str]]) -> None:
+    house.write("party1", lambda rows: [{**row, "who": key} for key, row in zip(NEW, rows, strict=False)])
+    house.asked.ask(asking(trained[1][0]))
+    assert "no key is common to all members" in str(house.asked.errors["server"])
+    assert all(house.asked.errors.values())
