@@ -248,6 +248,11 @@ def _quorum(value: Schema, _definitions: Schema) -> Schema:
     return {"anyOf": [{"const": "wait"}, {"$ref": value["$ref"]}, *short]}
 
 
+def _stop(value: Schema, _definitions: Schema) -> Schema:
+    """A section, or `none`."""
+    return {**value, "anyOf": [{"const": "none"}, *value["anyOf"]]}
+
+
 def _decide(value: Schema, _definitions: Schema) -> Schema:
     """A criterion without costs, a threshold, or a section with either."""
     free = [each for each in get_args(Criterion) if each != "cost"]
@@ -281,6 +286,7 @@ _FORMS: Mapping[tuple[str, str], Callable[[Schema, Schema], Schema]] = {
     ("FederationConfig", "parties"): _roster,
     ("FederationConfig", "protocol"): _protocols,
     ("FederationConfig", "quorum"): _quorum,
+    ("FederationConfig", "stop"): _stop,
     ("ServerConfig", "decide"): _decide,
     **{("CompressConfig", key): _form for key in ("up", "down", "evaluate")},
     ("BitsConfig", "bits"): _always({"enum": list(WIDTHS)}),
