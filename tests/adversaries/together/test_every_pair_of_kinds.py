@@ -131,7 +131,8 @@ def test_a_server_that_lets_a_party_speak_for_another_is_found() -> None:
             if party != self._party:
                 link.pass_on(statement)  # type: ignore[arg-type]
 
-    with patch.object(Relay, "__call__", passed_on), pytest.raises(AssertionError, match="it has not sent|of another party"):
+    found = pytest.raises(AssertionError, match=r"it has not sent|of another party")
+    with patch.object(Relay, "__call__", passed_on), found:
         ended("split", up("before", "Embedding", 1, "Statement"))
 
 
