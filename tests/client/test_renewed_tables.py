@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
+from colonnade.common.config.members import Config
 from colonnade.common.parsing.file import parse
 from colonnade.server.prediction.model import Model, Said
 from tests.support.asked import Asked, asking
@@ -33,8 +34,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, li
 class Household:
     """Members whose model is asked while tables change."""
 
-    def __init__(self, folder: Path, **federation: object) -> None:
-        self.asked = Asked(parse(table_tree(epochs=1, **federation)), folder)
+    def __init__(self, folder: Path, config: Config | None = None) -> None:
+        self.asked = Asked(config or parse(table_tree(epochs=1)), folder)
         self.folder, self.hangups = folder, list[Callable[[], None]]()
 
     def write(self, party: str, change: Callable[[list[dict[str, str]]], list[dict[str, str]]]) -> None:
@@ -195,3 +196,25 @@ def test_a_prediction_without_a_common_id_ends(house: Household, trained: tuple[
     house.asked.ask(asking(trained[1][0]))
     assert "no key is common to all members" in str(house.asked.errors["server"])
     assert all(house.asked.errors.values())
+
+
+def test_sums_and_columns_of_the_server_are_renewed_too(tmp_path: Path) -> None:
+    known, said = sorted(set.intersection(*map(set, write_tables(tmp_path, 3, 60).values()))), list[Found]()
+    tree = table_tree(3, epochs=1, batch=16, protocol={"name": "vfedmh", "aggregate": "blinded"})
+    tree["server"]["active"] = {"data": {"source": "csv", "path": "server.csv", "key": "who", "columns": ["own"]}}
+    house = Household(tmp_path, parse(tree))
+    house.write("server", lambda rows: [{**row, "own": str(at % 7)} for at, row in enumerate(rows)])
+    house.asked.train()
+
+    async def work(model: Model) -> None:
+        said.append(await model.say([known[0], *NEW]))
+        house.add_new("server", "party1", "party2", "party3")
+        await house.hang_up()
+        model.renew([known[0], *NEW])
+        said.append(await model.say([known[0], *NEW]))
+
+    house.ask(work)
+    assert [sorted(one) for one in said] == [[known[0]], sorted([known[0], *NEW])]
+    assert said[0][known[0]].values == pytest.approx(said[1][known[0]].values, abs=1e-5)
+    (*_, batch) = (tmp_path / "server" / "batches.jsonl").read_text().splitlines()
+    assert json.loads(batch)["rows"] == 4
