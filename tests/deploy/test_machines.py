@@ -39,7 +39,7 @@ MEMBERS = ("server", *PARTIES)
 HOSTS = "203.0.113.7 labels.example.org another-name.example.net\n"
 PROXY = "http://10.1.0.3:3128"
 ROWS = 120
-ENDLESS = {"epochs": 0, "rounds": 50_000, "checkpoint": {"rounds": 5}}
+ENDLESS = {"epochs": 0, "rounds": 50_000, "checkpoint": {"rounds": 5}, "stop": "none"}
 
 
 def blocks(heading: str, kind: str) -> list[str]:
