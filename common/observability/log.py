@@ -21,7 +21,7 @@ LEVELS: Mapping[str, int] = {
     ),
     **dict.fromkeys(
         ("begin", "privacy", "evaluation", "join", "listening", "observed", "rejoin", "resume", "revocations",
-         "aligned", "stopped", "end", "batch", "reloaded"),
+         "aligned", "stopped", "decision", "end", "batch", "reloaded"),
         logging.INFO,
     ),
     **dict.fromkeys(

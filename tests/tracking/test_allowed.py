@@ -32,8 +32,7 @@ KINDS = (
     "aligned", "pace", "missing", "round", "skipped", "warning", "evaluation", "stopped", "abandoned", "preparing",
     "partial_sum", "checkpoint_failed", "checkpoint", "revocations", "resume", "join", "failed", "leave", "rejoin",
     "late", "begin", "end", "rollback", "listening", "capture", "server_away", "refused", "observed", "unheard_of",
-    "privacy",
-    "back_off", "diverged", "finding",
+    "privacy", "back_off", "diverged", "finding", "decision", "batch", "reloaded",
 )  # fmt: skip
 FIELDS = (
     "party", "reason", "hint", "address", "addresses", "rounds", "epoch", "loss", "seconds", "bytes_up", "bytes_down",

@@ -287,9 +287,13 @@ _COLUMNS = Features(
 )
 
 
+ENCODER = "encoder.json"
+
+
 def _encoder() -> dict[str, bytes]:
     get = lambda folder: EncoderFile(folder, begun=False).get(EncodeConfig("standard"), _COLUMNS, torch.arange(3))  # noqa: E731
-    return _written("encoder", get)
+    written = _written("encoder", get)
+    return {ENCODER: written[ENCODER]}  # the distribution of the rows lies beside it
 
 
 def _read_encoder() -> Callable[[str, bytes], object]:
