@@ -12,7 +12,6 @@ from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.messaging.message import Message, schema
 from colonnade.simulation.outcome import Outcome
 
-
 _FRESH = frozenset({"told"})
 """Names in a state of hashes that cover numbers drawn anew in every session."""
 

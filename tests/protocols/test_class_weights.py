@@ -39,7 +39,16 @@ def config(name: str, weights: Any, **federation: Any) -> Config:
     protocol: dict[str, Any] = {"name": name}
     if "embedding" in CONTRACTS[name].config.model_fields:
         protocol["embedding"] = 4
-    agreed = {"id": "test", "protocol": protocol, "parties": 2, "classes": 2, "epochs": 10, "batch": 60, "seed": 0, "stop": "none"}
+    agreed = {
+        "id": "test",
+        "protocol": protocol,
+        "parties": 2,
+        "classes": 2,
+        "epochs": 10,
+        "batch": 60,
+        "seed": 0,
+        "stop": "none",
+    }
     return parse({"federation": agreed | federation, "server": server, "every_party": own})
 
 

@@ -6,9 +6,9 @@ Bounds: no cell.
 from __future__ import annotations
 
 import asyncio
-import re
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
