@@ -116,11 +116,11 @@ def test_a_delayed_answer_of_a_session_that_is_over_is_not_sent_in_the_next(tmp_
 
 
 def test_a_party_that_stays_away_ends_the_run_which_can_be_resumed(tmp_path: Path) -> None:
-    quick = {"checkpoint": {"rounds": 5}, "timeouts": {"away": 0.5}}
+    quick = {"checkpoint": {"rounds": 5}, "timeouts": {"away": 3}}
     file, out = write(tmp_path, VIMADMM, epochs=4, **quick), tmp_path / "run"
     code, output = colonnade("up", file, "--out", out, "--set", "launch.backoff=30", "--chaos", "party3: crash=12")
     assert code != 0
-    assert "party3 was lost: did not come back within 0.5 s" in output
+    assert "party3 was lost: did not come back within 3 s" in output
     assert f"colonnade up --resume {out}" in output
     assert summary_of(out)["status"] == "failed"
     # Parties wait for the server as long as it waits for them: on a busy machine half a second is short for its start.
