@@ -109,7 +109,8 @@ class Pin:
         pinned = self._pinned
         if begin.run != pinned.run:
             self._refuse_another(begin.run)
-            pinned = Pinned(begin.run, stops=True)
+            # of a folder that holds nothing of its run: its record has decided how the configuration was read
+            pinned = Pinned(begin.run, stops=pinned.stops or not pinned.run)
         if begin.session <= pinned.session:
             raise ContractError(SERVER, "Begin", "session", f"more than {pinned.session}", str(begin.session))
         if not begin.round and pinned.committed:

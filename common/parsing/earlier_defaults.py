@@ -90,10 +90,10 @@ def as_begun(config: Config, folder: Path) -> Config:
         folder: the member's, with its checkpoints.
     """
     federation, held = config.federation, Checkpoints(MemberFolder(folder).checkpoints).config()
-    if not held:
-        return config
-    if _before_stop(folder):
+    if _before_stop(folder, saved=bool(held)):
         federation = _with_stop_before(federation)
+    if not held:
+        return config.model_copy(update={"federation": federation})
     for section, key, before in _DEFAULTS:
         found: BaseModel | None = getattr(federation, section)
         if found is None or key not in type(found).model_fields or key in found.model_fields_set:
@@ -104,14 +104,21 @@ def as_begun(config: Config, folder: Path) -> Config:
     return config.model_copy(update={"federation": federation})
 
 
-def _before_stop(folder: Path) -> bool:
-    """True if the run in a member's folder was begun by a version up to 0.2.0, as the member's record of it says."""
-    if (start := RunFolder(folder).start_record()) is not None:
-        return not start
+def _before_stop(folder: Path, *, saved: bool) -> bool:
+    """True if the run in a member's folder was begun without an early stop by default, as its record of the run says.
+
+    The record is there from the first Begin on: some members may have no checkpoint yet where others have one.
+
+    Args:
+        folder: the member's.
+        saved: it has a checkpoint, and so a run even without a record: of a version that wrote none.
+    """
+    if (stops := RunFolder(folder).stops()) is not None:
+        return not stops
     try:
         return not unsealed(PartyFolder(folder).pinned.read_bytes()).get("stops")
     except (OSError, ValueError):
-        return not PartyFolder(folder).pinned.exists()  # a torn one is refused later
+        return saved and not PartyFolder(folder).pinned.exists()  # a torn one is refused later
 
 
 def _with_stop_before(federation: FederationConfig) -> FederationConfig:

@@ -192,9 +192,12 @@ class RunFolder(MemberFolder):
         return self if name == _SERVER else self.party(name)
 
     def record(self, number: str, federation: str, start: str) -> None:
-        """Writes the run's number and whether the server's start is secret or public, once. Raises EnvironmentFault."""
+        """Writes the run's number and whether the server's start is secret or public, once. Raises EnvironmentFault.
+
+        `stops` says that the run was begun under an early stop by default, which versions before 0.3 had not.
+        """
         if not self.run.exists():
-            content = {"run": number, "federation": federation, "start": start, **STAMP}
+            content = {"run": number, "federation": federation, "start": start, "stops": True, **STAMP}
             write_kept(self.run, sealed(content))
 
     @property
@@ -205,6 +208,10 @@ class RunFolder(MemberFolder):
     def start_record(self) -> str | None:
         """What the run's record says of the server's start: "" of older versions; None if no run was begun."""
         return str((self._record() or {}).get("start", "")) if self.run.exists() else None
+
+    def stops(self) -> bool | None:
+        """True if the run was begun under an early stop by default; None if no run was begun."""
+        return bool((self._record() or {}).get("stops")) if self.run.exists() else None
 
     def number(self) -> str | None:
         """The run's number; None if it is missing or was altered."""

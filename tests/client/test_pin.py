@@ -17,6 +17,7 @@ from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault
 from colonnade.common.privacy.accounting.chain import Chain
+from colonnade.common.runtime.kept_records import sealed, unsealed
 
 
 def opened(folder: Path) -> Pin:
@@ -68,6 +69,17 @@ def test_a_run_of_which_nothing_was_left_does_not_bind_the_folder(tmp_path: Path
     pin.admit(begin(3, "run2"))
     leave_ledger(tmp_path)
     assert opened(tmp_path).run == "run2"
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_folder_says_of_every_run_how_its_configuration_was_read(tmp_path: Path, stops: bool) -> None:
+    """Which was before the server named the run: by the pin that was there then."""
+    opened(tmp_path).admit(begin(1))
+    path = tmp_path / "pinned.json"
+    kept = unsealed(path.read_bytes())
+    path.write_bytes(sealed(kept if stops else {key: value for key, value in kept.items() if key != "stops"}))
+    opened(tmp_path).admit(begin(2, "run2"))
+    assert unsealed(path.read_bytes())["stops"] is stops
 
 
 @pytest.mark.parametrize("leave", [leave_ledger, leave_sums, leave_predictions])

@@ -17,7 +17,7 @@ from colonnade.common.parsing.dump import config_tree
 from colonnade.common.parsing.earlier_defaults import as_begun, with_defaults_before
 from colonnade.common.parsing.file import load, parse
 from colonnade.common.runtime.kept_records import sealed, unsealed
-from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
+from colonnade.common.runtime.run_folder import MemberFolder, PartyFolder, RunFolder
 from colonnade.reports.console.summary import best_of_stopped, metric_rows
 from colonnade.server.evaluation.best import Best
 from colonnade.server.prediction.run import PredictionRun
@@ -77,6 +77,7 @@ def test_a_run_goes_on_with_what_it_began_with(stop: Any) -> None:
     assert parse(with_defaults_before(config_tree(begun)), begun=True).federation.stop == begun.federation.stop
 
 
+@pytest.mark.parametrize("of_before", [("stops",), ("stops", "start")], ids=["0.3", "0.2.0"])
 @pytest.mark.parametrize(
     ("stop", "meant"),
     [
@@ -85,18 +86,24 @@ def test_a_run_goes_on_with_what_it_began_with(stop: Any) -> None:
         ({"drop": 0.1}, StopConfig(patience=None, drop=0.1, metric=None)),
     ],
 )
-def test_a_run_of_an_earlier_version_goes_on_as_it_began(stop: Any, meant: StopConfig | None, tmp_path: Path) -> None:
+def test_a_run_of_an_earlier_version_goes_on_as_it_began(
+    stop: Any, meant: StopConfig | None, of_before: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Both members take its record for it, from the first Begin on: of two members one may have no checkpoint yet."""
     made = of() if stop == "left out" else of(stop=stop)
     assert parse(with_defaults_before(made), begun=True).federation.stop == meant
-    simulated(of(stop="none"), tmp_path / "run")
+    simulated(of(stop="none", epochs=1), tmp_path / "run")
     run, home = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run").party("party1")
-    record = unsealed(home.pinned.read_bytes())
-    assert record["stops"] is True
-    assert as_begun(parse(made), home.path).federation.stop != meant  # it is of this version
-    home.pinned.write_bytes(sealed({key: value for key, value in record.items() if key not in ("stops", "start")}))
-    run.run.write_text(json.dumps({key: v for key, v in json.loads(run.run.read_text()).items() if key != "start"}))
-    assert as_begun(parse(made), home.path).federation.stop == meant
-    assert as_begun(parse(made), run.path).federation.stop == meant
+    for folder, file in ((home.path, home.pinned), (run.path, run.run)):
+        record = unsealed(file.read_bytes())
+        assert record["stops"] is True
+        assert as_begun(parse(made), folder).federation.stop != meant  # it is of this version
+        file.write_bytes(sealed({key: value for key, value in record.items() if key not in of_before}))
+        assert as_begun(parse(made), folder).federation.stop == meant
+        assert as_begun(parse(of(stop={"patience": 7, "metric": "loss"})), folder).federation.stop.patience == 7  # type: ignore[union-attr]
+        Checkpoints(MemberFolder(folder).checkpoints).prune({0})
+        assert as_begun(parse(made), folder).federation.stop == meant
+    assert as_begun(parse(made), tmp_path / "new") == parse(made)
 
 
 def test_of_equals_the_one_with_the_lower_loss_is_the_best() -> None:

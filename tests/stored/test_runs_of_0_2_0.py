@@ -17,12 +17,15 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import yaml
 
 from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.runtime.kept_records import sealed
 from tests.support.household import colonnade, household
 from tests.support.patience import PATIENCE
 
 STORED = Path(__file__).parent
+PARTIES = ("bank", "clinic", "shop")
 NOISY = ("codes", "vfl_afe", "vimadmm")
 RELEASED = ("vfl_afe", "vimadmm")  # their predictions are releases too
 CLOSE = {"czofo": 0.01}  # relative, of losses: it steps with whatever has arrived
@@ -49,7 +52,7 @@ def test_every_archive_is_tried() -> None:
 def test_it_verifies_predicts_and_goes_on(kind: str, unpack) -> None:
     home = unpack(kind)
     expected = json.loads((home / "expected.json").read_text())
-    for party in ("bank", "clinic", "shop"):
+    for party in PARTIES:
         code, said = colonnade("ledger", f"run/parties/{party}", "--verify")
         assert code == 0, said
     code, said = colonnade("predict", "run", "--ids", "ids.csv", "--out", "again.csv")
@@ -68,7 +71,7 @@ def test_it_verifies_predicts_and_goes_on(kind: str, unpack) -> None:
     assert len(losses) == 6
     if kind not in NOISY:
         assert losses == pytest.approx(expected["losses"], rel=CLOSE.get(kind, 1e-4))
-    for party in ("bank", "clinic", "shop"):
+    for party in PARTIES:
         code, said = colonnade("ledger", f"run/parties/{party}", "--verify")
         assert code == 0, said
 
@@ -83,9 +86,7 @@ def test_it_is_read(command: str, unpack) -> None:
 def test_it_is_served(unpack) -> None:
     home = unpack("split")
     (before,) = (row for row in _rows(home / "predictions.csv")[:1])
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        http = f"127.0.0.1:{probe.getsockname()[1]}"
+    http = _free_address()
     with household(home) as members:
         members.begin("service", "serve", "run", "--http", http, "--grpc", "")
         deadline = time.monotonic() + PATIENCE
@@ -98,6 +99,54 @@ def test_it_is_served(unpack) -> None:
         with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
             (said,) = json.load(reply)["predictions"]
         assert said["known"] and said["class"] == before["class"]
+
+
+@pytest.mark.parametrize("start", ["", "public"], ids=["0.2.0", "0.3"])
+def test_members_on_their_own_go_on_and_predict_with_their_files_of_before(start: str, unpack) -> None:
+    """Which say nothing of a stop. A build of 0.3 without the early stop by default wrote `start`, and no `stops`."""
+    home = unpack("split")
+    run = home / "run"
+    if start:
+        for record in (run / "run.json", *(run / "parties" / party / "pinned.json" for party in PARTIES)):
+            record.write_bytes(sealed({**json.loads(record.read_text()), "start": start}))
+    _files_of_their_own(home)
+    with household(home) as members:
+        for party in PARTIES:
+            members.begin(party, "client", f"{party}.yaml", "--insecure", "--resume", f"run/parties/{party}")
+        members.begin("server", "server", "server.yaml", "--insecure", "--resume", "run")
+        for name in ("server", *PARTIES):
+            code, said = members.finish(name)
+            assert code == 0, said
+        for party in PARTIES:
+            members.begin(party, "answer", f"{party}.yaml", "--insecure", "--in", f"run/parties/{party}")
+        code, said = colonnade(
+            "predict", "run", "--file", "server.yaml", "--insecure", "--ids", "ids.csv", "--out", "again.csv"
+        )
+        assert code == 0, said
+        for party in PARTIES:
+            code, said = members.finish(party)
+            assert code == 0, said
+    losses = [event["loss"] for event in read_lines(run / "events.jsonl") if event["kind"] == "round"]
+    assert losses == pytest.approx(json.loads((home / "expected.json").read_text())["losses"], rel=1e-4)
+    assert len(_rows(home / "again.csv")) == len(_rows(home / "predictions.csv"))
+
+
+def _files_of_their_own(home: Path) -> None:
+    """A file of each member, of the one that `up` had; two more rounds."""
+    together = yaml.safe_load((home / "federation.yaml").read_text())
+    federation, every, port = {**together["federation"], "rounds": 6}, together["every_party"], _free_address()
+    made = {"server": {"server": {**together["server"], "listen": port}}}
+    for party, own in together["parties"].items():
+        data = {**every["data"], **own["data"]}
+        made[party] = {"parties": {party: {**every, **own, "data": data, "connect": port}}}
+    for name, sections in made.items():
+        (home / f"{name}.yaml").write_text(yaml.safe_dump({"federation": federation, **sections}))
+
+
+def _free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def _healthy(http: str) -> bool:

@@ -76,7 +76,14 @@ def test_a_run_is_recorded_once_with_its_format(tmp_path: Path) -> None:
     run.record("another", "three", "public")
     found = read_record(tmp_path / "run.json")
     assert found is not None and found.pop("checksum")
-    assert found == {"run": "one", "federation": "three", "start": "secret", "format": FORMAT, "version": VERSION}
+    assert found == {
+        "run": "one",
+        "federation": "three",
+        "start": "secret",
+        "stops": True,
+        "format": FORMAT,
+        "version": VERSION,
+    }
     assert run.number() == "one"
 
 
