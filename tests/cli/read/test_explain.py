@@ -60,7 +60,8 @@ def leave_behind(folder: Path, cfg: Config, outcome: Outcome, *rounds: int) -> P
     folder.mkdir(parents=True)
     (folder / "launch.json").write_text(json.dumps({"base": str(folder)}))
     (folder / "run.json").write_text(json.dumps({"run": RUN}))
-    (folder / "summary.json").write_text(json.dumps({"status": "completed", "metrics": outcome.server.metrics}))
+    summary = {"status": "completed", "rounds": outcome.server.round, "metrics": outcome.server.metrics}
+    (folder / "summary.json").write_text(json.dumps(summary))
     tree = cfg.model_dump(mode="json", exclude_none=True)
     (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
     for round in rounds or (outcome.server.round,):
@@ -324,7 +325,7 @@ def test_a_party_of_mere_noise_is_last_whatever_its_scale(tmp_path: Path, scale:
         for name, own in columns.items()
     }
     tree = {
-        "federation": {"id": "cases", "protocol": "split", "batch": 64, "epochs": 12, "classes": 2},
+        "federation": {"id": "cases", "protocol": "split", "batch": 64, "epochs": 12, "classes": 2, "stop": "none"},
         "server": {"labels": {"key": "case", "label": "target"}},
         "every_party": {"data": {"key": "case"}}, "parties": {"noise": {"data": {"scale": scale}}},
     }  # fmt: skip
