@@ -1,0 +1,1 @@
+"""What runs of every protocol leave behind: kept while the code is rearranged without changing what it does."""
