@@ -62,11 +62,12 @@ def main(words: list[str] | None = None) -> int:
                 found = record(ROOT, protocol, way, folder / "ours")
                 if given.write:
                     stored[way] = found
-                said = list(differences(stored.get(way, {}), found))
+                said = list(differences(stored[way], found)) if way in stored else []
                 if other is not None:
                     record(other, protocol, way, folder / "theirs")
                     said += differences(numbers(folder / "theirs"), numbers(folder / "ours"))
-                print(f"{protocol} {way}: {'differs' if said else 'equal'}", flush=True)
+                compared = "not compared" if way not in stored and other is None else "equal"
+                print(f"{protocol} {way}: {'differs' if said else compared}", flush=True)
                 print(*said[:40], sep="\n", end="\n" if said else "")
                 differing += bool(said)
             if given.write:
