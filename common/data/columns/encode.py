@@ -180,8 +180,8 @@ class Encoder:
             word = words[int(codes[unseen][0])]
             raise DataError(
                 f"column {code.name!r}: {int(unseen.sum())} rows have words that no training row has, as {word!r}",
-                hint="say `unseen: zero` to take them as of no category, or mend them; "
-                "if it says who a row is about, it is the `key`, and no feature",
+                hint="mend them or leave these rows out; a run that is begun with `unseen: zero` takes them as of no "
+                "category; if it says who a row is about, it is the `key`, and no feature",
                 shared="its table has values that were not seen in training, and its `unseen` is refuse",
             )
         rows = torch.nonzero(marks >= 0).squeeze(1)
