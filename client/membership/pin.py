@@ -64,7 +64,7 @@ class Pin:
     Args:
         party: its name, for messages.
         folder: the party's own.
-        store: its checkpoints, which name their run if there is no pin.
+        store: its checkpoints.
         predicts: True for predictions, which use no learning rates: the server says nothing about them.
         public: True if a run that begins here has a public start.
 
@@ -72,8 +72,8 @@ class Pin:
         start: the secret of the party's own draws, kept with the first Begin.
 
     Raises:
-        CheckpointError: the file is torn or was altered, the secret is missing, or the ledger or another record has
-            lost something since the pin was written.
+        CheckpointError: the file is torn, was altered, or is missing beside checkpoints; or the secret is missing; or
+            the ledger or another record has lost something since the pin was written.
     """
 
     def __init__(
@@ -218,8 +218,9 @@ class Pin:
     def _read(self) -> Pinned:
         path = self._folder.pinned
         if not path.exists():
-            run = self._store.run()  # of a version without pins
-            return Pinned(run, committed=bool(run))
+            if run := self._store.run():  # every version has written a pin before a checkpoint
+                raise CheckpointError(f"{path} is missing, and there are checkpoints of run {run}", hint=LOST)
+            return Pinned()
         try:
             kept = unsealed(path.read_bytes())
             return Pinned(
@@ -248,7 +249,7 @@ class Pin:
         refuse_older(self._folder, self._pinned.grown)
 
     def _left(self) -> bool:
-        """True if messages of the run have left: by its pin, or by checkpoints without a pin."""
+        """True if messages of the run have left."""
         return self._pinned.entered > 0 or self._pinned.committed
 
     def _keep(self, pinned: Pinned) -> None:

@@ -36,7 +36,7 @@ def subject(purpose: str, rows: Tensor, *said: int | str, before: bytes = b"") -
 
 
 def rows_known(purpose: str, count: int, official_test: int, keys: bytes = b"") -> str:
-    """Hash of the rows that a member has in this session, hex.
+    """Hash of the rows that a member holds for one session of a run, hex.
 
     Args:
         purpose: training or prediction.

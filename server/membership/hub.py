@@ -84,7 +84,7 @@ class Hub:
         self._names = federation.names  # that take part
         self._failure: Exception | None = None
         self._away: dict[str, float] = {}
-        self._put_out: dict[str, FloodError] = {}  # of this session, for its rest
+        self._put_out: dict[str, FloodError] = {}  # until the next session of the run begins
         self._over = False
         self.revocations = Revocations(admission, telemetry, federation.timeouts.away)
         self.members: dict[str, Member] = {}

@@ -195,7 +195,8 @@ def test_a_run_does_not_go_on_without_a_record(begun: Path, tmp_path: Path, file
 @pytest.mark.parametrize(
     ("gone", "named"),
     [
-        (["parties/party1/pinned.json", "parties/party1/ledger.jsonl"], "ledger.jsonl is missing"),
+        (["parties/party1/pinned.json"], "pinned.json is missing"),
+        (["parties/party1/pinned.json", "parties/party1/ledger.jsonl"], "pinned.json is missing"),
         (["run.json"], "run.json is missing, and there are checkpoints"),
     ],
 )
