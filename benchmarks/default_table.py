@@ -139,9 +139,14 @@ def main() -> None:
     made = tables(compare_all(options.folder, options.trials, options.jobs, unsearched))
     print(made)
     if options.write:
-        text = PAGE.read_text(encoding="utf-8")
-        before, after = text.split(_BEGIN)[0], text.split(_END)[1]
-        PAGE.write_text(f"{before}{_BEGIN}\n\n{made}\n\n{_END}{after}", encoding="utf-8")
+        put_between(_BEGIN, _END, made)
+
+
+def put_between(begin: str, end: str, made: str) -> None:
+    """Replaces what stands between two marks on docs/defaults.md."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, after = text.split(begin)[0], text.split(end)[1]
+    PAGE.write_text(f"{before}{begin}\n\n{made}\n\n{end}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ from typing import Any
 import yaml
 
 import colonnade
+from benchmarks.default_table import put_between
 from colonnade.cli.new.folder import fill
 
-PAGE = Path(__file__).parent.parent / "docs" / "defaults.md"
 _BEGIN, _END = "<!-- six tables -->", "<!-- end of six tables -->"
 _PARTIES = ("one", "two", "three")
 _PROTOCOLS = ("split",)
@@ -130,9 +130,7 @@ def main() -> None:
     made = page(compare_all(options.folder, options.trials, options.jobs))
     print(made)
     if options.write:
-        text = PAGE.read_text(encoding="utf-8")
-        before, after = text.split(_BEGIN)[0], text.split(_END)[1]
-        PAGE.write_text(f"{before}{_BEGIN}\n\n{made}\n\n{_END}{after}", encoding="utf-8")
+        put_between(_BEGIN, _END, made)
 
 
 if __name__ == "__main__":
