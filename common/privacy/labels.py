@@ -291,6 +291,11 @@ class NoisyLabels:
         return replace(self, pending=pending)
 
     @property
+    def released(self) -> int:
+        """Number of labels that were released."""
+        return int(self.values.any(dim=1).sum())
+
+    @property
     def epsilon(self) -> float:
         """Epsilon of every training label."""
         return self.noise.epsilon

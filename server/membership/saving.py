@@ -53,7 +53,7 @@ class Saving:
         telemetry: receives every checkpoint.
         clock: seconds, of which only differences matter.
         aside: runs the writing of the server's own checkpoint.
-        sums: returns how many times the record of summed sets was written, which the record of commits notes.
+        grown: returns how far records have come that only grow, by name, which the record of commits notes.
 
     Attributes:
         committed: the newest round that every member has saved, 0 if none.
@@ -73,9 +73,9 @@ class Saving:
         clock: Callable[[], float] = time.monotonic,
         *,
         aside: Callable[..., Awaitable[None]] = asyncio.to_thread,
-        sums: Callable[[], int] = lambda: 0,
+        grown: Callable[[], dict[str, int]] = dict,
     ) -> None:
-        self._aside, self._sums = aside, sums
+        self._aside, self._grown = aside, grown
         self._store, self._record, self._owner = store, folder / COMMITTED, owner
         self._config, self._telemetry, self._clock = config, telemetry, clock
         self._pending: _Pending | None = None
@@ -246,7 +246,7 @@ class Saving:
         self._record.parent.mkdir(parents=True, exist_ok=True)
         record = {"round": self.committed, "best": self.best, "sound": self.sound, "backed_off": self.backed_off}
         record |= {"model": self.best} if self.best else {}
-        record |= {"sums": sums} if (sums := self._sums()) else {}
+        record |= {name: count for name, count in self._grown().items() if count}
         write_durably(self._record, sealed(record))
 
 
@@ -269,24 +269,25 @@ def common_round(held: Mapping[str, Collection[int]], committed: int) -> int:
     return max(common, default=0)
 
 
-def refuse_older_sums(record: Path, sums: int, path: Path) -> None:
-    """Refuses a record of summed sets that has lost something since the newest commit.
+def refuse_older(record: Path, name: str, count: int, path: Path) -> None:
+    """Refuses a growing record that has lost something since the newest commit.
 
     Args:
         record: of commits.
-        sums: how many times the record of sums was written.
+        name, count: of the growing record, as `Saving.grown` gives them.
         path: its file.
 
     Raises:
         CheckpointError: naming the file.
     """
     try:
-        noted = whole(unsealed(record.read_bytes()).get("sums", 0))
+        noted = whole(unsealed(record.read_bytes()).get(name, 0))
     except (OSError, ValueError):
         return  # as `read_committed`
-    if sums < noted:
+    if count < noted:
+        what = "is older than the newest checkpoint" if count else "is missing"
         raise CheckpointError(
-            f"{path} {'is older than the newest checkpoint' if sums else 'is missing'}: it says which sums were made",
+            f"{path} {what}: it says which {name} were given",
             hint="restore it from a newer copy, or begin a new run in another folder",
         )
 

@@ -58,7 +58,7 @@ class ServerSessions:
         contract = CONTRACTS[federation.protocol.name]
         self.saving = Saving(
             self.store, RunFolder(self.folder).checkpoints, self.owner, federation.checkpoint, telemetry,
-            sums=lambda: times_written(self.ctx.run_cache),
+            grown=lambda: {"sums": times_written(self.ctx.run_cache), "labels": self.ctx.labels_released},
         )  # fmt: skip
         self.hub = Hub(
             federation, contract, self.admission, self.owner.run, telemetry,

@@ -42,7 +42,7 @@ from colonnade.common.tracking.tracker import Status
 from colonnade.server.alignment.rows import ServerRows, server_keeping
 from colonnade.server.fusion.active import load_columns
 from colonnade.server.membership.admission import Admission, DataShape
-from colonnade.server.membership.saving import COMMITTED, refuse_older_sums, run_number
+from colonnade.server.membership.saving import COMMITTED, refuse_older, run_number
 from colonnade.server.privacy.label_budget import RowReleases, open_releases
 from colonnade.server.privacy.label_digest import digest_of, hold_labels
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
@@ -115,7 +115,7 @@ class ServerRun:
             self.federation, self.config, values, schedule, telemetry=telemetry, base=self.base, device=device,
             classes=labels.classes,
         )  # fmt: skip
-        self._refuse_older_sums(run_cache)
+        self._refuse_older("sums", times_written(run_cache), self._folder.run_cache / f"{SUMS}.record")
         start = StartSecret(self._folder.start, self._folder.start_record(), public=self.federation.public_start)
         ctx.draws = own_draws(self.federation, SERVER, start.value)
         ctx.identity, ctx.run_cache = service.identity, run_cache
@@ -192,6 +192,7 @@ class ServerRun:
             labels if common is None else common, ctx.schedule, begun
         )  # last: it draws and keeps noise
         ctx.protect(noisy)
+        self._refuse_older("labels", ctx.labels_released, self._folder.noisy_labels)
 
     def _sessions(
         self, ctx: ServerContext, admission: Admission, rows: ServerRows | None, number: str, start: StartSecret
@@ -203,9 +204,8 @@ class ServerRun:
         owner = Owner(SERVER, number, self.federation.lasting_hashes())
         return ServerSessions(ctx, store, owner, admission, self.out, start, rows)
 
-    def _refuse_older_sums(self, run_cache: RunCache) -> None:
-        record = self._folder.run_cache / f"{SUMS}.record"
-        refuse_older_sums(self._folder.checkpoints / COMMITTED, times_written(run_cache), record)
+    def _refuse_older(self, name: str, count: int, path: Path) -> None:
+        refuse_older(self._folder.checkpoints / COMMITTED, name, count, path)
 
     @staticmethod
     def _warn(telemetry: Telemetry, reason: str) -> None:

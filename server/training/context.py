@@ -163,6 +163,11 @@ class ServerContext:
         """Metrics of other packages."""
         return OutsideMetrics(self.config.extra_metrics, self.warn)
 
+    @property
+    def labels_released(self) -> int:
+        """Number of training labels of which noise was released; 0 if they are not protected."""
+        return 0 if self.noisy is None else self.noisy.released
+
     def protect(self, noisy: NoisyLabels | None) -> None:
         """Replaces the labels of the training rows by noisy ones and drops the true ones; None changes nothing."""
         if noisy is None:

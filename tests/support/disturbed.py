@@ -81,6 +81,7 @@ def disturbed(
                 for task in left:
                     task.cancel()
                 ended = await asyncio.gather(*tasks.values(), return_exceptions=True)
+                relay.end()
         models = {name: _models(folder / name / "checkpoints") for name in names}
         persons = {name: found for name in names if (found := _persons(folder, name))}
         status = json.loads((folder / SERVER / "summary.json").read_text()).get("status", "")

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from colonnade.common.conversation.control import Open, Save
 from colonnade.common.conversation.membership import Begin, Failure, Parcel, Refusal, Rewind, Saved, Spent
-from colonnade.common.messaging.message import Message
+from colonnade.common.messaging.message import Message, TensorSpec, schema
 from colonnade.common.wire.frame import pack
 from tests.support.relay import Fault, Passed, Piece, Relay, pieces
 
@@ -54,7 +56,18 @@ class Forger:
             party, models = self._other, self._others
         before = [one.piece for one in relay.passed[:-1] if (one.party, one.piece.kind) == (party, kind)]
         model = before[-1] if before else models.get(kind)
-        return NEVER_SENT[kind] if model is None else _read(relay, model)
+        if model is not None:
+            return _read(relay, model)
+        return NEVER_SENT[kind] if kind in NEVER_SENT else _blank(relay.kinds[kind])
+
+
+def _blank(kind: type[Message]) -> Message:
+    """A message that no undisturbed run of the setting has: one zero in every tensor."""
+    fields = schema(kind).items()
+    return kind(**{
+        name: torch.zeros([1] * len(spec.dims), dtype=spec.dtype) if isinstance(spec, TensorSpec) else spec()
+        for name, spec in fields
+    })  # fmt: skip
 
 
 def _read(relay: Relay, piece: Piece) -> Any:

@@ -171,6 +171,12 @@ class Relay:
                 self.silences += 1
                 self.cut()
 
+    def end(self) -> None:
+        """Raises what a line failed with: its faults were not played."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
     def cut(self) -> None:
         """Ends all lines."""
         for end in self._ends:

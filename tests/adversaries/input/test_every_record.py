@@ -45,7 +45,7 @@ from colonnade.common.runtime import kept_records
 from colonnade.common.runtime.kept_records import sealed
 from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord, times_written
-from colonnade.server.membership.saving import refuse_older_sums, run_number
+from colonnade.server.membership.saving import refuse_older, run_number
 from colonnade.server.membership.session_numbers import SessionNumbers
 from colonnade.server.prediction.serving.tokens import Tokens, Unknown, add_caller
 from colonnade.server.privacy.label_budget import open_releases
@@ -129,7 +129,7 @@ def committed(folder: Path) -> None:
 
 def sums_of_server(folder: Path) -> None:
     record = folder / "once" / "members.record"
-    refuse_older_sums(folder / "committed.json", times_written(RunCache(folder / "once")), record)
+    refuse_older(folder / "committed.json", "sums", times_written(RunCache(folder / "once")), record)
 
 
 def noisy(folder: Path, *, begun: bool) -> object:

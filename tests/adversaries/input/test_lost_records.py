@@ -18,12 +18,15 @@ import yaml
 from colonnade.client.membership.pin import Pin
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.checkpointing.run_cache import RunCache
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.errors import CheckpointError, ColonnadeError
 from colonnade.common.privacy.accounting.chain import Chain, mark, refuse_shorter
 from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord
 from colonnade.launcher.configuration import GivenConfig
 from colonnade.launcher.virtual import resume_virtually, run_virtually
+from tests.support.in_memory import agreed, members
 from tests.support.tables import table_tree, write_tables
 
 BLINDED = {
@@ -207,6 +210,26 @@ def test_what_checkpoints_show_is_missed(begun: Path, tmp_path: Path, gone: list
         (run / name).unlink()
     with pytest.raises(CheckpointError, match=named):
         resume_virtually(run, ("federation.rounds=24",))
+
+
+def test_noisy_labels_older_than_the_newest_checkpoint_are_refused(tmp_path: Path) -> None:
+    """They would be drawn a second time, which nothing counts."""
+    folder = tmp_path / "members"
+
+    async def ended(rounds: int) -> BaseException | None:
+        privacy = "server.privacy.labels={mechanism: subset, epsilon: 2.0, prior: true}"
+        with members(folder, agreed(privacy, f"federation.rounds={rounds}", "federation.checkpoint.rounds=2")) as there:
+            tasks = {name: there.start(name) for name in (SERVER, *there.config.federation.names)}
+            return await there.error(tasks[SERVER])
+
+    labels = folder / SERVER / "noisy-labels.safetensors"
+    assert run_virtual(ended(2)) is None
+    older = labels.read_bytes()
+    assert run_virtual(ended(4)) is None
+    assert labels.read_bytes() != older
+    labels.write_bytes(older)
+    refused = run_virtual(ended(6))
+    assert isinstance(refused, CheckpointError) and "older than the newest checkpoint" in str(refused)
 
 
 def test_an_older_ledger_beside_a_newer_pin_is_noticed_by_the_pin_alone(tmp_path: Path) -> None:
