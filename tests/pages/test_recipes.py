@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +15,10 @@ import yaml
 
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
+from tests.support.household import colonnade
 
 ROOT = Path(__file__).parents[2]
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.M | re.S)
 
 
 def blocks(page: str, kind: str) -> list[str]:
@@ -66,3 +71,27 @@ def test_python_of_the_researchers_runs(tmp_path: Path, monkeypatch: pytest.Monk
     assert all(0.1 < accuracy <= 1 and sent for accuracy, sent in found["results"].values())
     exec(attack, found)
     assert found["labels"].infer(found["attacked"], "party1")[0].accuracy > 0.1
+
+
+def test_the_months_life_of_a_model_is_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All commands in their order but those of the service, with two epochs in place of up to 40."""
+    monkeypatch.chdir(tmp_path)
+    Path("june.py").write_text(blocks("data_teams.md", "python")[-1])
+    life = (ROOT / "docs/data_teams.md").read_text().partition("## 8. A month's life")[2].partition("## 9.")[0]
+    said = {}
+    for language, block in FENCE.findall(life):
+        if language or "colonnade serve " in block:
+            continue
+        for line in block.splitlines():
+            command, *words = shlex.split(line)
+            if command == "python":
+                subprocess.run([sys.executable, *words], check=True)
+            if command == "colonnade":
+                code, said[line] = colonnade(*words, *(["--set", "federation.epochs=2"] if words[0] == "up" else []))
+                assert code == 0, said[line]
+    assert [line.split()[1] for line in said] == ["new", "check", "up", "predict", "up", "report"]
+    drift = next(text for line, text in said.items() if line.startswith("colonnade predict"))
+    assert re.search(r"bank .* amount .* shifted", drift) and re.search(r"clinic .* region .* 14 .* shifted", drift)
+    assert json.loads(Path("month/may/parties/bank/batches.jsonl").read_text())["rows"] == 40
+    scores, ids = (Path(f"month/june/{name}.csv").read_text().splitlines()[1:] for name in ("scores", "ids"))
+    assert [line.split(",")[0] for line in scores] == ids and all(line.split(",")[1] in "01" for line in scores)
