@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import os
+
+# Before NumPy is loaded. Threads of BLAS and OpenMP wait for each other by spinning: on small matrices and a busy
+# machine that takes 20 to 50 times the work's own time, in children as well.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import gc
 from collections.abc import Iterator
 from functools import cache
 
