@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from colonnade.attacks.run import open_run
 from colonnade.cli.research.attack_kinds import KINDS, OF_ALIGNED, WITHOUT_CAPTURE, claimed
@@ -35,12 +36,12 @@ def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
         raise InputError(f"--shadows {options.shadows}: expected at least 1", hint="the default is 4")
     if not 0 < options.known < 1:
         raise InputError(f"--known {options.known:g}: expected a share between 0 and 1", hint="the default is 0.2")
-    torch.set_num_threads(1)  # small products: threads cost more than they save
+    torch.set_num_threads(1)  # small products: threads cost more than they save, here and in BLAS
     run = open_run(folder.resolve(), captured=kind not in WITHOUT_CAPTURE, aligned=kind in OF_ALIGNED)
     names = run.victims(options.party, captured=kind not in WITHOUT_CAPTURE)
     place = (out or RunFolder(folder).attacks).resolve()
     make_folder(place)
-    with console.status(kind):
+    with console.status(kind), threadpool_limits(1):
         found, table = KINDS[kind](run, names, options, place)
     path = place / f"{kind}.json"
     about = {
