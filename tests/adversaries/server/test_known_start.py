@@ -137,7 +137,8 @@ def test_a_member_s_start_follows_from_its_own_secret_alone(case: str, tmp_path:
     sets = tuple(each.replace("TOWER", f"{tmp_path}/tower.py") for each in sets)
 
     def begun(seed: int, secrets: dict[str, bytes]) -> Starts:
-        short = ("federation.epochs=0", "federation.rounds=1", f"federation.seed={seed}")
+        few = ("federation.rows={train: 100, validation: 0, test: 50}", "federation.batch=50")
+        short = (*few, "federation.epochs=0", "federation.rounds=1", f"federation.seed={seed}")
         return starts(config(protocol, *short, *sets), secrets)
 
     secret = {member: bytes([number]) * 32 for number, member in enumerate(MEMBERS)}
