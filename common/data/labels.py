@@ -146,8 +146,9 @@ def _whole(numbers: Tensor, where: str) -> Tensor:
     found = sorted(set(values.tolist()))
     if found != list(range(len(found))):
         shown = ", ".join(str(number) for number in found[:8]) + (", ..." if len(found) > 8 else "")
-        raise DataError(
-            f"{where} numbers its classes {shown} instead of 0 to {len(found) - 1}",
-            hint="number the classes from 0 without gaps, or write names",
-        )
+        hint = "number the classes from 0 without gaps, or write names"
+        if marks := [number for number in found if number < 0 or set(str(number)) == {"9"}]:
+            listed = ", ".join(map(str, marks))
+            hint += f"; if it stands for a missing label, say `missing_values: [{listed}], missing: drop` of the labels"
+        raise DataError(f"{where} numbers its classes {shown} instead of 0 to {len(found) - 1}", hint=hint)
     return values

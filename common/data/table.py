@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -14,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from colonnade.common.data.columns import cells, looks
+from colonnade.common.data.columns import cells, dates, looks
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt, Type, TypedColumn
 from colonnade.common.data.columns.notation import NUMBER, PLAIN, Notation
+from colonnade.common.data.columns.sentinels import suspects
 from colonnade.common.data.keys import KeyColumn, check_keys, key_doubts
 from colonnade.common.errors import DataError, nearest
 
@@ -81,12 +83,16 @@ class Marked:
 
     Args:
         table: the table as it is stored.
-        marks: what stands in these cells, case and all. One that is a number stands for all ways to write it.
+        marks: what stands in these cells, case and all. One that is a number stands for all ways to write it; one that
+            is a date, as 1900-01-01, for that day in a column of dates or times.
         notation: of numbers in text.
     """
 
     def __init__(self, table: Table, marks: Sequence[str], notation: Notation) -> None:
-        self._table, self._marks, self._notation = table, pa.array(marks), notation
+        self._table, self.marks, self._notation = table, tuple(marks), notation
+        self._marks = pa.array(marks)
+        days = dates.days(dates.dates(self._marks))
+        self._days = pa.array(days[~np.isnan(days)])
         self._numbers = pa.array([float(mark) for mark in marks if NUMBER.fullmatch(mark)], pa.float64())
         self.index, self.unwritten = (table.index, table.unwritten) if isinstance(table, HasIndex) else ((), ())
 
@@ -119,6 +125,8 @@ class Marked:
                 found = pc.or_(found, pc.is_in(values, self._numbers))
         elif cells.is_number(column) and not pa.types.is_boolean(column.type) and not pa.types.is_null(column.type):
             found = pc.is_in(pc.cast(column, pa.float64(), safe=False), self._numbers)
+        elif len(self._days) and (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
+            found = pc.is_in(pc.floor(pa.array(dates.days(column), from_pandas=True)), self._days)
         else:
             return column
         return pc.if_else(found, pa.scalar(None, column.type), column)
@@ -169,6 +177,7 @@ class TableColumns:
         gaps: True if values may be missing.
         notation: of numbers in text.
         units: before or after numbers in text, by column.
+        instead: the entry of the configuration that says what becomes of missing values, where they are refused.
     """
 
     table: Table
@@ -178,6 +187,12 @@ class TableColumns:
     gaps: bool = False
     notation: Notation = PLAIN
     units: Mapping[str, str] = field(default_factory=dict)
+    instead: str = "missing: mean"
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What the configuration says stands for a missing value."""
+        return self.table.marks if isinstance(self.table, Marked) else ()
 
     def features(self) -> Features:
         """The columns, in one pass.
@@ -328,9 +343,7 @@ class _Types:
         for name in source.names:
             unit = source.units.get(name, "")
             try:
-                type = source.types.get(name) or (
-                    "number" if unit else _guessed(source, examined[name][0], name, doubts)
-                )
+                type = source.types.get(name) or ("number" if unit else _guessed(source, *examined[name], name, doubts))
             except cells.Misfit as misfit:
                 wrong[name] = misfit
             else:
@@ -342,19 +355,20 @@ class _Types:
         return cls(tuple(found), tuple(doubts))
 
 
-def _guessed(source: TableColumns, column: pa.Array, name: str, doubts: list[Doubt]) -> Type:
+def _guessed(source: TableColumns, column: pa.Array, before: int, name: str, doubts: list[Doubt]) -> Type:
+    """The type of the cells, which `before` rows precede."""
+    sample, place = column.slice(0, looks.SAMPLE), (lambda row: source.table.place(before + row))
     if cells.is_number(column):
-        doubts += looks.coded(name, column.slice(0, looks.SAMPLE))
         return "number"
     if not cells.is_text(column):
         ways = ["leave it out with `drop`, convert it, or declare it a `category` under `types`"]
         if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
             ways.insert(0, f"{looks.declared(name, 'date')} makes days of it")
         raise cells.Misfit(0, f"is of type {column.type}, neither a number nor a word", *ways)
-    kind, found = looks.guess(name, column, source.notation)
+    kind, found = looks.guess(name, column, source.notation, source.marks)
     doubts += found
     if kind == "number" and not found:
-        doubts += looks.coded(name, column.slice(0, looks.SAMPLE))
+        doubts += looks.coded(name, sample, place)
     return kind
 
 
@@ -393,7 +407,39 @@ class _Reading:
         fields = tuple(self._field(place, name) for place, name in enumerate(self.names))
         ids = _checked(self._table, self._source.key, self._keys)
         doubtful = () if ids is None else key_doubts(ids, self._source.key or "")
-        return Features(torch.from_numpy(self._values), self.names, 0, ids, fields, (*self._types.doubts, *doubtful))
+        found = (*self._types.doubts, *self._numbers_doubts(), *doubtful)
+        return Features(torch.from_numpy(self._values), self.names, 0, ids, fields, found)
+
+    def _numbers_doubts(self) -> Iterator[Doubt]:
+        """Warnings about numbers as they were read."""
+        told = {*self._source.types, *self._source.units, *(doubt.column for doubt in self._types.doubts)}
+        kinds = zip(self.names, self._types.readings, strict=True)
+        asked = [name if reading.type == "number" and name not in told else "" for name, reading in kinds]
+        yield from looks.whole_codes(self._values, asked)
+        yield from self._suspects()
+
+    def _suspects(self) -> Iterator[Doubt]:
+        """Warnings about values that may stand for a missing one."""
+        for place, found in suspects(self._values, [reading.type for reading in self._types.readings]):
+            name, absent = self.names[place], int(np.isnan(self._values[:, place]).sum())
+            marks = self._written(name, [one.row for one in found])
+            said = " and ".join(f"{mark} in {one.count}" for mark, one in zip(marks, found, strict=True))
+            first = self._table.place(min(one.row for one in found))
+            what = f"has {said} of {self.rows - absent} rows (first in {first}), unlike all other values"
+            more = "" if self._source.gaps else self._source.instead
+            cure = looks.missing(dict.fromkeys(marks), self._source.marks, more=more)
+            yield Doubt(name, what, f"if that stands for a missing value, say {cure}")
+
+    def _written(self, name: str, rows: Sequence[int]) -> list[str]:
+        """Some cells of a column as a configuration names them."""
+        found, end = dict[int, str](), 0
+        with _decoded(self._table, (name,)) as batches:
+            for batch in batches:
+                begin, end = end, end + batch.num_rows
+                found |= {row: _mark(batch.column(0)[row - begin]) for row in rows if begin <= row < end}
+                if len(found) == len(set(rows)):
+                    break
+        return [found[row] for row in rows]
 
     def _told(self, column: str) -> AbstractContextManager[None]:
         return _telling(self._table, column, self.rows) if self._telling else nullcontext()
@@ -413,7 +459,7 @@ class _Reading:
         except cells.Misfit as misfit:
             if reading.type == "number" and cells.is_text(column):
                 text = cells.written(column)
-                misfit.hint = looks.meant(name, text, misfit.row, reading.notation) or misfit.hint
+                misfit.hint = looks.meant(name, text, misfit.row, reading.notation, self._source.marks) or misfit.hint
             raise
 
     def _coded(self, place: int, column: pa.Array) -> np.ndarray:
@@ -445,6 +491,16 @@ def _encoded(column: pa.Array) -> pa.DictionaryArray:
     except cells.Misfit:
         return cells.words(column).dictionary_encode()  # which says in which row
     return pa.DictionaryArray.from_arrays(words.indices.take(raw.indices), words.dictionary)
+
+
+def _mark(cell: pa.Scalar) -> str:
+    """A cell as `missing_values` names it: a word, a number, or a day."""
+    value = cell.as_py()
+    if isinstance(value, datetime.date):
+        return value.isoformat()[:10]
+    if isinstance(value, str):
+        value = float(value) if NUMBER.fullmatch(value.strip()) else value.strip()
+    return f"{value:.0f}" if not isinstance(value, str) and abs(value) < 2**53 and value == int(value) else str(value)
 
 
 def _without_cells(column: pa.Array) -> bool:

@@ -309,7 +309,8 @@ class TableLabelsConfig(_Table):
 
         kinds: Mapping[str, Type] = dict.fromkeys(names, "number")
         try:
-            found = TableColumns(table, names, self.key, kinds, self.missing == "drop", self.notation).features()
+            gaps = self.missing == "drop"
+            found = TableColumns(table, names, self.key, kinds, gaps, self.notation, instead="missing: drop").features()
         except DataError as wrong:
             raise DataError(str(wrong), hint=hint_of_numbers(wrong.hint)) from wrong
         known = ~found.values.isnan().any(dim=1)

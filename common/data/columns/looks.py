@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,10 +40,17 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _CODED = frozenset({
     "id", "ids", "code", "codes", "zip", "zipcode", "postcode", "postal", "plz", "agent", "branch", "store", "shop",
     "region", "district", "category", "type", "kind", "class", "group", "segment", "cluster", "product", "item", "sku",
-    "channel", "department", "occupation", "profession",
+    "channel", "department", "occupation", "profession", "vendor", "supplier", "manufacturer", "brand", "country",
+    "county", "city", "municipality", "site", "currency", "language", "industry", "sector", "role", "diagnosis", "icd",
+    "nace", "sic", "naics",
 })  # fmt: skip
+_PLAIN_MARK = re.compile(r"-?[1-9]\d{0,14}(\.\d{0,4}[1-9])?", re.ASCII)
+_EXPONENT = r"^\d+[eE]\d+$"  # programs write 1e+05 or 1.0E5, and codes are written so
+_LIKE_CODES = r"^\s*(0\d+|\d+[eE]\d+|\d+\.\d*0)\s*$"
+_CELLS = 1_000_000  # of a table, that are examined for codes
+_FEW, _EACH = 50, 20  # different whole numbers that may be codes, and rows of each
 _GROUPS = r"^[1-9]\d{0,2}\.\d{3}$"
-_COMPACT = r"^(19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
+_COMPACT = r"^(19|20|99)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,7 @@ class Look:
         return int(pc.sum(self.cells).as_py() or 0)
 
 
-def guess(name: str, column: pa.Array, notation: Notation) -> tuple[Kind, list[Doubt]]:
+def guess(name: str, column: pa.Array, notation: Notation, marks: Sequence[str] = ()) -> tuple[Kind, list[Doubt]]:
     """Infers the type of a text column: a category unless at least half of its non-empty cells are numbers.
 
     A stray word among numbers is then reported, instead of turning ten thousand numbers into a category.
@@ -77,6 +84,7 @@ def guess(name: str, column: pa.Array, notation: Notation) -> tuple[Kind, list[D
         name: the column's.
         column: its first cells.
         notation: declared for numbers.
+        marks: declared for missing values.
 
     Raises:
         Misfit: it would be a category, and at least half of it looks like numbers or dates in an undeclared notation.
@@ -101,7 +109,7 @@ def guess(name: str, column: pa.Array, notation: Notation) -> tuple[Kind, list[D
         if share >= _DOUBTFUL:
             what = f"is taken as a category, and {share:.0%} of its cells look like {look.what}"
             return "category", [Doubt(name, what, f"{look.remedy}; or say so: {declared(name, 'category')}")]
-    doubts = [*_truthful(name, sample), *_marked(name, written.slice(0, SAMPLE))]
+    doubts = [*_truthful(name, sample), *_marked(name, written.slice(0, SAMPLE), marks)]
     if plain >= _DOUBTFUL * max(present, 1):
         what = f"is taken as a category, and {plain / present:.0%} of its cells are plain numbers"
         doubts.append(
@@ -123,14 +131,14 @@ def _numbers_with_marks(text: pa.Array, fits: pa.Array) -> bool:
     return len(others) == 1 and len(pc.unique(pc.filter(text, pc.fill_null(fits, False)))) >= _DIFFERENT
 
 
-def _marked(name: str, text: pa.Array) -> Iterator[Doubt]:
+def _marked(name: str, text: pa.Array, known: Sequence[str]) -> Iterator[Doubt]:
     """A warning about a category with marks that programs write for a missing value."""
     marks = [mark for mark in pc.unique(text).to_pylist() if mark in _SURELY_MISSING]
     if marks:
         count = int(pc.sum(pc.is_in(text, pa.array(marks))).as_py())
         said = f"is taken as a category, and {count} of its cells are {', '.join(map(repr, sorted(marks)))}"
-        ways = f"if they stand for a missing value, say {missing(marks)}; or say so: {declared(name, 'category')}"
-        yield Doubt(name, said, ways)
+        ways = f"if they stand for a missing value, say {missing(marks, known)}; if they are words"
+        yield Doubt(name, said, f"{ways}, {declared(name, 'category')}")
 
 
 def looks_of(name: str, text: pa.Array, notation: Notation) -> list[Look]:
@@ -145,10 +153,10 @@ def looks_of(name: str, text: pa.Array, notation: Notation) -> list[Look]:
     return sorted(found, key=lambda look: -look.count)
 
 
-def meant(name: str, text: pa.Array, row: int, notation: Notation) -> str:
+def meant(name: str, text: pa.Array, row: int, notation: Notation, marks: Sequence[str] = ()) -> str:
     """Hint for a cell of a numeric column that seems to use another notation; "" if it does not."""
     if cells.without_marks(text.slice(row, 1)).null_count:
-        ways = f"say {missing([text[row].as_py()])}, and `missing` says what replaces it"
+        ways = f"say {missing([text[row].as_py()], marks)}, and `missing` says what replaces it"
         said = f"if it stands for a missing value, {ways}"
         return f"{said}; if they are words or codes, {declared(name, 'category')}"
     own = looks_of(name, text.slice(row, 1), notation)
@@ -252,28 +260,73 @@ def _numeric(name: str, text: pa.Array, notation: Notation) -> Iterator[Doubt]:
         yield Doubt(name, "has a point before three digits in all its larger numbers: it may separate thousands", said)
 
 
-def coded(name: str, column: pa.Array) -> Iterator[Doubt]:
-    """A warning about numbers that seem to be codes, of which a model would learn as of amounts.
+def coded(name: str, text: pa.Array, place: Callable[[int], str]) -> Iterator[Doubt]:
+    """A warning about text of numbers that seem to be codes, of which a model would learn as of amounts.
 
-    Whole numbers are doubtful where the column's name calls them codes, or text has zeros before them.
+    Some have zeros before them or a letter e within, or one number is written in two ways (1.1 and 1.10).
 
     Args:
         name: the column's.
-        column: its first cells, numbers or text of numbers.
+        text: its first cells.
+        place: location of a cell, by its number from 0.
     """
-    said = f"{declared(name, 'category')} if they are codes; or say that they are not: {declared(name, 'number')}"
-    if cells.is_text(column):
-        text = cells.written(column).drop_null()
-        if pc.any(pc.match_substring_regex(text, r"^0\d+$")).as_py():
-            yield Doubt(name, "is taken as numbers, and some have zeros before them, as codes have", said)
-            return
-        column = pc.cast(text.filter(PLAIN.fits(text)), pa.float64())
-    if not _CODED.intersection(word.lower() for word in _WORD.findall(name)):
+    if not pc.any(pc.match_substring_regex(text, _LIKE_CODES)).as_py():
         return
-    values = np.unique(pc.cast(column.drop_null(), pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-    if _CODES <= len(values) < len(column) and bool((values == values.round()).all()):
-        what = f"is taken as numbers, {len(values)} different whole ones, and by its name they may be codes"
-        yield Doubt(name, what, said)
+    text = cells.written(text)
+    for pattern, what in (
+        (r"^0\d+$", "have zeros before them, as codes have"),
+        (_EXPONENT, "have a letter e within, as codes have: 1e5 is read as 100000"),
+    ):
+        found = pc.match_substring_regex(text, pattern)
+        if count := int(pc.sum(found).as_py() or 0):
+            first = place(pc.index(found, True).as_py())  # reads the file again up to there
+            yield Doubt(name, f"is taken as numbers, and {count} cells (first in {first}) {what}", codes_or_not(name))
+            return
+    fractions = text.filter(pc.match_substring_regex(text, r"^\d+\.\d+$")).unique()
+    if len(fractions) > len(pc.cast(fractions, pa.float64()).unique()):
+        what = "is taken as numbers, and one number is written in two ways, as versions and codes are (1.1 and 1.10)"
+        yield Doubt(name, what, codes_or_not(name))
+
+
+def codes_or_not(name: str) -> str:
+    """The remedy for numbers that may be codes."""
+    return f"{declared(name, 'category')} if they are codes; or say that they are not: {declared(name, 'number')}"
+
+
+def whole_codes(values: np.ndarray, names: Sequence[str]) -> Iterator[Doubt]:
+    """Warnings about columns of whole numbers that seem to be codes.
+
+    They do where the column's name calls them codes; or where they are few, often repeated, without neighbours, and no
+    multiples of a step: amounts and counts have neighbours, as 7 and 8.
+
+    Args:
+        values: float64 (rows, columns), NaN where a value is missing.
+        names: of the columns; "" of one that is not looked at.
+    """
+    start = values[: max(_EACH, min(SAMPLE, _CELLS // max(len(names), 1)))]
+    with np.errstate(invalid="ignore"):
+        whole = ((start == np.floor(start)) | np.isnan(start)).all(0)
+    for place in np.flatnonzero(whole):
+        name = names[int(place)]
+        named = bool(name) and not _CODED.isdisjoint(word.lower() for word in _WORD.findall(name))
+        if not name or not (named or _scattered(start[:, place])):
+            continue
+        column = values[:SAMPLE, place]
+        found = np.unique(column[~np.isnan(column)])
+        what = f"is taken as numbers, {len(found)} different whole ones"
+        if named and _CODES <= len(found) < len(column) and bool((found == np.floor(found)).all()):
+            yield Doubt(name, f"{what}, and by its name they may be codes", codes_or_not(name))
+        elif _scattered(column):
+            yield Doubt(name, f"{what} without neighbours, which may be codes", codes_or_not(name))
+
+
+def _scattered(column: np.ndarray) -> bool:
+    """True if numbers are whole, and too few and too irregular for amounts; NaN is left out."""
+    values = np.unique(column[~np.isnan(column)])
+    if not (3 <= len(values) <= _FEW and len(column) >= _EACH * len(values) and np.abs(values).max() < 2**53):
+        return False
+    steps = np.diff(values)
+    return bool((values == np.floor(values)).all() and steps.min() > 1 and np.gcd.reduce(steps.astype(np.int64)) == 1)
 
 
 def _truthful(name: str, text: pa.Array) -> Iterator[Doubt]:
@@ -292,9 +345,21 @@ def declared(name: str, type: str) -> str:
     return f"`types: {{{_key(name)}: {word}}}`"
 
 
-def missing(marks: Iterable[str]) -> str:
-    """The configuration entry that says what stands for a missing value."""
-    return f"`missing_values: [{', '.join(repr(mark) for mark in sorted(marks))}]`"
+def missing(marks: Iterable[str], declared: Iterable[str] = (), *, more: str = "") -> str:
+    """The configuration entry that says what stands for a missing value.
+
+    Args:
+        marks: that are to be added.
+        declared: that the configuration names already.
+        more: another entry that is needed with it.
+    """
+    all = dict.fromkeys([*declared, *sorted(marks)])
+    return f"`missing_values: [{', '.join(map(_mark, all))}]{f', {more}' if more else ''}`"
+
+
+def _mark(mark: str) -> str:
+    """A mark as YAML reads it back: of plain numbers without quotation marks."""
+    return mark if _PLAIN_MARK.fullmatch(mark) else repr(mark)
 
 
 def _key(name: str) -> str:

@@ -117,7 +117,7 @@ def test_what_stands_for_a_missing_value_is_declared(tmp_path: Path, missing: st
     assert values.isnan().tolist() == [False, *[True] * 6, False]
     with pytest.raises(DataError, match="line 3, column 'x': 'none' is no number") as refused:  # case counts
         read(tmp_path, ["1", "none", "3"], **declared)
-    assert "missing_values: ['none']" in refused.value.hint
+    assert "missing_values: ['None', '-', -999, 'none']" in refused.value.hint
 
 
 def test_marks_of_missing_values_hold_in_typed_columns_words_keys_and_labels(tmp_path: Path) -> None:
