@@ -35,6 +35,11 @@ class Conformance:
 
     trial: Trial
 
+    @classmethod
+    def teardown_class(cls) -> None:
+        """Frees the runs, which hold every message and state, when the class's tests are done."""
+        cls.trial.forget()
+
     def test_the_contract_says_who_sees_what(self) -> None:
         """Readers of `colonnade protocols` need it."""
         contract = _of(lambda: self.trial.contract)

@@ -48,6 +48,11 @@ class Trial:
         self.name, self.expected, self.keys = name, expected, dict(keys)
         self.run = cache(self._run)
 
+    def forget(self) -> None:
+        """Drops all runs."""
+        self.run.cache_clear()
+        self.__dict__.pop("learned", None)
+
     @cached_property
     def contract(self) -> Contract[Any]:
         """The protocol's contract. Raises ConfigError if no installed package registers the name."""

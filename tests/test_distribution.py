@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -11,7 +10,6 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-import tempfile
 import tomllib
 import zipfile
 from email import message_from_bytes
@@ -23,15 +21,23 @@ import yaml
 from colonnade.common.version import VERSION
 from tests.support.outside import PLUGIN
 from tests.support.rooms import ROOMS
+from tests.support.shared import once_for_all_workers
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 END = "--- end of a command ---"
 COMMANDS = f"""
-import json, sys
+import json, os, sys
+import colonnade
 from colonnade.cli.start import main
 
+print(colonnade.__file__, {END!r})
 for program, *words in json.loads(sys.argv[1]):
     sys.argv = [program, *words]
+    if program == "cd":
+        os.chdir(words[0])
+        continue
     try:
         if program == "pytest":
             import pytest
@@ -61,22 +67,17 @@ def files_of_the_tree() -> set[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel, made of the sdist, and the sdist, made of the tree; built once for all workers.
+    """A folder with the wheel, made of the sdist, and the sdist, made of the tree.
 
     Builds share files of the tree: two at a time disturb each other.
     """
-    place = tmp_path_factory.getbasetemp()
-    place = place.parent if "PYTEST_XDIST_WORKER" in os.environ else place  # of all workers together
-    folder = place / "dist"
-    with (place / "dist.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            partial = Path(tempfile.mkdtemp(dir=place))
-            command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(partial), str(ROOT)]
-            done = subprocess.run(command, check=False, capture_output=True, text=True)
-            assert done.returncode == 0, done.stdout + done.stderr
-            partial.rename(folder)
-    return folder
+
+    def build(folder: Path) -> None:
+        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return once_for_all_workers(tmp_path_factory, "dist", build)
 
 
 @pytest.mark.timeout(300)
@@ -138,17 +139,17 @@ TESTS = ("pytest", "-q", "-p", "no:cacheprovider")
 
 
 def commands(python: Path, folder: Path, *lines: tuple[str, ...]) -> list[str]:
-    """`colonnade ...` or `pytest ...` one after the other, each without an error: their outputs.
+    """`colonnade ...`, `pytest ...` or `cd ...` one after the other, each without an error.
 
-    One process imports torch for all.
+    One process imports torch for all. Returns where Colonnade was imported from, and outputs of all but `cd`.
     """
     return _run(python, folder, "-c", COMMANDS, json.dumps(lines)).split(END)[:-1]
 
 
-def pip_install(python: Path, package: Path) -> None:
+def pip_install(python: Path, *packages: Path) -> None:
     """As a user does, without an index: setuptools and Colonnade are there."""
     offline = ("--no-index", "--no-build-isolation", "--no-deps", "--disable-pip-version-check", "--quiet")
-    run(python, package, "pip", "install", *offline, package)
+    run(python, packages[0], "pip", "install", *offline, *packages)
 
 
 def decoys(folder: Path) -> str:
@@ -162,44 +163,37 @@ def decoys(folder: Path) -> str:
 
 @pytest.mark.processes
 @pytest.mark.timeout(300)
-def test_a_protocol_of_another_package_is_installed_tested_and_run(python: Path, tmp_path: Path) -> None:
+def test_protocols_of_other_packages_are_installed_tested_and_run(python: Path, tmp_path: Path) -> None:
     """examples/plugin as its README has it, over processes: a run is resumed, and ends as a simulated one.
 
-    The installed wheel runs it, beside packages with the names of our folders.
+    The installed wheel runs it, beside packages with the names of our folders. A new package is tested as it is
+    written.
     """
-    package = tmp_path / "plugin"
+    package, new = tmp_path / "plugin", tmp_path / "colonnade-my-way"
     shutil.copytree(PLUGIN, package, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
-    pip_install(python, package)
+    run(python, tmp_path, "colonnade", "new", "protocol", "my_way")
+    pip_install(python, package, new)
     (package / "colonnade_signs.py").unlink()  # the installed one is meant
-    where = _run(python, package, "-c", "import colonnade; print(colonnade.__file__)")
-    assert Path(where.strip()).is_relative_to(python.parents[1])
     equal = ("--set", "federation.public_start=true")  # to the last bit
     words = ("federation.yaml", "--set", "federation.epochs=2", *equal, "--out")
     crash = ("--chaos", "party2: crash=14")
     said = run(python, package, "colonnade", "up", *words, "broken", *crash, PYTHONPATH=decoys(tmp_path))
     assert "party2 was killed by SIGKILL" in said
-    tested, checked, _, attacked, _ = commands(
+    where, tested, checked, _, attacked, _, new_tested, simulated = commands(
         python, package, TESTS, ("colonnade", "check", "federation.yaml"),
         ("colonnade", "simulate", *words, "alone", "--set", "every_party.capture={}"),
         ("colonnade", "attack", "alone", "--kind", "labels"),
         ("colonnade", "report", "alone", "broken", "--out", "both.html"),
+        ("cd", str(new)), TESTS, ("colonnade", "simulate", "federation.yaml", "--out", "run"),
     )  # fmt: skip
+    assert Path(where.strip()).is_relative_to(python.parents[1])
     assert " passed" in tested and "nothing wrong" in checked.replace("\n", " ")
     alone, broken = (json.loads((package / name / "summary.json").read_text()) for name in ("alone", "broken"))
     assert alone["protocol"] == "signs" and alone["metrics"] == broken["metrics"]
     assert "clusters of Signs.s" in attacked
     assert "signs" in (package / "both.html").read_text()
-
-
-@pytest.mark.processes
-@pytest.mark.timeout(300)
-def test_a_new_protocol_passes_its_tests_as_it_is_written(python: Path, tmp_path: Path) -> None:
-    run(python, tmp_path, "colonnade", "new", "protocol", "my_way")
-    package = tmp_path / "colonnade-my-way"
-    pip_install(python, package)
-    tested, said = commands(python, package, TESTS, ("colonnade", "simulate", "federation.yaml", "--out", "run"))
-    assert " passed" in tested and "my_way, simulated" in said
-    assert json.loads((package / "run" / "summary.json").read_text())["metrics"]["test_accuracy"] > 0.8
+    assert " passed" in new_tested and "my_way, simulated" in simulated
+    assert json.loads((new / "run" / "summary.json").read_text())["metrics"]["test_accuracy"] > 0.8
 
 
 def test_one_version_everywhere() -> None:

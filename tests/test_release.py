@@ -20,6 +20,8 @@ from packaging.utils import canonicalize_name
 
 from colonnade.common.version import VERSION
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 
 

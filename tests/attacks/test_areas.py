@@ -10,6 +10,8 @@ from torch import Tensor
 from colonnade.attacks.bounds import area
 from colonnade.common.data.rows import generator
 
+pytestmark = pytest.mark.slow
+
 
 def sample(number: int, rows: int = 150) -> tuple[Tensor, Tensor]:
     draws = generator("areas", number)

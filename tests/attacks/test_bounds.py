@@ -12,6 +12,8 @@ from scipy.stats import binom, norm
 
 from colonnade.attacks.bounds import Counts, clopper_pearson, least_epsilon
 
+pytestmark = pytest.mark.slow
+
 
 @given(st.integers(1, 400), st.data())
 def test_an_interval_ends_where_the_binomials_tails_are_small(trials: int, data: st.DataObject) -> None:

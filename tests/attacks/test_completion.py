@@ -13,6 +13,8 @@ from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from tests.attacks.stage import captured
 
+pytestmark = pytest.mark.slow
+
 LABELS = torch.randint(0, 5, (400,), generator=generator("labels"))
 
 

@@ -22,6 +22,8 @@ from colonnade.common.data.rows import generator
 from colonnade.common.errors import EnvironmentFault, InputError
 from tests.attacks.stage import SPLIT, captured
 
+pytestmark = pytest.mark.slow
+
 DIGITS = load_digits()
 IMAGES = torch.from_numpy(DIGITS.images).float() / 16
 CLASSES = torch.from_numpy(DIGITS.target)

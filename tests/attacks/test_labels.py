@@ -21,6 +21,8 @@ from colonnade.common.data.rows import generator
 from tests.attacks.stage import SPLIT, captured
 from tests.cli.data.test_wrong_input import run as command
 
+pytestmark = pytest.mark.slow
+
 LABELS = torch.randint(0, 10, (1200,), generator=generator("labels"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from colonnade.attacks.lira import infer_members, judged
@@ -11,6 +12,8 @@ from colonnade.attacks.shadows import pool, shadows
 from colonnade.common.data.rows import generator
 from colonnade.simulation.folder import simulate_captured
 from tests.attacks.stage import captured
+
+pytestmark = pytest.mark.slow
 
 SETS = (
     "federation.rows={train: 150, validation: 0, test: 150}", "federation.batch=50",

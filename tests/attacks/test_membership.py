@@ -20,6 +20,8 @@ from colonnade.common.errors import CheckpointError, InputError
 from colonnade.simulation.folder import simulate_captured
 from tests.attacks.stage import SPLIT, captured
 
+pytestmark = pytest.mark.slow
+
 SMALL = (
     "federation.rows={train: 200, validation: 0, test: 200}",
     "federation.batch=100",

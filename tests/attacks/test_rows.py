@@ -19,6 +19,8 @@ from colonnade.simulation.files import RunFiles
 from colonnade.simulation.outcome import Outcome
 from tests.support.federation import config, federate
 
+pytestmark = pytest.mark.slow
+
 TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"
 
 STILL = (

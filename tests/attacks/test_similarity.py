@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from colonnade.attacks.similarity import ssim
 from colonnade.common.data.rows import generator
 
+pytestmark = pytest.mark.slow
+
 
 def by_hand(a: np.ndarray, b: np.ndarray, span: float) -> float:
     """Wang et al. 2004, Eq. 13, on every 7 x 7 window of one channel; sample variances."""

@@ -15,6 +15,8 @@ from colonnade.attacks.transcript import Transcript, principal
 from colonnade.common.data.rows import generator
 from tests.attacks.stage import SPLIT, captured
 
+pytestmark = pytest.mark.slow
+
 LABELS = torch.randint(0, 10, (600,), generator=generator("labels"))
 EPOCHS = 40
 

@@ -21,6 +21,8 @@ from tests.support.federation import config, federate, tree
 from tests.support.outside import Install
 from tests.support.warm import COLONNADE
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "adding_a_protocol.md"
 SIGNS = {"name": "signs", "embedding": 16}

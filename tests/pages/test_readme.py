@@ -99,6 +99,7 @@ def test_the_accuracy_is_in_the_range_that_it_says(first: tuple[str, str]) -> No
         assert low - 2 <= float(found.rstrip("%")) <= high + 2  # of a start that was drawn now
 
 
+@pytest.mark.slow
 def test_its_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)

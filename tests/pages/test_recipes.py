@@ -55,6 +55,7 @@ def test_the_policy_of_data_teams_refuses_as_its_comment_says(limited: bool) -> 
         config.parties["bank"].policy.refuse("bank", config.federation)
 
 
+@pytest.mark.slow
 def test_python_of_the_researchers_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, loop, attack = blocks("researchers.md", "python")
     monkeypatch.chdir(tmp_path)

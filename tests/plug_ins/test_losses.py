@@ -13,6 +13,8 @@ from colonnade.common.parsing.file import parse
 from tests.support.federation import federate, parameters, tree
 from tests.support.packages import Packages
 
+pytestmark = pytest.mark.slow
+
 PLAIN = """
 from torch.nn import functional
 

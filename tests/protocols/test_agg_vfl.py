@@ -16,6 +16,8 @@ from colonnade.common.protocols.agg_vfl import CONTRACT, Evaluation, Gradient, P
 from colonnade.server.fusion.active import active_party
 from tests.support.federation import Outcome, config, federate
 
+pytestmark = pytest.mark.slow
+
 AGG = {"name": "agg_vfl", "embedding": 16}
 DIFFERENT = (
     "server.active.model=linear",

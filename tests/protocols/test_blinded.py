@@ -27,6 +27,8 @@ from colonnade.server.training.context import ServerContext
 from colonnade.simulation.contexts import client_context, server_context
 from tests.support.federation import Outcome, config, federate, parameters
 
+pytestmark = pytest.mark.slow
+
 BLIND: dict[str, dict[str, Any]] = {
     "vimadmm_j": {"name": "vimadmm_j", "embedding": 8, "tau": 3, "update": "signal"},
     "fdml": {"name": "fdml", "embedding": 8},

@@ -14,6 +14,8 @@ from colonnade.common.messaging.message import payload_bytes
 from colonnade.common.protocols.c_vfl import CONTRACT, Embedding, Evaluation, Head, Other
 from tests.support.federation import Outcome, config, federate, parameters
 
+pytestmark = pytest.mark.slow
+
 C_VFL = {"name": "c_vfl", "embedding": 16, "local_steps": 3}
 MLP = "federation.protocol.head={name: mlp, hidden: 12, dropout: 0}"
 DIFFER = (

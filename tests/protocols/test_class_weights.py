@@ -15,6 +15,8 @@ from colonnade.common.numerics.class_weights import balanced
 from colonnade.common.parsing.file import parse
 from tests.support.federation import NEEDS, federate
 
+pytestmark = pytest.mark.slow
+
 ROWS, RARE = 600, 0.08
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from colonnade.common.contracts.registry import NAMES
 from colonnade.testing import Expected, conformance
 from colonnade.testing.conformance import Conformance
+
+pytestmark = pytest.mark.slow
 
 # where rounds go on without some parties, or recover sums
 CONFIRMED = ("SetProof", "SetProofs", "SealedShares", "Arrived", "OpenedShares")

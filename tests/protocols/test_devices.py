@@ -17,6 +17,8 @@ from tests.protocols.test_resume import CASES, PROTOCOLS
 from tests.support.federation import Outcome, config, federate, parameters
 from tests.support.second_device import second_device, second_process
 
+pytestmark = pytest.mark.slow
+
 SHORT = ("federation.rounds=2", "federation.epochs=0", "federation.batch=500")
 GPU = ("server.device=cuda:0", "every_party.device=cuda:0")
 ADAPTIVE = "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: 0.05, delta: 1e-4, seeded: true, %s}"

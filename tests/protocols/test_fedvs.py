@@ -33,6 +33,8 @@ from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProo
 from colonnade.server.aggregation.coded import CodedSums
 from tests.support.federation import Outcome, config, federate, parameters
 
+pytestmark = pytest.mark.slow
+
 FEDVS = {"name": "fedvs", "embedding": 8, "segments": 2, "chunk": 400}
 NETWORKS = (
     "federation.parties=7",

@@ -19,6 +19,8 @@ from colonnade.simulation.files import RunFiles
 from tests.protocols.test_resume import END, PROTOCOLS, SHORT, left_alone, same
 from tests.support.federation import Outcome, config, federate, parameters
 
+pytestmark = pytest.mark.slow
+
 NOISY = "server.privacy.labels={deviation: 1, seeded: true}"
 
 

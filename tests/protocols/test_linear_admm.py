@@ -13,6 +13,8 @@ from colonnade.common.numerics.ridge import Ridge
 from colonnade.common.protocols.linear_admm import CONTRACT, Evaluation, Logits, Update
 from tests.support.federation import Outcome, config, federate
 
+pytestmark = pytest.mark.slow
+
 LINEAR = {"name": "linear_admm"}
 EVERY_ROW = "federation.batch=1294"
 LOSS = CrossEntropy()

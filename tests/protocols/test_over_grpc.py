@@ -16,6 +16,8 @@ from tests.cli.run.test_up import NOISE_ONCE, assert_as_simulated, events, summa
 from tests.support.federation import federate
 from tests.support.household import colonnade
 
+pytestmark = pytest.mark.slow
+
 PROTOCOLS = [
     *({"name": name, "embedding": 16} for name in ("split", "split_avg", "fedbcd", "fdml", "vafl", "c_vfl")),
     {"name": "czofo", "embedding": 16, "arrivals": False},

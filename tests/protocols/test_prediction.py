@@ -25,6 +25,8 @@ from colonnade.server.prediction.exchange import Questions, _lines, predict
 from colonnade.server.training.absence import Absent
 from tests.support.federation import config, federate
 
+pytestmark = pytest.mark.slow
+
 ABLE = [name for name, contract in CONTRACTS.items() if contract.predicts]
 BLIND = [
     {"name": "vimadmm_j", "aggregate": "blinded", "update": "signal"},

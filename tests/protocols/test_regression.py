@@ -18,6 +18,8 @@ from colonnade.common.parsing.file import parse
 from colonnade.server.training.context import ServerContext
 from tests.support.federation import AGREED, NEEDS, federate
 
+pytestmark = pytest.mark.slow
+
 DATA: Mapping[str, Any] = {"source": "sklearn", "name": "diabetes", "split": "columns"}
 # Settings that come near least squares in so few rounds; squared loss has no bound on its slopes, so that
 # the ADMM protocols want shorter steps for it than for classes.

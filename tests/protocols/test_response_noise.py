@@ -20,6 +20,8 @@ from colonnade.server.training.context import ServerContext
 from tests.protocols.test_resume import PROTOCOLS, same
 from tests.support.federation import Outcome, config, federate, parameters
 
+pytestmark = pytest.mark.slow
+
 ABLE = [name for name, contract in CONTRACTS.items() if contract.response_noise]
 COME = "federation.protocol.arrivals=true"
 BOTH = [pytest.param((), id="together"), pytest.param((COME,), id="as they come")]

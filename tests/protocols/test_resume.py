@@ -16,6 +16,8 @@ from colonnade.common.errors import ContractError
 from colonnade.testing.differences import of_snapshots
 from tests.support.federation import Outcome, config, federate
 
+pytestmark = pytest.mark.slow
+
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "split": {"name": "split", "embedding": 8},
     "split_avg": {"name": "split_avg", "embedding": 8},

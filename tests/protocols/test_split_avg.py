@@ -15,6 +15,8 @@ from colonnade.common.protocols.split_avg import CONTRACT, AverageGradient, Embe
 from colonnade.common.secure_aggregation.masked_sums import BLINDED
 from tests.support.federation import Outcome, config, federate, parameters
 
+pytestmark = pytest.mark.slow
+
 AVERAGE = {"name": "split_avg", "embedding": 16}
 POLYNOMIAL = "every_party.model={name: polynomial, layers: 2}"
 COME = "federation.protocol.arrivals=true"

@@ -9,6 +9,8 @@ from colonnade.common.conversation.conversation import SERVER
 from tests.protocols.test_resume import PROTOCOLS, same
 from tests.support.federation import Outcome, config, federate
 
+pytestmark = pytest.mark.slow
+
 SHORT = ("federation.rounds=12", "federation.epochs=0", "federation.batch=500", "federation.evaluate.every=1")
 # Rates at which the validation accuracy goes up and down.
 WILD = {"split": 5.0, "vimadmm": 1.0, "vimadmm_j": 1.0}

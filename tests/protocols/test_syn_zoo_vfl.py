@@ -14,6 +14,8 @@ from colonnade.common.errors import ConfigError, TrainingDiverged
 from tests.support.federation import Outcome, config, federate, parameters
 from tests.support.pairs import SETS, WIDTH, Replica
 
+pytestmark = pytest.mark.slow
+
 SYN = {"name": "syn_zoo_vfl", "embedding": WIDTH, "mu": 0.01}
 both = pytest.mark.parametrize("name", ["zoo_vfl", "syn_zoo_vfl"])
 

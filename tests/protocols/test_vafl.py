@@ -13,6 +13,8 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols.vafl import CONTRACT, Embedding, Evaluation, Gradient
 from tests.support.federation import Outcome, config, federate, parameters
 
+pytestmark = pytest.mark.slow
+
 VAFL = {"name": "vafl", "embedding": 16, "weights_lr": 0.05}
 COME = "federation.protocol.arrivals=true"
 

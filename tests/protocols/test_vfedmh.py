@@ -18,6 +18,8 @@ from colonnade.common.secure_aggregation.key_agreement import AGREEMENT
 from colonnade.common.secure_aggregation.masked_sums import Masked, Members, ring
 from tests.support.federation import Outcome, config, federate, parameters
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = ("federation.rounds=6", "federation.epochs=0", "every_party.optimiser.lr=0.1")
 WIDTH = 16
 EXCHANGED = {Global, Prediction, Gradient}

@@ -24,6 +24,8 @@ from colonnade.common.protocols.vfl_afe import CONTRACT
 from colonnade.server.reporting.summary import protection
 from tests.support.federation import Outcome, config, federate, parameters
 
+pytestmark = pytest.mark.slow
+
 AFE = {"name": "vfl_afe", "embedding": 16}
 PRIVACY = "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: %s, delta: 1e-4, seeded: true, %s}"
 SHORT = ("federation.rounds=8", "federation.epochs=0")

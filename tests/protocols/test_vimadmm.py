@@ -14,6 +14,8 @@ from colonnade.common.protocols.vimadmm import CONTRACT, Embedding, Evaluation, 
 from colonnade.server.fusion.heads import MlpHeads
 from tests.support.federation import Outcome, config, federate, parameters
 
+pytestmark = pytest.mark.slow
+
 VIMADMM = {"name": "vimadmm", "embedding": 16, "tau": 5}
 
 

@@ -15,6 +15,8 @@ from colonnade.common.protocols.vimadmm_j import CONTRACT, Evaluation, Logits, S
 from colonnade.common.secure_aggregation.masked_sums import BLINDED
 from tests.support.federation import Outcome, config, federate, parameters
 
+pytestmark = pytest.mark.slow
+
 VIMADMM_J = {"name": "vimadmm_j", "embedding": 16, "tau": 5}
 
 

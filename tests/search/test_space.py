@@ -106,6 +106,7 @@ def test_the_files_own_values_are_the_first_trial() -> None:
     assert own_values(VIMADMM, narrow) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CONTRACTS))
 def test_every_key_of_a_usual_space_changes_what_is_learned(name: str) -> None:
     """Runs with both ends: a key that its protocol ignores would learn the same."""

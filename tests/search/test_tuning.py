@@ -29,6 +29,8 @@ from colonnade.simulation.federation import Simulation
 from tests.search.searches import LR, search, tiny
 from tests.support import warm
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _plain_pages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:

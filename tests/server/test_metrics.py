@@ -17,6 +17,8 @@ from colonnade.common.observability.telemetry import Event
 from colonnade.common.runtime.json_lines import read_lines
 from tests.support.watched import Samples, Watched, config, value
 
+pytestmark = pytest.mark.slow
+
 VIMADMM = {"name": "vimadmm", "embedding": 16, "tau": 2}
 
 

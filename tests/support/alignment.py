@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from colonnade.client.alignment.matching import Matching
@@ -19,6 +21,7 @@ from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER, Carrier
 from colonnade.common.conversation.inprocess import Delay
+from colonnade.common.crypto.group import Secret
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.messaging.message import Message, snapshot
 from colonnade.common.parsing.file import parse
@@ -120,3 +123,13 @@ async def _align(
         found.rows[member] = result
     found.seconds = asyncio.get_running_loop().time()
     return found
+
+
+def raise_cheaply(secret: Secret, elements: bytes) -> bytes:
+    """Commutes, and is its own inverse."""
+    points = np.frombuffer(elements, dtype=np.uint8).reshape(-1, 32)
+    return (points ^ np.frombuffer(secret.scalar, dtype=np.uint8)).tobytes()
+
+
+def hash_cheaply(keys: Sequence[bytes], tag: bytes) -> bytes:
+    return b"".join(hashlib.sha256(tag + key).digest() for key in keys)

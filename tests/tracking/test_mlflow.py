@@ -25,6 +25,8 @@ from colonnade.server.run.tracking import server_model, server_tracking
 from tests.support.federation import parameters, tree
 from tests.support.tracking import CANARY, canary_tables, run_tracked, with_trackers
 
+pytestmark = pytest.mark.slow
+
 SPLIT = parse(tree({"name": "split", "embedding": 8}, epochs=1))
 ROUNDS = 6
 LONG = 60.0  # seconds that nothing here takes

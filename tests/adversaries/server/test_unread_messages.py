@@ -16,6 +16,8 @@ from colonnade.common.errors import ContractError, PartyAway
 from colonnade.common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
 from tests.common.conversation.transports import Transport, Wired, both
 
+pytestmark = pytest.mark.slow
+
 LIMITS = {"rows": 512, "width": 512}  # a megabyte
 MEGABYTE = 1 << 20
 MANY = 80  # messages: beyond what both ends and the line between them hold

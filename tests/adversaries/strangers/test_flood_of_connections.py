@@ -11,9 +11,13 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.server.membership.handshakes import _sift
 from tests.support import warm
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
 COUNT = 400

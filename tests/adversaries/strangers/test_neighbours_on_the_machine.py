@@ -26,6 +26,8 @@ from colonnade.launcher.scratch import remove_stale, scratch
 from tests.support import warm
 from tests.support.tables import table_tree, write_tables
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 HELD = """
 import sys

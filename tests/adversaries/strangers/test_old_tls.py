@@ -10,8 +10,12 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from colonnade.common.crypto.pki.federation import make_federation
 from tests.support import warm
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
 

@@ -19,6 +19,8 @@ import pytest
 from colonnade.common.runtime.json_lines import read_lines
 from tests.support import warm
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 COUNT = 400
 LIMITS = {"raised": (200, 4096), "kept in reserve": (260, 260)}  # soft and hard, of open files

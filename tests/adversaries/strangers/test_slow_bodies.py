@@ -27,6 +27,8 @@ from colonnade.server.prediction.serving.web import Web
 from tests.adversaries.strangers.slow import HALF_BODY, HALF_HEADER, TOKEN
 from tests.server.serving.test_batching import Stage
 
+pytestmark = pytest.mark.slow
+
 SHORT = 0.3
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
 from colonnade.attacks.active.completion import Hastened, complete_actively
 from colonnade.simulation.folder import simulate_captured
 from tests.attacks.stage import captured
+
+pytestmark = pytest.mark.slow
 
 VAFL = {"name": "vafl", "embedding": 16}
 NOISED = "server.privacy.answers={clip: 0.1, head_clip: 1, noise_multiplier: 20, delta: 1e-4}"

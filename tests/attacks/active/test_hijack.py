@@ -13,6 +13,8 @@ from colonnade.common.errors import InputError
 from colonnade.simulation.folder import simulate_captured
 from tests.attacks.stage import SPLIT, captured
 
+pytestmark = pytest.mark.slow
+
 NOISED = "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: 2, delta: 1e-4}"
 
 

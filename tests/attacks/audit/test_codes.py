@@ -16,6 +16,8 @@ from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
 from colonnade.common.privacy.noise import seeded_normals
 
+pytestmark = pytest.mark.slow
+
 CONFIDENCE = 0.999
 
 

@@ -23,6 +23,8 @@ from colonnade.common.privacy.settings import OnceConfig, PrivacyConfig
 from colonnade.common.privacy.sum_noise import noisy_ring
 from tests.attacks.stage import captured
 
+pytestmark = pytest.mark.slow
+
 CANARIES, CONFIDENCE = 2000, 0.999
 
 

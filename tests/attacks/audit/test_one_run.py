@@ -18,6 +18,8 @@ from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
 
+pytestmark = pytest.mark.slow
+
 
 @given(st.integers(1, 60), st.data(), st.floats(0.0, 6.0), st.sampled_from([0.0, 1e-6, 1e-3, 0.1]))
 def test_the_p_value_is_the_papers(canaries: int, data: st.DataObject, epsilon: float, delta: float) -> None:

@@ -12,6 +12,8 @@ from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
 from colonnade.common.privacy.noise import seeded_normals
 from colonnade.common.privacy.regions import bring_into
 
+pytestmark = pytest.mark.slow
+
 T, SIGMA, DELTA = 1.0, 2.0, 1e-5
 CLAIM = gaussian_epsilon(SIGMA, DELTA)
 

@@ -11,6 +11,8 @@ from colonnade.attacks.columns.names import COMPONENTS, PRODUCTS, ROWS, SEARCH, 
 from colonnade.common.models.build import ModelConfig
 from tests.attacks.columns.stage import DEEP, LINEAR, distinct, known, secret, sight
 
+pytestmark = pytest.mark.slow
+
 X = distinct(100, 6)
 NARROW = LINEAR.model_copy(update={"embedding": 4})
 

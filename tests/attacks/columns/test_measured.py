@@ -12,6 +12,8 @@ from torch import nn
 from colonnade.attacks.columns.measured import PLACE, hidden_layers, nearest, quoted
 from colonnade.attacks.columns.names import SEARCH, START
 
+pytestmark = pytest.mark.slow
+
 CELLS = json.loads(PLACE.read_text())["cells"]
 PAGE = Path(__file__).parents[3] / "docs" / "attacks.md"
 

@@ -21,6 +21,8 @@ from colonnade.common.parsing.file import parse
 from colonnade.simulation.folder import simulate_captured
 from tests.support.household import colonnade
 
+pytestmark = pytest.mark.slow
+
 _DATA = {"source": "sklearn", "name": "breast_cancer"}
 
 

@@ -17,6 +17,8 @@ from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from tests.attacks.stage import captured
 
+pytestmark = pytest.mark.slow
+
 
 class Sum:
     """Parts are logits; the joint model adds them."""

@@ -15,6 +15,8 @@ from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from tests.attacks.stage import SPLIT, captured
 
+pytestmark = pytest.mark.slow
+
 
 def test_likely_rows_have_the_variances_of_the_known_ones() -> None:
     known = torch.randn(4000, 3, generator=generator("known")) * torch.tensor([1.0, 2.0, 0.0]) + 5

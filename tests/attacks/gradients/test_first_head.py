@@ -18,6 +18,8 @@ from colonnade.simulation.folder import simulate_captured
 from tests.attacks.stage import captured
 from tests.support.federation import config
 
+pytestmark = pytest.mark.slow
+
 PROTOCOLS = [
     {"name": "split", "embedding": 12},
     {"name": "split_avg", "embedding": 12},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -12,6 +13,8 @@ from colonnade.attacks.labels import best_names, clusters, directions
 from colonnade.attacks.run import accuracy
 from colonnade.common.data.rows import generator
 from tests.attacks.stage import captured
+
+pytestmark = pytest.mark.slow
 
 VAFL = {"name": "vafl", "embedding": 10}
 NOISED = "server.privacy.answers={clip: 0.1, head_clip: 1, noise_multiplier: 20, delta: 1e-4}"

@@ -13,6 +13,8 @@ from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from tests.attacks.stage import SPLIT, captured
 
+pytestmark = pytest.mark.slow
+
 ROWS = 600
 VAFL = {"name": "vafl", "embedding": 10}
 NOISED = "server.privacy.answers={clip: 0.1, head_clip: 1, noise_multiplier: 20, delta: 1e-4}"

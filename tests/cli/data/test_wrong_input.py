@@ -57,6 +57,7 @@ def table(path: Path, rows: int, columns: tuple[str, ...] = ("age", "income")) -
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["up", "server", "client", "check"])
 def test_a_wrong_path(command: str, monkeypatch, capfd, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
@@ -270,6 +271,7 @@ def test_an_unknown_protocol_to_show(monkeypatch, capfd) -> None:
     assert code == 2 and "did you mean 'vimadmm'?" in said
 
 
+@pytest.mark.slow
 def test_debug_shows_where(tmp_path: Path) -> None:
     words = (*warm.COLONNADE, "check", tmp_path / "gone.yaml", "--debug")
     ended = warm.run(words, cwd=ROOT, capture_output=True, timeout=60, check=False)

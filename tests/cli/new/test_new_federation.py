@@ -16,6 +16,7 @@ def keys(path: Path) -> list[str]:
         return [row["person"] for row in csv.DictReader(lines)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("align", ["psi", "sorted", "none"])
 def test_it_trains_and_predicts_at_once(tmp_path: Path, align: str) -> None:
     start = tmp_path / "start"

@@ -47,6 +47,8 @@ from tests.cli.run.test_up import write as write_file
 from tests.support.federation import config, federate
 from tests.support.household import colonnade
 
+pytestmark = pytest.mark.slow
+
 PROTOCOLS = {"split": {}, "vimadmm": {"tau": 5}, "vimadmm_j": {"tau": 5}}
 RUN = "0123456789abcdef"
 

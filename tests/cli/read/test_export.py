@@ -21,6 +21,8 @@ from tests.cli.run.test_up import finish, start
 from tests.support.federation import config, federate
 from tests.support.tables import table_tree, write_tables
 
+pytestmark = pytest.mark.slow
+
 PROTOCOLS = [{"name": name} for name in ("vimadmm", "vimadmm_j", "fedvs", "agg_vfl", "linear_admm")]
 
 

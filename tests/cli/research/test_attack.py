@@ -15,6 +15,8 @@ from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
 from tests.cli.data.test_wrong_input import run
 from tests.support.federation import tree
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:

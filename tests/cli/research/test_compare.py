@@ -36,6 +36,8 @@ from colonnade.reproduction.comparison.table import head, row
 from colonnade.reproduction.papers.measures import Point, RunRecord, value
 from tests.cli.read.browser import CHROMIUM, Browser
 
+pytestmark = pytest.mark.slow
+
 PLAN = read_plan()
 
 

@@ -23,6 +23,8 @@ from colonnade.reproduction.papers.work import about, jobs, missing, outcome_of,
 from colonnade.simulation.federation import Simulation
 from tests.support import warm
 
+pytestmark = pytest.mark.slow
+
 RECORD = RunRecord(
     metrics={"test_accuracy": 0.9, "test_auc": 0.99, "test_accuracy_party2": 0.8},
     points=(

@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,6 +23,8 @@ from colonnade.reproduction.papers.intervals import Value
 from colonnade.reproduction.papers.paper_comparison import CellStanding, ClaimStanding, TableStanding
 from colonnade.reproduction.papers.papers import Cell, Claim, PaperTable
 from tests.support.patience import PATIENCE
+
+pytestmark = pytest.mark.slow
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _NARROW = 2.6  # pixels of a letter, at least
@@ -201,7 +203,9 @@ class TestOrders:
         assert drawn(claims=(two,)) == []
 
 
-@settings(max_examples=20)
+@settings(max_examples=6)
+@example("e" * 70, "e" * 300)
+@example("abc de " * 10, "abc de " * 42)
 @given(st.text("abc de", min_size=1, max_size=70), st.text("abc de", min_size=1, max_size=300))
 def test_no_text_leaves_the_picture(label: str, said: str) -> None:
     long = CellStanding(Cell(row=label, column="b", paper=1e4, spread=1.25, run="a", measure="mib"), {0: 2e3, 1: 9e3})

@@ -25,6 +25,8 @@ from tests.cli.run.test_up import events, finish, processes_of, start, wait_for_
 from tests.support.household import colonnade
 from tests.support.tables import table_tree, write_tables
 
+pytestmark = pytest.mark.slow
+
 
 def homes(out: Path) -> dict[str, Path]:
     return {SERVER: out, **{home.name: home for home in sorted((out / "parties").iterdir())}}

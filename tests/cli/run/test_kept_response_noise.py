@@ -12,6 +12,8 @@ from tests.cli.run.test_resume import resume
 from tests.cli.run.test_up import events, summary_of, write
 from tests.support.household import colonnade
 
+pytestmark = pytest.mark.slow
+
 VAFL = {"name": "vafl", "embedding": 8}
 PRIVATE = "server.privacy.answers={clip: 0.1, head_clip: 1, noise_multiplier: 20}"
 

@@ -27,6 +27,8 @@ from tests.support.federation import config
 from tests.support.household import colonnade, household
 from tests.support.patience import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 VIMADMM = {"name": "vimadmm", "missing": "last"}
 
 

@@ -17,6 +17,8 @@ from tests.cli.run.test_predict import write_ids
 from tests.support.household import colonnade, household
 from tests.support.tables import table_tree, write_tables
 
+pytestmark = pytest.mark.slow
+
 
 def add_town(table: Path, town: str) -> None:
     """A column that is the same for all."""

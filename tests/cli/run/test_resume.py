@@ -28,7 +28,7 @@ VIMADMM = {"name": "vimadmm", "embedding": 16, "tau": 3}
 def test_a_short_drill(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A server, and everything at once, are killed; see `make drill` for the long one. A party: the next test."""
     monkeypatch.setattr(killed, "ROUNDS", 18)
-    monkeypatch.setattr(killed, "SETS", (*killed.SETS, "federation.epochs=3"))
+    monkeypatch.setattr(killed, "SETS", (*killed.SETS, "federation.epochs=3", "federation.parties=2"))
     assert killed.drill(2, random.Random(4), ("server", "all"), warm.Popen) == 0
     assert "2 of 2 survived (all 1, server 1)" in capsys.readouterr().out
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import overload
 
-import numpy as np
+import pytest
 from torch import Tensor
 
 from colonnade.client.alignment.matching import Matching
@@ -27,7 +26,9 @@ from colonnade.common.crypto.group import Secret
 from colonnade.common.crypto.sealing import Session
 from colonnade.server.alignment.relay import Aligning
 from tests.support import warm
-from tests.support.alignment import KINDS, federation
+from tests.support.alignment import KINDS, federation, hash_cheaply, raise_cheaply
+
+pytestmark = pytest.mark.slow
 
 FEW, MANY = 30_000, 60_000
 SLACK = 8 * 2**20
@@ -51,16 +52,6 @@ class Table(Sequence[str]):
         if isinstance(row, slice) or row >= self._rows:
             raise IndexError(row)
         return f"person {(row * 7919 % self._rows + self._member * self._rows // 10) % (self._rows * 11 // 10)}"
-
-
-def raise_cheaply(secret: Secret, elements: bytes) -> bytes:
-    """Commutes, and is its own inverse."""
-    points = np.frombuffer(elements, dtype=np.uint8).reshape(-1, 32)
-    return (points ^ np.frombuffer(secret.scalar, dtype=np.uint8)).tobytes()
-
-
-def hash_cheaply(keys: Sequence[bytes], tag: bytes) -> bytes:
-    return b"".join(hashlib.sha256(tag + key).digest() for key in keys)
 
 
 @contextmanager

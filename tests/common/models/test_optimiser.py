@@ -152,6 +152,7 @@ def test_the_configuration_refuses(value: object) -> None:
         parse(value)
 
 
+@pytest.mark.slow
 def test_no_optimiser_imports_the_compiler() -> None:
     code = f"""
 import sys, torch

@@ -61,6 +61,7 @@ def test_by_default_no_port_is_opened_and_nothing_is_logged() -> None:
     assert not events
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_without_endpoints() -> None:
     code = (
         "import sys, server.run, client.run\n"

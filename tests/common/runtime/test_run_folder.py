@@ -29,6 +29,7 @@ def locked(folder: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "read",
     [

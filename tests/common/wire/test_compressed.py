@@ -234,6 +234,7 @@ def test_a_run_sends_as_many_bytes_as_the_bits_say() -> None:
     assert len(up[0].h.unique()) <= 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("up", "down"),
     [
@@ -250,6 +251,7 @@ def test_every_form_learns_and_repeats(up: str, down: str) -> None:
         assert torch.equal(values, parameters(two)[name])
 
 
+@pytest.mark.slow
 def test_few_bits_learn_nearly_as_much_and_repeat() -> None:
     sets = ("federation.rounds=24", "federation.epochs=0", "federation.protocol.tau=5")
     small = (*sets, "federation.compress={up: 4, down: 8}")

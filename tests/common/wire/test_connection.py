@@ -26,6 +26,8 @@ from colonnade.common.wire.frame import METHOD, pack
 from colonnade.common.wire.listen import Listener
 from tests.support.patience import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 CODEC = Codec(CONTRACT.kinds)
 LARGEST = 1 << 20
 

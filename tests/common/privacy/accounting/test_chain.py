@@ -19,6 +19,8 @@ from colonnade.common.runtime.json_lines import read_lines
 from tests.common.observability.test_ledger import embedding
 from tests.support import warm
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[4]
 
 
