@@ -25,8 +25,8 @@ test: $(VENV)/.developed ## the whole test suite
 test-fast: $(VENV)/.developed ## the tests without processes, browsers and long runs: a minute and a half
 	$(BIN)/python -m pytest -m fast -n $(WORKERS) --dist worksteal
 
-coverage: $(VENV)/.developed ## all tests; fails if a line or a refusal that they reached before is no longer reached
-	$(BIN)/python -m tests.coverage -n $(WORKERS) --dist worksteal
+coverage: $(VENV)/.developed ## all tests: the lines and refusals that they reach; AGAINST=FILE fails if some of that result are lost
+	$(BIN)/python -m tests.coverage --out build/coverage.json $(if $(AGAINST),--against $(AGAINST)) -n $(WORKERS) --dist worksteal
 
 containers: $(VENV)/.developed ## builds the image, and tests docker-compose.yml with real containers
 	.ci/engine

@@ -24,6 +24,8 @@ def test_it_is_kept_without_outputs() -> None:
     assert len(cells) > 10 and not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_it_runs_and_its_text_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, within a running event loop, as cells are. Keys are not raised to secrets: that takes long."""
     monkeypatch.chdir(tmp_path)
