@@ -169,6 +169,7 @@ class Link(Capacity):
                     check_exact(self.peer, found, dims)
                     self.on_taken(found)
                     return found
+            self._refuse_if_broken()  # else what was dropped since would pass for late, and a checkpoint lack it
             if self.done_with(round, until):
                 return None
             self._refuse_if_lost()
@@ -188,6 +189,7 @@ class Link(Capacity):
             after: the last round that needs no work (a restored one).
         """
         while True:
+            self._refuse_if_broken()
             if self._asked is not None:
                 asked, self._asked = self._asked, None
                 self.on_save(asked)
@@ -285,6 +287,10 @@ class Link(Capacity):
             return
         Traffic.count(self.traffic.received, message)
         self.mailbox.put(self.peer, message)
+
+    def _refuse_if_broken(self) -> None:
+        if (fault := self.mailbox.fault([self.peer])) and not isinstance(fault, PartyLost):
+            raise fault
 
     def _refuse_if_lost(self) -> None:
         if fault := self.mailbox.fault([self.peer]):

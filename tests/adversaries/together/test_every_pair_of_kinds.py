@@ -89,6 +89,14 @@ def test_blocks_of_labels_are_taken_in_their_order_alone(number: int) -> None:
     assert str(end.errors[VICTIM]) == f"server sent Labels block={number}: expected one in round 1, got a second"
 
 
+@pytest.mark.parametrize(("setting", "kind"), [("split", "Gradient"), ("duals", "Update")])
+def test_a_party_saves_no_round_whose_answer_it_has_dropped(setting: str, kind: str) -> None:
+    """It was at fault with the server, took the answer for late, and said that the round was saved."""
+    end = ended(setting, down("before", kind, 0, "Statement"))
+    assert str(end.errors[VICTIM]) == "the server has relayed as a statement of party2 number 0 again"
+    assert not end.models[VICTIM]
+
+
 def test_an_error_that_the_server_has_found_first_is_not_reported_with_a_traceback(monkeypatch: Any) -> None:
     """Every member finds that no key is common."""
     reported: list[Any] = []
