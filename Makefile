@@ -38,8 +38,9 @@ docs: $(VENV)/.documented ## the site, into build/site; a warning fails
 reference: $(VENV)/.installed ## generates the tables of docs/configuration.md, and docs/openapi.json
 	$(BIN)/python -m colonnade.reports.reference_page
 
-dist: $(VENV)/.developed ## the wheel and the sdist, into dist
-	$(BIN)/python -m build --no-isolation
+dist: $(VENV)/.developed ## wheel and sdist of colonnade and of colonnade-lab, into dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(BIN)/python -m build --no-isolation --outdir dist lab
 
 release: $(VENV)/.developed ## wheel, sdist, SBOM and checksums, checked, into dist; not of a .dev version (ALLOW_DEV=1)
 	$(BIN)/python deploy/release.py dist
@@ -70,7 +71,7 @@ proto: $(VENV)/.developed ## generates proto/ from messages, and common/wire/_ge
 	$(BIN)/python proto/generate.py
 
 clean: ## removes the environment and everything that was made
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+	rm -rf $(VENV) build dist *.egg-info lab/build lab/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -78,13 +79,13 @@ $(VENV)/bin/python:
 	  { echo "Python 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml lab/pyproject.toml constraints.txt
 	@echo "installing into $(VENV), which takes a few minutes the first time"
 	$(PIP) -e .
 	@touch $@
 
 $(VENV)/.developed: $(VENV)/.installed
-	$(PIP) -e '.[dev]'
+	$(PIP) -e '.[dev]' -e lab
 	@touch $@
 
 $(VENV)/.documented: $(VENV)/.installed

@@ -6,14 +6,12 @@ In the tree the same folders stand under `colonnade/` as links, for everything t
 from setuptools import find_namespace_packages, setup
 
 ROOMS = (
-    "attacks",
     "cli",
     "client",
     "common",
     "experiments",
     "launcher",
     "reports",
-    "reproduction",
     "search",
     "server",
     "simulation",

@@ -6,7 +6,7 @@ Breast cancer of scikit-learn (569 rows, of which 409 are trained on; 30 columns
 `split_avg` with SGD at the parties, two epochs of 13 rounds: bottom models of no, one and two hidden layers of 32;
 width times epochs over the columns behind a message about .25, 1 and 4; embeddings of `party1` in the clear, or blinded
 sums of all three. Five attackers see the first exchange, twenty, and all. Runs what is missing in FOLDER, prints the
-table of docs/attacks.md, and writes attacks/columns/measured.json, from which `colonnade check` quotes. Ten minutes of
+table of docs/attacks.md, and writes cli/checks/measured.json, from which `colonnade check` quotes. Ten minutes of
 one core.
 """
 
@@ -25,18 +25,18 @@ from typing import Any
 import torch
 
 from benchmarks.report import console
-from colonnade.attacks.active.deviation import Deviation
-from colonnade.attacks.columns.attackers import ATTACKERS, Knowledge, knowledge
-from colonnade.attacks.columns.measured import PLACE
-from colonnade.attacks.columns.names import COMPONENTS, PRODUCTS, ROWS, SEARCH, START
-from colonnade.attacks.columns.sight import Sight, views
-from colonnade.attacks.run import AttackedRun, open_run
+from colonnade.cli.checks.measured import PLACE
 from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.data.draws import SecretDraws
 from colonnade.common.parsing.file import parse
 from colonnade.simulation.folder import simulate_captured
+from colonnade_lab.attacks.active.deviation import Deviation
+from colonnade_lab.attacks.columns.attackers import ATTACKERS, Knowledge, knowledge
+from colonnade_lab.attacks.columns.names import COMPONENTS, PRODUCTS, ROWS, SEARCH, START
+from colonnade_lab.attacks.columns.sight import Sight, views
+from colonnade_lab.attacks.run import AttackedRun, open_run
 
 EPOCHS, PARTIES, HIDDEN = 2, 3, 32
 WIDTHS = {"clear": {0.25: 1, 1: 5, 4: 20}, "sum": {0.25: 4, 1: 15, 4: 60}}

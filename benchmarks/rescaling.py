@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.report import console
-from colonnade.attacks.audit.canaries import audit
-from colonnade.attacks.audit.rescaling import Neighbours, exact_epsilon, rescaled
-from colonnade.attacks.run import open_run
 from colonnade.common.data.sources import load_features, prepare
 from colonnade.common.models.towers.cnn import CnnConfig
 from colonnade.common.parsing.file import load
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
+from colonnade_lab.attacks.audit.canaries import audit
+from colonnade_lab.attacks.audit.rescaling import Neighbours, exact_epsilon, rescaled
+from colonnade_lab.attacks.run import open_run
 
 T, SIGMA, DELTA = 1.0, 2.0, 1e-5
 BATCH, BATCHES, ROWS = 64, 100, 1000

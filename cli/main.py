@@ -11,11 +11,11 @@ from typing import Annotated
 
 import typer
 
+from colonnade import laboratory
 from colonnade.cli.data import commands as data
 from colonnade.cli.keys import commands as keys
 from colonnade.cli.new import commands as new
 from colonnade.cli.read import commands as read
-from colonnade.cli.research import commands as research
 from colonnade.cli.run import commands as run
 from colonnade.cli.search import commands as search
 from colonnade.common.errors import InputError
@@ -49,8 +49,18 @@ def colonnade(
     """Vertical federated learning over real machines: labels at a server, columns at parties."""
 
 
-for group in (run, data, new, keys, read, search, research):
+for group in (run, data, new, keys, read, search):
     group.register(app)
+_OWN = {command.callback.__name__.replace("_", "-") for command in app.registered_commands if command.callback}
+
+
+def add_laboratory(words: Sequence[str]) -> None:
+    """Adds the laboratory's commands, where one is wanted or commands are listed. Raises InputError as `load`."""
+    word = next((word for word in words if not word.startswith("-")), "")
+    if word in _OWN or len(app.registered_commands) > len(_OWN):
+        return
+    if word in laboratory.COMMANDS or laboratory.installed():
+        laboratory.load("commands", f"`{word}`")(app)
 
 
 def _refuse_undecodable(words: Sequence[str]) -> None:
@@ -77,6 +87,7 @@ def main() -> None:
             write_to_stderr(level)
         keep_private()  # before anything is written, by this process or by those that it starts
         _refuse_undecodable(sys.argv[1:])
+        add_laboratory(sys.argv[1:])
         app(completed(sys.argv[1:]))
     except Exception as error:  # noqa: BLE001  # the outermost handler prints every error
         fail(error)

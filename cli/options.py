@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -45,3 +46,8 @@ def overrides(sets: list[str] | None, chaos: list[str] | None) -> tuple[str, ...
     from colonnade.common.conversation.chaos import read_chaos  # noqa: PLC0415
 
     return (*(sets or ()), *read_chaos(tuple(chaos)))
+
+
+def processors() -> int:
+    """Default number of concurrent runs: one a processor."""
+    return os.cpu_count() or 1

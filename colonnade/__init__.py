@@ -69,6 +69,8 @@ _PLACES = {
 
 def __getattr__(name: str) -> Any:
     """Imports a public name at its first use: `import colonnade` alone imports neither torch nor pyarrow."""
+    if name == "attack":
+        return import_module("colonnade.laboratory").load("attack", "colonnade.attack")
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _PLACES[name]

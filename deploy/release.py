@@ -29,6 +29,7 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 SUMS = "SHA256SUMS"
+DISTRIBUTIONS = ("colonnade", "colonnade_lab")  # as files are named
 
 
 class ReleaseRefusedError(Exception):
@@ -40,7 +41,7 @@ def main(folder: Path) -> None:
     version = project_version()
     if os.environ.get("ALLOW_DEV") != "1":
         refuse_unfinished(ROOT, version)
-    for old in folder.glob("colonnade-*"):
+    for old in folder.glob("colonnade[-_]*"):
         old.unlink()
     build(folder)
     bom = folder / f"colonnade-{version}.cdx.json"
@@ -69,14 +70,15 @@ def refuse_unfinished(root: Path, version: str) -> None:
 
 
 def build(folder: Path) -> None:
-    """Writes sdist and wheel; times in them are those of the commit, so that a second build gives the same bytes."""
+    """Writes both distributions; times in them are those of the commit, so that a second build gives the same bytes."""
     made = _output("git", "-C", str(ROOT), "log", "-1", "--format=%ct").strip()
-    command = [sys.executable, "-P", "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(  # noqa: S603
-        command, env={**os.environ, "SOURCE_DATE_EPOCH": made}, check=False, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise ReleaseRefusedError(f"the build failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    for source in (ROOT, ROOT / "lab"):
+        command = [sys.executable, "-P", "-m", "build", "--no-isolation", "--outdir", str(folder), str(source)]
+        done = subprocess.run(  # noqa: S603
+            command, env={**os.environ, "SOURCE_DATE_EPOCH": made}, check=False, capture_output=True, text=True
+        )
+        if done.returncode:
+            raise ReleaseRefusedError(f"the build failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
 def bill_of_materials() -> dict[str, Any]:
@@ -135,25 +137,30 @@ def check(folder: Path, version: str) -> None:
     for path in released(folder, version):
         if not path.is_file() or _sum(path) != named[path.name]:
             raise ReleaseRefusedError(f"{path} is missing, or not the file that {SUMS} names")
-    wheel, sdist, bom = released(folder, version)
-    with zipfile.ZipFile(wheel) as archive:
-        _check_metadata(wheel, archive.read(f"colonnade-{version}.dist-info/METADATA"), version)
-    with tarfile.open(sdist) as archive:
-        member = archive.extractfile(f"colonnade-{version}/PKG-INFO")
-        _check_metadata(sdist, member.read() if member is not None else b"", version)
+    *packages, bom = released(folder, version)
+    for path in packages:
+        name = path.name.partition("-")[0]
+        if path.suffix == ".whl":
+            with zipfile.ZipFile(path) as archive:
+                content = archive.read(f"{name}-{version}.dist-info/METADATA")
+        else:
+            with tarfile.open(path) as archive:
+                member = archive.extractfile(f"{name}-{version}/PKG-INFO")
+                content = member.read() if member is not None else b""
+        _check_metadata(path, content, name.replace("_", "-"), version)
     _check_bom(bom, version)
 
 
 def released(folder: Path, version: str) -> list[Path]:
     """The files of a release, SHA256SUMS left out."""
-    endings = ("-py3-none-any.whl", ".tar.gz", ".cdx.json")
-    return [folder / f"colonnade-{version}{ending}" for ending in endings]
+    packages = [f"{name}-{version}{end}" for name in DISTRIBUTIONS for end in ("-py3-none-any.whl", ".tar.gz")]
+    return [folder / name for name in (*packages, f"colonnade-{version}.cdx.json")]
 
 
-def _check_metadata(path: Path, content: bytes, version: str) -> None:
+def _check_metadata(path: Path, content: bytes, name: str, version: str) -> None:
     found = message_from_bytes(content)
-    if (found["Name"], found["Version"]) != ("colonnade", version):
-        raise ReleaseRefusedError(f"{path} says it is {found['Name']} {found['Version']}, not colonnade {version}")
+    if (found["Name"], found["Version"]) != (name, version):
+        raise ReleaseRefusedError(f"{path} says it is {found['Name']} {found['Version']}, not {name} {version}")
     if not str(found.get_payload()).strip() or found["Description-Content-Type"] != "text/markdown":
         raise ReleaseRefusedError(f"{path} has no description: README.md is missing")
 

@@ -1,10 +1,12 @@
-"""Path of the demo, installed or not."""
+"""Paths of the shipped configurations, installed or not."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+
 
 def demo_file() -> Path:
     """The default configuration."""
-    return Path(__file__).parents[1] / "experiments" / "demo.yaml"
+    return EXPERIMENTS / "demo.yaml"

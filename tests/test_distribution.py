@@ -50,6 +50,7 @@ for program, *words in json.loads(sys.argv[1]):
     print({END!r})
 """
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LAB = tomllib.loads((ROOT / "lab/pyproject.toml").read_text())
 
 
 def files_of_the_tree() -> set[str]:
@@ -67,15 +68,16 @@ def files_of_the_tree() -> set[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel, made of the sdist, and the sdist, made of the tree.
+    """A folder with both wheels, made of their sdists, and the sdists, made of the tree.
 
     Builds share files of the tree: two at a time disturb each other.
     """
 
     def build(folder: Path) -> None:
-        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        for source in (ROOT, ROOT / "lab"):
+            command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(source)]
+            done = subprocess.run(command, check=False, capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
 
     return once_for_all_workers(tmp_path_factory, "dist", build)
 
@@ -95,6 +97,13 @@ def test_wheel_and_sdist_have_every_file_and_the_wheel_nothing_else(built: Path)
         assert metadata["License-Expression"] == "Apache-2.0"
         assert "colonnade = colonnade.cli.start:main" in wheel.read(f"{information}entry_points.txt").decode()
 
+    with zipfile.ZipFile(built / f"colonnade_lab-{VERSION}-py3-none-any.whl") as wheel:
+        lab = {path.relative_to(ROOT / "lab").as_posix() for path in (ROOT / "lab/colonnade_lab").rglob("*.*")}
+        names = {name for name in wheel.namelist() if name.startswith("colonnade_lab/")}
+        assert names == {name for name in lab if "__pycache__" not in name}
+        metadata = message_from_bytes(wheel.read(f"colonnade_lab-{VERSION}.dist-info/METADATA"))
+        assert f"colonnade=={VERSION}" in metadata.get_all("Requires-Dist")
+
     with tarfile.open(built / f"colonnade-{VERSION}.tar.gz") as sdist:
         there = {name.partition("/")[2] for name in sdist.getnames()}
     for_readers = {"CITATION.cff", "Makefile", "SECURITY.md", "constraints.txt", "docs/site.py", "mkdocs.yml"}
@@ -112,8 +121,9 @@ def python(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = tmp_path_factory.mktemp("installed") / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     here, there = (sysconfig.get_path("purelib", vars={"base": str(base)}) for base in (sys.prefix, environment))
-    with zipfile.ZipFile(built / f"colonnade-{VERSION}-py3-none-any.whl") as wheel:
-        wheel.extractall(there)
+    for name in ("colonnade", "colonnade_lab"):
+        with zipfile.ZipFile(built / f"{name}-{VERSION}-py3-none-any.whl") as wheel:
+            wheel.extractall(there)
     dependencies = [path for path in Path(here).iterdir() if "colonnade" not in path.name]
     for path in dependencies:  # all but this project's own installation
         (Path(there) / path.name).symlink_to(path)
@@ -201,4 +211,6 @@ def test_one_version_everywhere() -> None:
     changes = re.search(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert dockerfile and changes
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
-    assert {PROJECT["project"]["version"], dockerfile[1], changes[1], cited} == {VERSION}
+    needed = LAB["project"]["dependencies"][0].removeprefix("colonnade==")
+    versions = {PROJECT["project"]["version"], LAB["project"]["version"], needed}
+    assert versions | {dockerfile[1], changes[1], cited} == {VERSION}

@@ -103,10 +103,10 @@ def test_a_package_of_an_untested_version_is_refused(bom: dict) -> None:
         release._refuse_untested([{"name": "colonnade-unknown", "version": "1"}])
 
 
-def metadata(version: str = VERSION) -> bytes:
+def metadata(version: str = VERSION, name: str = "colonnade") -> bytes:
     lines = [
         "Metadata-Version: 2.4",
-        "Name: colonnade",
+        f"Name: {name}",
         f"Version: {version}",
         "Description-Content-Type: text/markdown",
     ]
@@ -116,13 +116,15 @@ def metadata(version: str = VERSION) -> bytes:
 @pytest.fixture
 def made(tmp_path: Path, bom: dict) -> Path:
     """A release of packages that hold nothing but their metadata."""
-    wheel, sdist, listed = release.released(tmp_path, VERSION)
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr(f"colonnade-{VERSION}.dist-info/METADATA", metadata())
-    with tarfile.open(sdist, "w:gz") as archive:
-        info = tarfile.TarInfo(f"colonnade-{VERSION}/PKG-INFO")
-        info.size = len(metadata())
-        archive.addfile(info, io.BytesIO(metadata()))
+    *packages, listed = release.released(tmp_path, VERSION)
+    for name, wheel, sdist in zip(release.DISTRIBUTIONS, packages[::2], packages[1::2], strict=True):
+        content = metadata(name=name.replace("_", "-"))
+        with zipfile.ZipFile(wheel, "w") as archive:
+            archive.writestr(f"{name}-{VERSION}.dist-info/METADATA", content)
+        with tarfile.open(sdist, "w:gz") as archive:
+            info = tarfile.TarInfo(f"{name}-{VERSION}/PKG-INFO")
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
     listed.write_text(json.dumps(bom))
     release.write_sums(tmp_path, VERSION)
     return tmp_path
@@ -130,11 +132,11 @@ def made(tmp_path: Path, bom: dict) -> Path:
 
 def test_checksums_are_those_of_sha256sum_and_the_check_passes(made: Path) -> None:
     subprocess.run(["sha256sum", "--strict", "-c", "SHA256SUMS"], cwd=made, check=True, capture_output=True)
-    assert len((made / "SHA256SUMS").read_text().splitlines()) == 3
+    assert len((made / "SHA256SUMS").read_text().splitlines()) == 5
     release.check(made, VERSION)
 
 
-@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("place", range(5))
 def test_a_changed_or_missing_file_is_found(made: Path, place: int) -> None:
     path = release.released(made, VERSION)[place]
     content = path.read_bytes()
@@ -147,7 +149,7 @@ def test_a_changed_or_missing_file_is_found(made: Path, place: int) -> None:
 
 
 def test_a_list_that_lacks_a_package_or_is_malformed_is_found(made: Path, bom: dict) -> None:
-    path = release.released(made, VERSION)[2]
+    path = release.released(made, VERSION)[-1]
     for changed, message in (
         ({**bom, "components": [part for part in bom["components"] if part["name"] != "torch"]}, "lacks torch"),
         ({**bom, "components": [{"name": "nameless"}, *bom["components"]]}, "not valid CycloneDX"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from colonnade.attacks.columns.measured import hidden_layers, quoted
+from colonnade.cli.checks.measured import hidden_layers, quoted
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS

@@ -86,7 +86,28 @@ def export(
     run_it(run, party, file, out)
 
 
+def protocols() -> None:
+    """List the protocols."""
+    from colonnade.cli.read.protocols import list_all  # noqa: PLC0415
+
+    list_all()
+
+
+def show(name: Annotated[str, typer.Argument(help="a protocol")]) -> None:
+    """Print a protocol: its keys, its contract, the server's side and the party's side."""
+    from colonnade.cli.read.protocols import show as run  # noqa: PLC0415
+
+    run(name)
+
+
+def plug_ins() -> None:
+    """List the installed plug-ins: protocols, sources, models, losses, metrics and trackers of other packages."""
+    from colonnade.cli.read.protocols import list_plug_ins  # noqa: PLC0415
+
+    list_plug_ins()
+
+
 def register(app: typer.Typer) -> None:
     """Adds the commands, in the order of `colonnade --help`."""
-    for command in (report, explain, card, ledger, export):
+    for command in (report, explain, card, ledger, export, protocols, show, plug_ins):
         app.command(rich_help_panel=PANEL)(command)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.options import Given, Sets
+from colonnade.cli.options import Given, Sets, processors
+from colonnade.common.errors import InputError
+from colonnade.laboratory import load
 from colonnade.reports.console.screen import INTERRUPTED, err
 
 PANEL = "Search"
@@ -112,7 +114,77 @@ def cv(
         )
 
 
+def compare(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[PROTOCOL...]", help="default: all", show_default=False)
+    ] = None,
+    on: Annotated[
+        Path | None,
+        typer.Option("--on", metavar="FILE", help="a configuration with data and labels: compare on these"),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="seeds of every run; default: 3, with --on 1", min=1, show_default=False)
+    ] = None,
+    only_list: Annotated[
+        bool, typer.Option("--list", help="run nothing; print the stored results and write the pages")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="folder of results and pages; default: results, with --on runs/ID-compare", show_default=False
+        ),
+    ] = None,
+    processes: Annotated[
+        int, typer.Option("--processes", "--jobs", help="concurrent runs; 0: one a processor", min=0)
+    ] = 0,
+    trials: Annotated[
+        int | None,
+        typer.Option(help="with --on: trials of each search; 0: defaults alone; default: 10", show_default=False),
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="with --on: the most training and validation rows, and the most test rows")
+    ] = None,
+    metric: Annotated[
+        str, typer.Option(help="with --on: such as auc; default: one that fits the labels", show_default=False)
+    ] = "",
+    keep_models: Annotated[
+        bool, typer.Option("--keep-models", help="with --on: take models and heads of the file")
+    ] = False,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="with --on: privacy of vfl_afe, which needs one; default: 8", show_default=False),
+    ] = None,
+    sets: Sets = None,
+) -> None:
+    """Run all protocols on one task and write a page: with --on on your own data, else on digits (colonnade-lab)."""
+    searched: dict[str, Any] = {
+        "trials": trials,
+        "rows": rows,
+        "metric": metric,
+        "keep_models": keep_models,
+        "epsilon": epsilon,
+    }
+    given = {name: value for name, value in {**searched, "sets": tuple(sets or ())}.items() if value}
+    chosen, jobs = tuple(names or ()), processes or processors()
+    if on is None:
+        if given:
+            option = "set" if "sets" in given else next(iter(given)).replace("_", "-")
+            raise InputError(
+                f"--{option} without --on: the built-in comparison has a plan of its own",
+                hint="add --on FILE to compare on that configuration's data",
+            )
+        load("comparison", "`compare` without --on")(chosen, seeds or 3, out or Path("results"), jobs, only_list)
+        return
+    from colonnade.search.comparison.compared import compare as run  # noqa: PLC0415
+
+    if only_list:
+        raise InputError("--list with --on: a comparison on a file completes its runs", hint="read comparison.md")
+    searched = {name: value for name, value in searched.items() if value is not None}
+    with resumable():
+        run(on, protocols=chosen or None, seeds=seeds or 1, out=out, jobs=jobs, sets=tuple(sets or ()), **searched)
+
+
 def register(app: typer.Typer) -> None:
     """Adds the commands, in the order of `colonnade --help`."""
-    for command in (tune, cv):
+    for command in (tune, cv, compare):
         app.command(rich_help_panel=PANEL)(command)

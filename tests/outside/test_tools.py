@@ -10,8 +10,8 @@ import pytest
 from colonnade.common.contracts.registry import NAMES
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import load
-from colonnade.reproduction.comparison.plan import ATTACKED, OWN, PLAIN, SLOW, chosen, read_plan, with_outside
-from colonnade.reproduction.papers.papers import FOLDER
+from colonnade.launcher.demo import EXPERIMENTS
+from colonnade_lab.comparison.plan import ATTACKED, OWN, PLAIN, SLOW, chosen, read_plan, with_outside
 from tests.support.federation import config
 from tests.support.household import colonnade
 
@@ -22,7 +22,7 @@ def test_a_comparison_takes_it_if_it_is_named(signs: Path) -> None:
     runs = plan.conditions("signs")
     assert set(runs) == {PLAIN, SLOW, OWN, ATTACKED}
     for run in runs.values():
-        federation = load(FOLDER / run.file, run.set).federation
+        federation = load(EXPERIMENTS / run.file, run.set).federation
         assert federation.protocol.name == "signs" and federation.protocol.embedding == 32
     assert "colonnade-signs 1.0" in plan.protocols["signs"].note
 

@@ -30,7 +30,17 @@ def pieces(text: ast.Constant | ast.JoinedStr) -> list[str]:
 def texts() -> tuple[re.Pattern[str], ...]:
     """Every text of the code that raises: a group for each piece, anything between two."""
     found = set()
-    for package in ("cli", "client", "common", "launcher", "reports", "reproduction", "search", "server", "simulation"):
+    for package in (
+        "cli",
+        "client",
+        "common",
+        "launcher",
+        "lab/colonnade_lab",
+        "reports",
+        "search",
+        "server",
+        "simulation",
+    ):
         for path in (ROOT / package).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Constant | ast.JoinedStr):

@@ -10,7 +10,7 @@ import pytest
 from colonnade.common.config.policy import PolicyConfig
 
 ROOT = Path(__file__).parents[2]
-FILES = tuple((ROOT / "tests").rglob("test_*.py"))
+FILES = (*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "lab/tests").rglob("test_*.py"))
 SECTION = "## Members that lie\n", "\n## "
 NONE = "nothing is promised"
 PROMISES = {

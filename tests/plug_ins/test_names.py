@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.cli.research.protocols import GROUPS, list_all, list_plug_ins, show
+from colonnade.cli.read.protocols import GROUPS, list_all, list_plug_ins, show
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.outside import OUTSIDE_LOSSES, OUTSIDE_METRICS
 from colonnade.common.contracts.registry import CONTRACTS

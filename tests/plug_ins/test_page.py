@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.cli.research.protocols import GROUPS
+from colonnade.cli.read.protocols import GROUPS
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
 from colonnade.common.parsing.file import parse
 from colonnade.simulation.federation import Simulation

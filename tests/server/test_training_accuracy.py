@@ -13,9 +13,9 @@ from colonnade.common.data.sources import load_labels
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
-from colonnade.reproduction.papers.measures import known_measure, unit
-from colonnade.reproduction.papers.running import _Course
 from colonnade.server.training.context import ServerContext
+from colonnade_lab.papers.measures import known_measure, unit
+from colonnade_lab.papers.running import _Course
 from tests.support.federation import config
 
 BATCH = torch.arange(8)

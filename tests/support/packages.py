@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.cli.research.protocols import GROUPS
+from colonnade.cli.read.protocols import GROUPS
 
 
 class Packages:

@@ -6,5 +6,5 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ROOMS = tuple(sorted(path.name for path in (ROOT / "colonnade").iterdir() if path.is_symlink()))
-CODE = tuple(name for name in ROOMS if name != "experiments")
-"""Those with code."""
+CODE = (*(name for name in ROOMS if name != "experiments"), "lab/colonnade_lab")
+"""Those with code, and the laboratory."""

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.attacks.run import open_run as open_attacked
 from colonnade.cli.data.check import check
 from colonnade.cli.data.deal import DealTerms, deal
 from colonnade.common.checkpointing.run_cache import RunCache
@@ -21,6 +20,7 @@ from colonnade.reports.explanation.trained import open_run
 from colonnade.simulation.contexts import server_context
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.outcome import Outcome
+from colonnade_lab.attacks.run import open_run as open_attacked
 from tests.cli.run.test_up import events, finish, processes_of, start, wait_for_round
 from tests.support.household import colonnade
 from tests.support.tables import table_tree, write_tables

@@ -14,10 +14,10 @@ from colonnade.common.contracts.registry import CONTRACTS, NAMES
 from colonnade.common.models.optimiser import AdagradConfig
 from colonnade.common.parsing import protocol_defaults
 from colonnade.common.parsing.file import load
-from colonnade.reproduction.comparison.plan import jobs as compared
-from colonnade.reproduction.comparison.plan import read_plan
-from colonnade.reproduction.papers.papers import chosen
-from colonnade.reproduction.papers.work import jobs
+from colonnade_lab.comparison.plan import jobs as compared
+from colonnade_lab.comparison.plan import read_plan
+from colonnade_lab.papers.papers import chosen
+from colonnade_lab.papers.work import jobs
 
 ODD = AdagradConfig(lr=0.0123)
 HEADLESS = ("vimadmm_j", "fdml", "linear_admm")  # whose server has no head that steps

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.attacks.run import open_run as open_captured
 from colonnade.cli.read.export import export
 from colonnade.cli.read.ledger import ledger
 from colonnade.cli.run.up import up
@@ -20,6 +19,7 @@ from colonnade.common.version import VERSION
 from colonnade.launcher.folder_lock import locked_folder
 from colonnade.reports.explanation.trained import open_run
 from colonnade.reports.records.run import read_run
+from colonnade_lab.attacks.run import open_run as open_captured
 
 NEWER = f"the folder is of format {FORMAT + 1}, and colonnade {VERSION} reads up to {FORMAT}"
 

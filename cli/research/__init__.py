@@ -1,1 +1,0 @@
-"""Commands that compare protocols, repeat papers and attack runs."""

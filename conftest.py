@@ -1,0 +1,69 @@
+"""Settings of all tests: one thread, since several run at once and the tensors are small."""
+
+from __future__ import annotations
+
+import os
+
+# Before NumPy is loaded. Threads of BLAS and OpenMP wait for each other by spinning: on small matrices and a busy
+# machine that takes 20 to 50 times the work's own time, in children as well.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import gc
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+import torch
+import typer.main
+from hypothesis import settings
+
+from colonnade.cli import main
+from colonnade.launcher import processes
+from tests.support import warm
+from tests.support.bundled import parse_once
+from tests.support.patience import PATIENCE
+from tests.support.warm_server import spare_the_disk
+
+torch.set_num_threads(1)
+main.add_laboratory([])
+typer.main.get_command = cache(typer.main.get_command)  # as in a process, which makes the commands once
+parse_once()
+spare_the_disk()
+
+# On a busy machine any example may take long: pytest's own timeout ends hanging tests. More examples have found nothing
+# more, and take half of the time of the tests without processes.
+settings.register_profile("colonnade", deadline=None, max_examples=25)
+settings.load_profile("colonnade")
+
+
+_LONG = ("processes", "browser", "netns")
+_NOT_FAST = ("slow", "papers", "containers")
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with processes may take ten times as long on a busy machine; those without are `fast`."""
+    for item in items:
+        long = any(map(item.get_closest_marker, _LONG))
+        if long and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(PATIENCE + 100))
+        if not (long or any(map(item.get_closest_marker, _NOT_FAST))):
+            item.add_marker(pytest.mark.fast)
+
+
+def pytest_collection_finish() -> None:
+    """Keeps the garbage collector from searching what all tests share, which takes a second each time."""
+    gc.freeze()
+
+
+def pytest_runtest_setup() -> None:
+    """The command line, run in this process, sets the umask for later files."""
+    os.umask(0o022)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forked_fork_servers() -> Iterator[None]:
+    """A command run in this process starts a fork server, even if it then refuses its arguments."""
+    with warm.replace(processes):
+        yield

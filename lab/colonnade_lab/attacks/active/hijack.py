@@ -1,0 +1,169 @@
+"""Feature-space hijack: a server that answers a party with gradients of a task of its own.
+
+Pasquini, Ateniese and Bernaschi 2021, "Unleashing the Tiger: Inference Attacks on Split Learning": the server has rows
+like the party's, and an encoder of them that it can invert. In the place of the model's gradients it sends others,
+which move the party's embeddings into the encoder's feature space, and decodes what comes. There its rows are none of
+the party's, and a discriminator compares two sets. Here it knows some training rows, as in the other attacks on
+features, so that it asks for the very code of each; of the others it asks nothing. The head learns from the embeddings
+that come, and other parties are answered honestly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.conversation.conversation import SERVER, Cohort
+from colonnade.common.errors import InputError
+from colonnade.server.protocols import SERVE
+from colonnade.server.training.context import ServerContext
+from colonnade_lab.attacks.active.deviation import Deviation, Simulate, deviating
+from colonnade_lab.attacks.inversion import Inversion, known_rows, reconstruct
+from colonnade_lab.attacks.predictions import predicted
+from colonnade_lab.attacks.run import AttackedRun
+
+_LONGER = 3.0  # codes, than a party's first embeddings: found on the digits
+
+
+@dataclass(frozen=True)
+class Hijack:
+    """Result of a hijack.
+
+    Args:
+        hijacked: inversion of what the party sends after training by the dishonest server.
+        honest: the same of the run as it was.
+        test_accuracy, honest_accuracy: of the joint models, on test rows; None without any.
+    """
+
+    hijacked: Inversion
+    honest: Inversion
+    test_accuracy: float | None
+    honest_accuracy: float | None
+
+
+class AuxiliaryEncoder:
+    """Principal components of known rows: the linear code of so many numbers that loses least.
+
+    Where a party's embeddings have no negative numbers, as behind a ReLU, a component takes two: its size above 0, and
+    that below.
+
+    Args:
+        x: known rows, float32 (n, ...).
+        rows: their numbers, int64 (n,).
+        most: a number above every row's.
+        gain: of the gradients.
+    """
+
+    def __init__(self, x: Tensor, rows: Tensor, most: int, gain: float = 1.0) -> None:
+        centred = x.flatten(1) - x.flatten(1).mean(0)
+        _, _, basis = torch.linalg.svd(centred, full_matrices=False)
+        self._components, self._gain = centred @ basis.T, gain
+        self._place = torch.full((most,), -1, dtype=torch.int64)
+        self._place[rows] = torch.arange(len(rows))
+        self._codes: Tensor | None = None
+
+    def answer(self, batch: Tensor, h: Tensor) -> Tensor:
+        """The gradient of the mean of gain |h - code|^2 / 2 over the batch at known rows, and 0 at the others.
+
+        Args:
+            batch: row numbers, int64 (rows,).
+            h: what the party sent of them, float32 (rows, width).
+        """
+        if self._codes is None:
+            self._codes = self._fitting(h)
+        place = self._place[batch]
+        found: Tensor = self._gain * (place >= 0)[:, None] * (h - self._codes[place]) / len(batch)
+        return found
+
+    def _fitting(self, h: Tensor) -> Tensor:
+        """Codes of the width, the sign and the mean length of a party's first embeddings."""
+        width = h.shape[1]
+        if bool((h >= 0).all()):
+            some = self._components[:, : width // 2]
+            codes = torch.cat([some.clamp(min=0), (-some).clamp(min=0)], dim=1)
+        else:
+            codes = self._components[:, :width]
+        codes = functional.pad(codes, (0, width - codes.shape[1]))
+        factor = _LONGER * float(h.norm(dim=1).mean() / codes.norm(dim=1).mean().clamp(min=1e-12))
+        return codes * factor
+
+
+def hijacking(protocol: str, party: str, encoder: AuxiliaryEncoder) -> Deviation:
+    """The server's side of a protocol, which answers one party with the encoder's gradients."""
+
+    async def serve(ctx: ServerContext, clients: Cohort, cfg: Any) -> None:
+        collect, broadcast = clients.collect, clients.broadcast
+        sent: dict[int, Tensor] = {}
+
+        async def collecting(kind: Any, round: int, *how: Any, **more: Any) -> Any:
+            responses = await collect(kind, round, *how, **more)
+            if party in responses and "part" not in kind.__dataclass_fields__:  # of training, and no evaluation
+                sent[round] = responses[party].h
+            return responses
+
+        async def broadcasting(what: Any) -> None:
+            answer: Any = what.get(party) if isinstance(what, Mapping) else None
+            if hasattr(answer, "dh"):
+                h = sent.pop(answer.round)
+                dh = encoder.answer(ctx.schedule.batch(answer.round), h)
+                what = {**what, party: replace(answer, dh=dh)}
+            await broadcast(what)
+
+        clients.collect = collecting  # type: ignore[method-assign]
+        clients.broadcast = broadcasting  # type: ignore[method-assign]
+        await SERVE[protocol](ctx, clients, cfg)
+
+    return serve
+
+
+def hijack(run: AttackedRun, party: str, known: float, seed: int, simulate: Simulate) -> Hijack:
+    """Simulates the run with the server deviating, and inverts what a party sends after training.
+
+    Args:
+        known: share of the training rows whose features the server knows.
+        seed: of the choice of these, and of the decoders.
+        simulate: runs a federation.
+
+    Raises:
+        InputError: the server sends no gradients of one party's embeddings round by round, or too few rows are known.
+        CheckpointError: a member's checkpoint is gone.
+    """
+    _refuse(run)
+    rows, parts = predicted(run)
+    place = run.config.federation.names.index(party)
+    rows = rows[: int(torch.isin(rows, run.schedule.partition.train).sum())]  # they come first
+    have, rest = known_rows(party, len(rows), known, seed)
+    x, y = run.columns(party)[rows], run.labels[rows]
+
+    def inverted(said: Tensor) -> Inversion:
+        said = said[: len(rows)].flatten(1)
+        return reconstruct(said[have], said[rest], x[have], x[rest], y[have], y[rest], seed=seed)
+
+    honest = inverted(parts[place])
+    steps = getattr(run.config.federation.protocol, "tau", 1)  # that the party takes with one gradient
+    encoder = AuxiliaryEncoder(x[have], rows[have], len(run.labels), 1 / steps)
+    with deviating(run, {SERVER: hijacking(run.protocol, party, encoder)}, simulate) as other:
+        found = inverted(predicted(other)[1][place])
+        accuracies = (one.summary["metrics"].get("test_accuracy") for one in (other, run))
+        return Hijack(found, honest, *accuracies)
+
+
+def _refuse(run: AttackedRun) -> None:
+    protocol = run.config.federation.protocol
+    fields = {field for kind in CONTRACTS[run.protocol].kinds.values() for field in kind.__dataclass_fields__}
+    if not run.opens or not {"h", "dh"} <= fields or getattr(protocol, "aggregate", "clear") == "blinded":
+        raise InputError(
+            f"{run.protocol}: the server sends no gradients of one party's embeddings",
+            hint="take a run of split, vfl_afe, split_avg, fedbcd or vafl, in which embeddings are not blinded",
+        )
+    if getattr(protocol, "arrivals", False):
+        raise InputError(
+            "federation.protocol.arrivals = true: the hijack answers whole rounds",
+            hint="take a run with arrivals: false",
+        )

@@ -1,0 +1,209 @@
+"""The mechanisms under audit: every one that adds noise here, called as a run calls it, with its worst-case canaries.
+
+A new mechanism is audited by one function that returns an `Audited`, and a line in `OF_RUNS`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from colonnade.common.privacy.accounting.accountant import epsilon
+from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.privacy.accounting.plan import PrivacyPlan
+from colonnade.common.privacy.accounting.row_budget import RowBudget
+from colonnade.common.privacy.accounting.sampled import SampledGaussian
+from colonnade.common.privacy.accounting.step_budget import StepBudget
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
+from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.privacy.labels import LabelPrivacyConfig
+from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals
+from colonnade.common.privacy.prior.grouped_subsets import GroupedSubsets
+from colonnade.common.privacy.release import GaussianRelease
+from colonnade.common.privacy.rescale import Rescale
+from colonnade.common.privacy.response_noise import ResponseNoiseConfig, RowNoise
+from colonnade.common.privacy.rows import NoisySteps, RowRelease, SampledSteps, deviation
+from colonnade.common.secure_aggregation.masked_sums import ring
+from colonnade_lab.attacks.audit.canaries import Audited
+from colonnade_lab.attacks.audit.codes import released_codes, trained_encoder
+from colonnade_lab.attacks.audit.sums import noisy_sums
+from colonnade_lab.attacks.run import AttackedRun
+
+RELEASES = 2
+"""Most releases of a canary in an audit of a run: each costs a call for every canary."""
+
+
+def party_matrices(plan: PrivacyPlan, releases: int, normals: Normals = secure_normals) -> Audited:
+    """`federation.privacy` with `mechanism: gaussian`: a canary is a party, with one of two matrices of norm C.
+
+    Under `participation` the second party is absent, which sends zeros.
+    """
+    release = GaussianRelease(plan, normals, Budget(None, None, plan.releases))
+    clip = plan.config.clip
+    other = 0.0 if plan.config.adjacency == "participation" else -clip
+
+    def scores(coins: Tensor) -> Tensor:
+        found = torch.zeros(len(coins), dtype=torch.float64)
+        for place, coin in enumerate(coins.tolist()):
+            matrix = torch.tensor([[clip if coin else other, 0.0]], dtype=torch.float64)
+            found[place] = sum(float(release(matrix)[0, 0]) for _ in range(releases))
+        return found
+
+    name = f"gaussian, sigma {plan.noise_multiplier:g}, {plan.config.adjacency}, {releases} releases"
+    return Audited(name, plan.epsilon(releases), plan.config.delta, scores, gaussian=True)
+
+
+def embedded_rows(plan: PrivacyPlan, releases: int, normals: Normals = secure_normals) -> Audited:
+    """`mechanism: adaptive`: a canary is a row, whose embeddings are at two ends of the region, and its steps.
+
+    With `steps` every release is followed by one step, on which the row's gradient is at one of two ends as well.
+    """
+    config = plan.config
+    assert isinstance(config, AdaptivePrivacyConfig)
+    cost = release_cost(config, 1)
+
+    def scores(coins: Tensor) -> Tensor:
+        ends = _ends(config)
+        counts = RowBudget(Budget(None, None, plan.releases), torch.zeros(len(coins), dtype=torch.float64))
+        steps = NoisySteps(plan, 1, normals) if config.steps and plan.steps is None else None
+        release = RowRelease(plan, normals, counts, Rescale("none", config.clip, deviation(plan)), steps)
+        rows, apart = torch.arange(len(coins)), ends[1] - ends[0]
+        found = torch.zeros(len(coins), dtype=torch.float64)
+        for _ in range(releases):
+            sent = release(ends[coins.long()], rows=rows)
+            found += sent.double() @ apart / deviation(plan) ** 2
+            if plan.steps is not None:
+                found += _secretly_stepped(plan, plan.steps, coins, normals)
+            elif config.steps is not None:
+                found += _stepped(plan, config, coins, normals)
+        return found
+
+    noised = f", steps at cost {config.steps.cost:g}" if config.steps else ""
+    if plan.steps is not None:
+        noised = f", steps at rate {plan.steps.rate:g} and sigma {plan.steps.noise_multiplier:g}"
+    name = f"adaptive, {config.release}, sigma {plan.noise_multiplier:g}{noised}, {releases} releases"
+    return Audited(name, plan.epsilon(releases * cost), config.delta, scores, gaussian=plan.steps is None)
+
+
+def _ends(config: AdaptivePrivacyConfig) -> Tensor:
+    """Two rows as far apart as the region allows, float64 (2, 2)."""
+    if config.release.startswith("positive"):
+        return config.clip * math.sqrt(2) * torch.eye(2, dtype=torch.float64)
+    return config.clip * torch.tensor([[-1.0, 0], [1, 0]], dtype=torch.float64)
+
+
+def _stepped(plan: PrivacyPlan, config: AdaptivePrivacyConfig, coins: Tensor, normals: Normals) -> Tensor:
+    """Log-likelihood ratios from one step on every canary alone."""
+    assert config.steps is not None
+    clip = config.steps.clip
+    noise = 2 * plan.noise_multiplier * clip / math.sqrt(config.steps.cost)
+    steps, found = NoisySteps(plan, 1, normals), torch.zeros(len(coins), dtype=torch.float64)
+    for place, coin in enumerate(coins.tolist()):
+        steps.pay()
+        (mean,) = steps.mean([torch.tensor([[clip if coin else -clip]], dtype=torch.float64)])
+        found[place] = float(mean) * 2 * clip / noise**2
+    return found
+
+
+def _secretly_stepped(plan: PrivacyPlan, steps: SampledGaussian, coins: Tensor, normals: Normals) -> Tensor:
+    """Log-likelihood ratios from one step, over no row but the canary, which it draws or not."""
+    assert isinstance(plan.config, AdaptivePrivacyConfig) and plan.config.steps is not None  # ensured by the plan
+    clip, found = plan.config.steps.clip, torch.zeros(len(coins), dtype=torch.float64)
+    for place, coin in enumerate(coins.tolist()):
+        noisy = SampledSteps(plan, StepBudget(None, steps), normals, secure_bytes())
+        drawn = noisy.draw(torch.zeros(1, dtype=torch.int64))
+        share = torch.full((len(drawn), 1), clip if coin else -clip, dtype=torch.float64)
+        (mean,) = noisy.mean([share])  # over an expected number of 1: the sum
+        found[place] = steps.loss(float(mean) / clip)
+    return found
+
+
+def responses(config: ResponseNoiseConfig, releases: int, normals: Normals = secure_normals) -> Audited:
+    """`server.privacy.answers`: a canary is a label, which decides between two opposite values of norm C."""
+
+    def scores(coins: Tensor) -> Tensor:
+        noise, signs = RowNoise(config.clip, config.noise_multiplier, normals), coins.double() * 2 - 1
+        values = config.clip * torch.stack([signs, torch.zeros_like(signs)], dim=1)
+        found = sum(noise.rows(values)[:, 0] for _ in range(releases - 1))
+        last = torch.stack([noise.sums([row[None]])[0][0] for row in values])  # a sum over a batch, the canary's alone
+        return last + found
+
+    claimed = epsilon(releases, config.noise_multiplier, config.delta, "replace", config.accounting)
+    name = f"answers, sigma {config.noise_multiplier:g}, {releases} releases"
+    return Audited(name, claimed, config.delta, scores, gaussian=True)
+
+
+def labels(config: LabelPrivacyConfig, classes: int, seed: int = 0) -> Audited:
+    """`server.privacy.labels`: a canary is a label that is class 0 or class 1, released once."""
+
+    def scores(coins: Tensor) -> Tensor:
+        noise, bits = config.noise(classes), config.bits(seed)
+        if isinstance(noise, GroupedSubsets):  # the prior that lets the canaries' sets tell most
+            prior = torch.tensor([1.0, 1.0, *[1e-6] * (classes - 2)]).expand(len(coins), classes)
+            evidence = noise.evidence(noise.draw_by(coins.long(), prior, bits))
+        else:
+            evidence = noise.evidence(noise.draw(coins.long(), bits))
+        return evidence[:, 1] - evidence[:, 0]
+
+    claimed, by_prior = config.noise(classes).epsilon, " by a prior" if config.prior else ""
+    return Audited(f"labels, {config.mechanism}{by_prior}, {classes} classes", claimed, 0.0, scores)
+
+
+def _matrices_of(run: AttackedRun) -> Audited | None:
+    plan = run.schedule.privacy
+    if plan is None or plan.config.mechanism != "gaussian" or plan.config.once is not None:
+        return None  # noise once is that of a sum: _sums_of
+    return party_matrices(plan, min(plan.releases, RELEASES))
+
+
+def _rows_of(run: AttackedRun) -> Audited | None:
+    plan = run.schedule.privacy
+    if plan is None or not isinstance(plan.config, AdaptivePrivacyConfig) or plan.config.heuristic:
+        return None
+    if plan.config.once is not None:
+        return None
+    return embedded_rows(plan, min(run.epochs, RELEASES))
+
+
+def _sums_of(run: AttackedRun) -> Audited | None:
+    plan = run.schedule.privacy
+    if plan is None or plan.config.once is None or plan.config.heuristic:
+        return None
+    return noisy_sums(plan, ring(run.config.federation, plan), min(plan.releases, RELEASES))
+
+
+def _responses_of(run: AttackedRun) -> Audited | None:
+    server = run.config.server
+    config = server and server.privacy.answers
+    return responses(config, RELEASES) if config else None
+
+
+def _labels_of(run: AttackedRun) -> Audited | None:
+    server = run.config.server
+    config = server and server.privacy.labels
+    return labels(config, run.config.federation.outputs) if config else None
+
+
+def _codes_of(run: AttackedRun) -> Audited | None:
+    plan = run.schedule.privacy
+    return released_codes(plan) if isinstance(plan, DiscretePlan) else None
+
+
+def _encoder_of(run: AttackedRun) -> Audited | None:
+    plan = run.schedule.privacy
+    return trained_encoder(plan) if isinstance(plan, DiscretePlan) else None
+
+
+OF_RUNS: Mapping[str, Callable[[AttackedRun], Audited | None]] = {
+    "federation.privacy, gaussian": _matrices_of,
+    "federation.privacy, adaptive": _rows_of,
+    "federation.privacy, discrete: codes": _codes_of,
+    "federation.privacy, discrete: encoder": _encoder_of,
+    "federation.privacy.once": _sums_of,
+    "server.privacy.answers": _responses_of,
+    "server.privacy.labels": _labels_of,
+}
+"""Settings of a run -> its mechanism under audit, or None where the run has no such protection."""

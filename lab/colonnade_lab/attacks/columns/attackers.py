@@ -1,0 +1,167 @@
+"""The attackers by name, and what each finds, beside what it would guess without a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import InputError
+from colonnade_lab.attacks.columns.known import regressed
+from colonnade_lab.attacks.columns.marginals import Marginals
+from colonnade_lab.attacks.columns.matching import matched, rotated_onto, turned
+from colonnade_lab.attacks.columns.names import COMPONENTS, PRODUCTS, ROWS, SEARCH, START
+from colonnade_lab.attacks.columns.products import rotated_rows
+from colonnade_lab.attacks.columns.sight import Sight
+from colonnade_lab.attacks.columns.starts import known_start, public_starts, search_starts
+from colonnade_lab.attacks.run import AttackedRun
+
+EXACT = 0.01
+"""Of a column's range: values this near are found."""
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What an attacker knows beside the messages, and the truth that it is measured by.
+
+    Args:
+        truth: columns of the rows that were seen, float64 (n, columns), as the models see them.
+        marginals: of the training rows.
+        have: places of the rows that the last attacker knows, int64 (k,).
+        starts: that the first attacker tries.
+        seed: of all draws.
+    """
+
+    truth: Tensor
+    marginals: Marginals
+    have: Tensor
+    starts: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class ColumnScore:
+    """How near an estimate comes.
+
+    Args:
+        r2: of every column that varies: 1 less the squared error over that of the column's true mean.
+        mean, median: over the columns.
+        exact: share of the rows of which every column is within `EXACT` of its range.
+        rows: that it was measured on.
+    """
+
+    r2: tuple[float, ...]
+    mean: float
+    median: float
+    exact: float
+    rows: int
+
+
+@dataclass(frozen=True)
+class ColumnsFound:
+    """Result of an attacker.
+
+    Args:
+        score: of its estimate.
+        without: of its guess without messages: the columns' means, or the mean of the rows that it knows.
+        more: what else it says.
+    """
+
+    score: ColumnScore
+    without: ColumnScore
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def numbers(self) -> dict[str, Any]:
+        """As a file holds it."""
+        return asdict(self)
+
+
+def score(x: Tensor, truth: Tensor, known: Marginals) -> ColumnScore:
+    """Compares an estimate (n, columns) with the truth."""
+    varies = known.values[-1] > known.values[0]
+    apart = (truth - known.mean).square().sum(0)[varies].clamp(min=1e-30)
+    r2 = 1 - (x - truth).square().sum(0)[varies] / apart
+    near = (x - truth).abs() <= EXACT * (known.values[-1] - known.values[0])
+    exact = near.all(1).double().mean()
+    return ColumnScore(
+        tuple(round(float(one), 4) for one in r2), float(r2.mean()), float(r2.median()), float(exact), len(x)
+    )
+
+
+def _search(sight: Sight, known: Knowledge) -> ColumnsFound:
+    found = search_starts(sight, known.marginals, known.starts)
+    more = {"tried": found.tried, "a_second": found.a_second, "misfit": found.misfit, "fits": found.solved.fits}
+    return _found(found.solved.x, known, {**more, "public": found.public and found.solved.fits})
+
+
+def _known_start(sight: Sight, known: Knowledge) -> ColumnsFound:
+    found = known_start(sight, sight.models(public_starts(sight)), known.marginals)
+    return _found(found.x, known, {"misfit": found.misfit, "fits": found.fits})
+
+
+def _products(sight: Sight, known: Knowledge) -> ColumnsFound:
+    x = rotated_rows(sight, known.seed)
+    best = score(rotated_onto(x, known.truth), known.truth, known.marginals)
+    by_rows = _regressed(x, known)
+    return _found(
+        turned(x, known.marginals, known.seed), known, {"rotated": asdict(best), "known_rows": asdict(by_rows.score)}
+    )
+
+
+def _components(sight: Sight, known: Knowledge) -> ColumnsFound:
+    return _found(matched(sight.repeated(), known.marginals, known.seed), known, {})
+
+
+def _known_rows(sight: Sight, known: Knowledge) -> ColumnsFound:
+    return _regressed(sight.repeated(), known)
+
+
+def _regressed(values: Tensor, known: Knowledge) -> ColumnsFound:
+    have, x = known.have, known.truth[known.have]
+    rest = torch.ones(len(known.truth), dtype=torch.bool)
+    rest[have] = False
+    made = regressed(values, have, x)[rest]
+    truth = known.truth[rest]
+    mean = x.mean(0).expand(len(truth), -1)
+    return ColumnsFound(score(made, truth, known.marginals), score(mean, truth, known.marginals), {"known": len(have)})
+
+
+def _found(x: Tensor, known: Knowledge, more: Mapping[str, Any]) -> ColumnsFound:
+    mean = known.marginals.mean.expand(len(known.truth), -1)
+    return ColumnsFound(score(x, known.truth, known.marginals), score(mean, known.truth, known.marginals), more)
+
+
+ATTACKERS: Mapping[str, Callable[[Sight, Knowledge], ColumnsFound]] = {
+    SEARCH: _search,
+    START: _known_start,
+    PRODUCTS: _products,
+    COMPONENTS: _components,
+    ROWS: _known_rows,
+}
+
+
+def knowledge(run: AttackedRun, sight: Sight, share: float, starts: int, seed: int) -> Knowledge:
+    """What attackers know of a run.
+
+    Args:
+        share: of the training rows, that the last attacker knows; at most half of those that were seen.
+        starts: that are tried.
+        seed: of the choice of known rows, and of the attackers' draws.
+
+    Raises:
+        InputError: hardly any row was seen.
+    """
+    truth, training = (_columns(run, sight, rows) for rows in (sight.rows, run.schedule.partition.train))
+    count = min(max(2, round(share * len(training))), len(truth) // 2)
+    if count < 2:
+        raise InputError(f"only {len(truth)} rows were seen", hint="take more rounds, or a run with larger batches")
+    order = torch.randperm(len(truth), generator=generator("known rows", seed, "columns"))
+    return Knowledge(truth, Marginals.of(training), order[:count], starts, seed)
+
+
+def _columns(run: AttackedRun, sight: Sight, rows: Tensor) -> Tensor:
+    return torch.cat([run.columns(member.name)[rows].flatten(1) for member in sight.members], dim=1).double()

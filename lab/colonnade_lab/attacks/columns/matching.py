@@ -1,0 +1,132 @@
+"""Directions in which values are distributed as a known column's: what fixes rows that are known up to a linear map."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import torch
+from sklearn.decomposition import FastICA
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from colonnade_lab.attacks.columns.marginals import Marginals
+
+_STEPS = 24  # of sorting and regression
+_DRAWN = 8  # random first directions, beside the independent components
+_KEPT = 4  # directions that are followed to their end
+_ROWS = 10  # for each direction that is fitted
+_LEAST = 1e-4  # of the largest singular value: what is below is noise
+
+
+def whitened(values: Tensor, most: int) -> Tensor:
+    """Principal components of (n, width), each of variance 1, float64 (n, at most `most`): fewer of few rows."""
+    centred = values - values.mean(0)
+    left, sizes, _ = torch.linalg.svd(centred, full_matrices=False)
+    count = min(most, int((sizes > _LEAST * sizes[:1].clamp(min=1e-30)).sum()), max(1, len(values) // _ROWS))
+    scaled: Tensor = left[:, :count] * len(values) ** 0.5
+    return scaled
+
+
+def matched(values: Tensor, known: Marginals, seed: int) -> Tensor:
+    """Columns of rows that are known up to a linear map, from the columns' distributions alone, float64 (n, columns).
+
+    A column's direction is found from each independent component and from random ones: the values are sorted, the
+    column's quantiles are put in their places, and the direction is regressed on these, until nothing changes. Of all
+    the one whose sorted values are nearest to the quantiles counts. An estimate is shrunk to the column's mean by its
+    correlation with that of half of the rows, so that one that hangs on chance says little.
+
+    Args:
+        values: (n, width).
+        seed: of components and of random directions.
+    """
+    z = whitened(values, known.values.shape[1])
+    made = _columns(z, known, seed)
+    half = torch.randperm(len(z), generator=torch.Generator().manual_seed(seed)) < len(z) // 2
+    trust = torch.ones(made.shape[1], dtype=torch.float64)
+    for part in (half, ~half):
+        if int(part.sum()) > _ROWS:
+            again = _columns(whitened(values[part], known.values.shape[1]), known, seed)
+            trust = torch.minimum(trust, _correlation(again, made[part]).clamp(min=0))
+    return known.mean + trust * (made - known.mean)
+
+
+def turned(x: Tensor, known: Marginals, seed: int) -> Tensor:
+    """The same of rows that are known up to a rotation about a point, by the best rotation of several, (n, columns).
+
+    A column is shrunk by its correlation under the best two rotations.
+
+    Args:
+        x: (n, columns).
+        seed: of first rotations.
+    """
+    centred, wanted = x - x.mean(0), known.quantiles(len(x))
+    target = wanted - wanted.mean(0)
+    draws = torch.Generator().manual_seed(seed)
+    size = x.shape[1]
+    guess = _columns(whitened(x, size), known, seed) - known.mean
+    random = torch.linalg.qr(torch.randn(2 * _DRAWN, size, size, generator=draws, dtype=torch.float64)).Q
+    turns = torch.cat([_rotation(centred, guess[None]), random])
+    columns = torch.arange(size)
+    for _ in range(2 * _STEPS):
+        places = (centred @ turns).argsort(1).argsort(1)  # (tries, n, columns)
+        turns = _rotation(centred, target[places, columns])
+    made = centred @ turns
+    apart = (made.sort(1).values - target).square().mean((1, 2))
+    best, second = made[apart.topk(2, largest=False).indices]
+    found: Tensor = known.mean + _correlation(best, second).clamp(min=0) * best
+    return found
+
+
+def rotated_onto(x: Tensor, truth: Tensor) -> Tensor:
+    """Rows (n, columns) under the rotation that brings them nearest to the true ones, which no attacker knows."""
+    centred, wanted = x - x.mean(0), truth - truth.mean(0)
+    return centred @ _rotation(centred, wanted[None])[0] + truth.mean(0)
+
+
+def _rotation(x: Tensor, wanted: Tensor) -> Tensor:
+    """The rotations that bring rows (n, columns) nearest to others (tries, n, columns), (tries, columns, columns)."""
+    left, _, right = torch.linalg.svd(x.T @ wanted)
+    found: Tensor = left @ right
+    return found
+
+
+def _columns(z: Tensor, known: Marginals, seed: int) -> Tensor:
+    first, wanted = _first(z, seed), known.quantiles(len(z))
+    return torch.stack([_column(z, first, one) for one in wanted.T], dim=1)
+
+
+def _column(z: Tensor, directions: Tensor, wanted: Tensor) -> Tensor:
+    mean, spread = wanted.mean(), wanted.std(correction=0)
+    if spread == 0:
+        return mean.expand(len(z))
+    target = (wanted - mean) / spread
+    for steps in (_STEPS // 8, _STEPS):
+        for _ in range(steps):
+            placed = target[(z @ directions).argsort(0).argsort(0)]  # (n, tries): the quantile at each value's rank
+            directions = z.T @ placed / len(z)
+        apart = ((z @ directions).sort(0).values - target[:, None]).square().mean(0)
+        directions = directions[:, apart.topk(min(_KEPT, len(apart)), largest=False).indices]
+    found: Tensor = mean + spread * (z @ directions[:, 0])
+    return found
+
+
+def _correlation(a: Tensor, b: Tensor) -> Tensor:
+    """Of every column with its like, 0 where one of them is constant."""
+    a, b = a - a.mean(0), b - b.mean(0)
+    found: Tensor = (a * b).sum(0) / (a.norm(dim=0) * b.norm(dim=0)).clamp(min=1e-30)
+    return found
+
+
+def _first(z: Tensor, seed: int) -> Tensor:
+    """First directions (components, tries): independent components either way, and random ones."""
+    count = z.shape[1]
+    draws = torch.Generator().manual_seed(seed)
+    drawn = torch.randn(count, _DRAWN, generator=draws, dtype=torch.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        parted = FastICA(whiten=False, random_state=seed, max_iter=200).fit(z.numpy())
+    own = torch.from_numpy(np.ascontiguousarray(parted.components_.T))
+    every = torch.cat([own, -own, drawn], dim=1)
+    unit: Tensor = every / every.norm(dim=0)
+    return unit

@@ -1,0 +1,232 @@
+"""Columns by a server that knows, or finds, the weights that the parties' models begin with.
+
+With the weights of every round an embedding is a function of the columns alone, and the gradients that the server sent
+say how the weights went on: rows and weights are solved for in turn.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from colonnade.common.data.draws import AgreedDraws
+from colonnade.common.data.rows import generator
+from colonnade.common.models.optimiser import build_optimiser
+from colonnade_lab.attacks.columns.dense import Dense
+from colonnade_lab.attacks.columns.marginals import Marginals
+from colonnade_lab.attacks.columns.sight import Seen, Sight
+
+_RIDGE = 1e-8  # of a row's squared length, beside the squared misfit of what is said of it: the shortest of many rows
+_TRIES, _ROUNDS = 4, 6  # first guesses of a row at a time, and how often for rows that are not solved
+_SOLVED = 1e-6  # share of what is said of a row, squared, that may be left unexplained
+_BEST = 4  # starts of a search that are tried with as many guesses, beside the agreed one
+_FIRST, _AGAIN = 20, 3  # steps of the first solution of a row, and of one from all that was said of it
+_WRONG = 0.1  # misfit of the first exchange from which on a start is none
+_TOLD = 1  # more numbers than columns that an exchange needs, for a wrong start to show by its misfit
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Rows that explain what was said, if the models began as assumed.
+
+    Args:
+        x: float64 (n, columns).
+        misfit: root of the share of what was said that they leave unexplained.
+        fits: False if the first exchange shows that the models began otherwise; x then has the columns' means.
+    """
+
+    x: Tensor
+    misfit: float
+    fits: bool
+
+
+@dataclass(frozen=True)
+class StartSearch:
+    """Result of trying out starts.
+
+    Args:
+        tried: number of starts.
+        a_second: starts that were tried in a second.
+        misfit: of the best one, at the first exchange.
+        public: True if the best one is the one that follows from the agreed section.
+        solved: with the best one.
+    """
+
+    tried: int
+    a_second: float
+    misfit: float
+    public: bool
+    solved: Solved
+
+
+def public_starts(sight: Sight, seed: int | None = None) -> list[torch.Generator]:
+    """What draws the members' first weights where starts are public.
+
+    Args:
+        seed: the federation's; None for the agreed one.
+    """
+    federation = sight.federation
+    chosen = federation.seed if seed is None else seed
+    return [AgreedDraws(chosen, federation.names, member.name).generator("model") for member in sight.members]
+
+
+def known_start(sight: Sight, models: Sequence[nn.Module], known: Marginals) -> Solved:
+    """Solves for the columns of every row that was seen, if the members' models were these in the beginning."""
+    x, pairs = _in_turn(sight, models, known)
+    if not pairs:
+        return Solved(known.mean.expand(len(sight.rows), -1), 1.0, fits=False)
+    first = Solved(x, _misfit(x, pairs), fits=True)
+    if sum(len(one.rows) for one in sight.seen) == len(sight.rows):
+        return first  # every row was seen once
+    x = _descend(x, pairs, _RIDGE, _AGAIN)
+    again = Solved(x, _misfit(x, list(zip(sight.seen, _trajectory(sight, models, x), strict=True))), fits=True)
+    return min(first, again, key=lambda one: one.misfit)
+
+
+def search_starts(sight: Sight, known: Marginals, count: int) -> StartSearch:
+    """Tries out starts on the first exchange, and solves for the columns with the best one.
+
+    Starts are those that follow from the agreed section, from the federation's seeds 0, 1, .. in its place, and, of one
+    party's messages, those of torch's own seeds 0, 1, ..: a seed of torch has 32 bits.
+
+    Args:
+        count: starts at most.
+    """
+    begun, first = time.monotonic(), sight.seen[0]
+    others = count - 1 if sight.blinded else (count - 1) // 2
+    federation_seeds: list[int | None] = [None, *range(others)]  # the agreed one first
+    own_seeds = [] if sight.blinded else range(count - 1 - others)
+    candidates = [sight.models(public_starts(sight, seed)) for seed in federation_seeds]
+    candidates += [sight.models([torch.Generator().manual_seed(seed)]) for seed in own_seeds]
+    sizes = [member.columns for member in sight.members]
+    found = [(*_tried(Dense.of(models, sizes), first.said, known, 1), place) for place, models in enumerate(candidates)]
+    rate = len(candidates) / max(time.monotonic() - begun, 1e-9)
+    told = first.said.shape[1] >= sight.columns + _TOLD  # else every start explains the messages
+    by = 0 if told else 1
+    again = []
+    for place in {0, *(one[2] for one in sorted(found, key=lambda one: one[by])[:_BEST])}:
+        again.append((*_tried(Dense.of(candidates[place], sizes), first.said, known, _ROUNDS), place))
+    misfit, distance, best = min(again, key=lambda one: one[by])
+    fits = misfit < _WRONG if told else distance < _likely(len(first.said))
+    solved = Solved(known.mean.expand(len(sight.rows), -1), 1.0, fits=False)
+    if fits:
+        solved = known_start(sight, candidates[best], known)
+    return StartSearch(len(candidates), rate, misfit, best == 0, solved)
+
+
+def _tried(network: Dense, said: Tensor, known: Marginals, rounds: int) -> tuple[float, float]:
+    x = begin(network, said, known, rounds)
+    return _misfit(x, [(_whole(said), network)]), known.distance(x)
+
+
+def _likely(rows: int) -> float:
+    """Distance from the known distributions that columns of so few rows may have by chance."""
+    return 0.8 / math.sqrt(rows)
+
+
+def _in_turn(sight: Sight, models: Sequence[nn.Module], known: Marginals) -> tuple[Tensor, list[tuple[Seen, Dense]]]:
+    """Rows from the first exchange that each is in, and the models before every exchange; none of a wrong start."""
+    x = torch.zeros(len(sight.rows), sight.columns, dtype=torch.float64)
+    fresh = torch.ones(len(x), dtype=torch.bool)
+    pairs: list[tuple[Seen, Dense]] = []
+    for one, network in zip(sight.seen, _trajectory(sight, models, x), strict=True):
+        new = fresh[one.rows]
+        if bool(new.any()):
+            x[one.rows[new]] = begin(network, one.said[new], known)  # before the models go on with these rows
+        fresh[one.rows] = False
+        pairs.append((one, network))
+        if len(pairs) == 1 and _misfit(x, pairs) > _WRONG:
+            return x, []
+    return x, pairs
+
+
+def begin(network: Dense, said: Tensor, known: Marginals, rounds: int = _ROUNDS) -> Tensor:
+    """Rows (n, columns) of which a network makes what was said (n, width): the best of several tries each.
+
+    Args:
+        rounds: of tries, for rows that are not solved.
+    """
+    draws, columns = generator("first guesses", 0), known.values.shape[1]
+    straight = all(not bends for layers in network.networks for _, _, bends in layers)
+    x = _descend(torch.zeros(len(said), columns, dtype=torch.float64), [(_whole(said), network)], _RIDGE,
+                 1 if straight else _FIRST)  # fmt: skip
+    if straight:
+        return x
+    enough = _SOLVED * (said - said.mean(0)).square().sum(1).mean()
+    cost = _costs(x, [(_whole(said), network)], _RIDGE)
+    for _ in range(rounds - 1):
+        open_ = (cost > enough + 2 * _RIDGE * x.square().sum(1)).nonzero().flatten()
+        if not len(open_):
+            break
+        guesses = torch.randn(_TRIES * len(open_), columns, generator=draws, dtype=torch.float64)
+        pair = [(_whole(said[open_].repeat(_TRIES, 1)), network)]
+        tried = _descend(guesses, pair, _RIDGE, _FIRST)
+        costs = _costs(tried, pair, _RIDGE).view(_TRIES, len(open_))
+        least, which = costs.min(0)
+        tried = tried.view(_TRIES, len(open_), columns)[which, torch.arange(len(open_))]
+        better = least < cost[open_]
+        x[open_[better]], cost[open_[better]] = tried[better], least[better]
+    return x
+
+
+def _trajectory(sight: Sight, models: Sequence[nn.Module], x: Tensor) -> Iterator[Dense]:
+    """The models before each exchange, if the rows are `x`, which may be changed meanwhile."""
+    models = [copy.deepcopy(model) for model in models]
+    optimisers = [
+        build_optimiser(member.optimiser, model.parameters())
+        for member, model in zip(sight.members, models, strict=True)
+    ]
+    for one in sight.seen:
+        yield Dense.of(models, [member.columns for member in sight.members])
+        if one.gradient is None:
+            continue
+        for model, optimiser, part in zip(models, optimisers, sight.parts(x[one.rows]), strict=True):
+            optimiser.zero_grad(set_to_none=True)
+            torch.autograd.backward(model(part.float()), one.gradient.float())
+            optimiser.step()
+
+
+def _descend(x: Tensor, pairs: Sequence[tuple[Seen, Dense]], ridge: float, steps: int) -> Tensor:
+    """Steps of Levenberg and Marquardt, for every row by itself."""
+    size = x.shape[1]
+    eye = torch.eye(size, dtype=x.dtype)
+    damping = torch.full((len(x),), 1e-6 if steps == 1 else 1e-3, dtype=x.dtype)
+    cost = _costs(x, pairs, ridge)
+    for _ in range(steps):
+        normal, right = torch.zeros(len(x), size, size, dtype=x.dtype), -ridge * x
+        for one, network in pairs:
+            made, slope = network.sloped(x[one.rows])
+            normal.index_add_(0, one.rows, slope.mT @ slope)
+            right.index_add_(0, one.rows, (slope.mT @ (one.said - made)[..., None])[..., 0])
+        scale = normal.diagonal(dim1=1, dim2=2).mean(1).clamp(min=1e-12)
+        step, _ = torch.linalg.solve_ex(normal + (damping * scale + ridge + 1e-12)[:, None, None] * eye, right)
+        tried = x + step
+        after = _costs(tried, pairs, ridge)
+        better = after < cost
+        x = torch.where(better[:, None], tried, x)
+        cost = torch.where(better, after, cost)
+        damping = torch.where(better, damping / 10, damping * 10).clamp(1e-12, 1e6)
+    return x
+
+
+def _costs(x: Tensor, pairs: Sequence[tuple[Seen, Dense]], ridge: float) -> Tensor:
+    cost = ridge * x.square().sum(1)
+    for one, network in pairs:
+        cost.index_add_(0, one.rows, (one.said - network(x[one.rows])).square().sum(1))
+    return cost
+
+
+def _whole(said: Tensor) -> Seen:
+    return Seen(torch.arange(len(said)), said, None)
+
+
+def _misfit(x: Tensor, pairs: Sequence[tuple[Seen, Dense]]) -> float:
+    missed = sum(float((one.said - network(x[one.rows])).square().sum()) for one, network in pairs)
+    whole = sum(float((one.said - one.said.mean(0)).square().sum()) for one, _ in pairs)
+    return float((missed / max(whole, 1e-30)) ** 0.5)

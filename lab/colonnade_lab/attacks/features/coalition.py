@@ -1,0 +1,82 @@
+"""The view of all members but one, who know the joint model and see what it predicts.
+
+Luo, Wu, Xiao and Ooi 2021, "Feature Inference Attack on Model Predictions in Vertical Federated Learning": the parties
+that ask for a prediction hold the trained model, their own columns and the confidences. Nothing is sent in the clear.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from colonnade.client.models.local import Local
+from colonnade.common.errors import InputError
+from colonnade.server.fusion.joint import Joint
+from colonnade_lab.attacks.predictions import predicted
+from colonnade_lab.attacks.run import AttackedRun
+
+
+@dataclass(frozen=True)
+class Coalition:
+    """Predictions of training rows, and everything but one party's columns.
+
+    Args:
+        joint: the server's part of the model.
+        local: the victim's.
+        place: of the victim in the roster.
+        rows: their numbers, int64 (n,).
+        parts: what every party gave, float32 (n, width) each; that of the victim is not looked at.
+        logs: logarithms of the predicted confidences, each row's about 0, float32 (n, classes).
+        x: the victim's columns, the truth, float32 (n, ...).
+    """
+
+    joint: Joint
+    local: Local
+    place: int
+    rows: Tensor
+    parts: list[Tensor]
+    logs: Tensor
+    x: Tensor
+
+    @property
+    def inputs(self) -> Tensor:
+        """The parts of all others beside the logarithms, at one scale, (n, widths + classes)."""
+        own = torch.cat([part.flatten(1) for place, part in enumerate(self.parts) if place != self.place], dim=1)
+        return torch.cat([own, self.logs * own.std() / self.logs.std().clamp(min=1e-12)], dim=1)
+
+    def predict(self, free: Tensor, places: Tensor) -> Tensor:
+        """Logarithms of the confidences if the victim's columns were others, float32 (m, classes).
+
+        Args:
+            free: float32 (m, numbers of a row).
+            places: of the rows in `rows`, int64 (m,).
+        """
+        parts = [part[places] for part in self.parts]
+        parts[self.place] = self.local(free.view(-1, *self.x.shape[1:]))
+        return centred(self.joint.logits(parts))
+
+
+def view(run: AttackedRun, party: str) -> Coalition:
+    """What the others hold after training.
+
+    Raises:
+        InputError: the joint model cannot be restored.
+        CheckpointError: a member's checkpoint is gone.
+    """
+    if not run.opens:
+        raise InputError(f"{run.protocol}: its model cannot be restored", hint="take another run")
+    rows, parts = predicted(run)
+    count = int(torch.isin(rows, run.schedule.partition.train).sum())  # they come first
+    joint, (local, columns) = run.joint(), run.local(party)
+    local.requires_grad_(requires_grad=False)
+    rows, parts = rows[:count], [part[:count] for part in parts]
+    with torch.no_grad():
+        logs = centred(joint.logits(parts))
+    return Coalition(joint, local, run.config.federation.names.index(party), rows, parts, logs, columns[rows])
+
+
+def centred(logits: Tensor) -> Tensor:
+    """Logits or logarithms of confidences, with a mean of 0 in each row: both come to the same."""
+    return logits - logits.mean(1, keepdim=True)

@@ -1,0 +1,164 @@
+"""Labels from the length and from the direction of a row's gradient.
+
+Li et al. 2022, "Label Leakage and Protection in Two-Party Split Learning", Sections 3.1 and 3.2: a gradient at the cut
+layer is longer where the model was surer of the wrong class, which is the rare one, and gradients of one class point
+in one direction, that of a row whose class the party knows. Both are measured by the area under the curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from colonnade.common.errors import InputError
+from colonnade_lab.attacks.bounds import Area, area
+from colonnade_lab.attacks.completion import balanced
+from colonnade_lab.attacks.estimates import estimates
+from colonnade_lab.attacks.labels import directions
+from colonnade_lab.attacks.rows import Piece, pieces
+from colonnade_lab.attacks.run import AttackedRun
+
+METHODS = NORM, DIRECTION = "norm", "direction"
+
+
+@dataclass(frozen=True)
+class Scored:
+    """How well a score separates each class from the others.
+
+    Args:
+        field: KIND.FIELD that it uses.
+        epochs: of the messages: the first that was captured, the last, or all, averaged.
+        method: `norm` or `direction`.
+        area: the mean over classes; of two classes that of the rarer one.
+        known: rows whose label the party knows, for directions.
+        rows: of the others, which are scored.
+    """
+
+    field: str
+    epochs: str
+    method: str
+    area: Area
+    known: int
+    rows: int
+
+
+@dataclass
+class Scores:
+    """Scores of rows, summed over epochs.
+
+    Args:
+        have: rows whose labels are known, int64.
+        labels: of all rows; only those of `have` are used.
+        classes: their number.
+
+    Attributes:
+        first, last: an epoch's number and its scores by method, (rows, classes).
+    """
+
+    have: Tensor
+    labels: Tensor
+    classes: int
+    first: tuple[int, dict[str, Tensor]] | None = None
+    last: tuple[int, dict[str, Tensor]] | None = None
+    _sums: dict[str, Tensor] = field(default_factory=dict)
+    _count: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._count = torch.zeros(len(self.labels))
+
+    def add(self, epoch: int, rows: Tensor, values: Tensor) -> None:
+        """Adds the gradients of an epoch.
+
+        Args:
+            epoch: its number.
+            rows: int64 (n,).
+            values: float32 (n, width).
+        """
+        found = {NORM: _by_rank(values.double().norm(dim=1))[:, None].expand(-1, self.classes)}
+        found[DIRECTION] = self._alike(rows, directions(values))
+        self._count[rows] += 1
+        for method, scores in found.items():
+            one = torch.full((len(self.labels), self.classes), torch.nan)
+            one[rows] = scores.float()
+            found[method] = one
+            self._sums.setdefault(method, torch.zeros_like(one))[rows] += one[rows]
+        self.first = self.first or (epoch, found)
+        self.last = epoch, found
+
+    def all(self) -> dict[str, Tensor]:
+        """The mean of each method's scores over all epochs, (rows, classes); NaN where a row has none."""
+        return {method: total / self._count[:, None] for method, total in self._sums.items()}
+
+    def _alike(self, rows: Tensor, values: Tensor) -> Tensor:
+        """Cosine of the angle to the mean direction of each class's known rows, (n, classes); 0 if there are none."""
+        names = torch.full((len(self.labels),), -1)
+        names[self.have] = self.labels[self.have]
+        of = names[rows]
+        means = torch.stack([values[of == name].sum(0) for name in range(self.classes)])
+        return values @ directions(means).T
+
+
+def score(run: AttackedRun, party: str, known: int, seed: int) -> list[Scored]:
+    """Every score of a party's own capture, the best first. Empty if no message has numbers for every row.
+
+    Args:
+        known: number of labels that the party knows, as many of every class as possible.
+        seed: of the choice of these.
+
+    Raises:
+        InputError: there are too few or too many known labels.
+    """
+    train = run.schedule.partition.train
+    labels, classes = run.labels, run.config.federation.outputs
+    if not classes <= known < len(train):
+        raise InputError(
+            f"--labels {known}: expected {classes}, one of every class, to {len(train) - 1}", hint="the default is 40"
+        )
+    have = train[balanced(labels[train], known, seed)]
+    fields: dict[str, Scores] = {}
+    for name, epoch, rows, values in by_epoch(pieces(run.schedule, run.training(party), estimates(run, party))):
+        fields.setdefault(name, Scores(have, labels, classes)).add(epoch, rows, values)
+    found = [scored for name, scores in fields.items() for scored in areas(name, scores)]
+    return sorted(found, key=lambda one: -one.area.auc)
+
+
+def by_epoch(found: Iterator[Piece]) -> Iterator[tuple[str, int, Tensor, Tensor]]:
+    """Numbers that came back about rows: (KIND.FIELD, epoch, rows, values), an epoch of a field at a time."""
+    open_: dict[tuple[str, int], list[Piece]] = {}
+    for piece in found:
+        if piece.way != "in" or piece.part != "train" or not piece.values.is_floating_point():
+            continue
+        yield from _closed(open_, piece.epoch - 1)  # of asynchronous runs, messages of two epochs mix
+        open_.setdefault((piece.name, piece.epoch), []).append(piece)
+    yield from _closed(open_, None)
+
+
+def _closed(open_: dict[tuple[str, int], list[Piece]], before: int | None) -> Iterator[tuple[str, int, Tensor, Tensor]]:
+    for name, epoch in [key for key in open_ if before is None or key[1] < before]:
+        said = open_.pop((name, epoch))
+        values = torch.cat([one.values.reshape(len(one.rows), -1).float() for one in said])
+        yield name, epoch, torch.cat([one.rows for one in said]), values
+
+
+def areas(name: str, scores: Scores) -> Iterator[Scored]:
+    """The areas of both methods over the rows that are not known: first epoch, last, and all."""
+    assert scores.first is not None and scores.last is not None  # something was added
+    ways = {str(scores.first[0]): scores.first[1], str(scores.last[0]): scores.last[1], "all, mean": scores.all()}
+    classes = torch.arange(scores.classes)
+    if scores.classes == 2:
+        classes = torch.bincount(scores.labels, minlength=2).argmin()[None]  # the rarer, as in the paper
+    for epochs, found in ways.items():
+        for method, values in found.items():
+            rest = ~values[:, 0].isnan()
+            rest[scores.have] = False
+            truth = scores.labels[rest][:, None] == classes
+            one = area(values[rest][:, classes], truth)
+            yield Scored(name, epochs, method, one, len(scores.have) if method == DIRECTION else 0, int(rest.sum()))
+
+
+def _by_rank(values: Tensor) -> Tensor:
+    """Ranks as shares, so that epochs with gradients of other sizes count alike."""
+    return values.argsort().argsort().double() / len(values)

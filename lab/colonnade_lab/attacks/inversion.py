@@ -1,0 +1,208 @@
+"""A party's features from its messages: a decoder trained on rows that the attacker knows.
+
+The model inversion of He, Zhang and Lee 2019 ("Model Inversion Attacks Against Collaborative Inference"), with known
+rows in the place of queries: the server never sees the party's model.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import InputError
+from colonnade_lab.attacks.network import Network, fit, linear
+from colonnade_lab.attacks.rows import FieldRecords, pieces, vectors
+from colonnade_lab.attacks.run import AttackedRun, accuracy
+from colonnade_lab.attacks.similarity import ssim
+from colonnade_lab.attacks.transcript import Rows, Transcript, gathered, principal, window_length
+
+NEWEST = "newest"
+_FEWEST = 10
+_COMPONENTS = (16, 64, 256)
+_SMALLEST = 4  # pixels of a side that count as an image
+
+
+@dataclass(frozen=True)
+class Readable:
+    """Accuracy of a classifier of true features, as a measure of reconstructions.
+
+    Args:
+        true: on true features.
+        made: on reconstructions.
+        chance: share of the largest class.
+    """
+
+    true: float
+    made: float
+    chance: float
+
+
+@dataclass(frozen=True)
+class Inversion:
+    """Result of inverting one party's messages.
+
+    Args:
+        known: number of rows that the attacker trained on.
+        rows: number of rows that it was tested on.
+        width: numbers per row that the party sent.
+        mse: mean squared error, in units of the features as the party's model sees them.
+        floor: that of the mean of the known rows.
+        ssim, floor_ssim: mean structural similarity of images, and the mean image's; None where there are none.
+        readable: how well a classifier recognises reconstructions.
+        originals, made: of the tested rows, (rows, *shape).
+        decoder: `network` or `linear`.
+        how: the way in which epochs were combined.
+    """
+
+    known: int
+    rows: int
+    width: int
+    mse: float
+    floor: float
+    ssim: float | None
+    floor_ssim: float | None
+    readable: Readable
+    originals: Tensor
+    made: Tensor
+    decoder: str
+    how: str = NEWEST
+
+
+def invert(run: AttackedRun, party: str, known: float, epochs: int, seed: int) -> Inversion | None:
+    """Trains a decoder on a party's messages about known training rows, and tests it on the others.
+
+    Args:
+        known: share of the training rows whose features the attacker knows.
+        epochs: number of the newest captured epochs that are averaged; 0 for everything that was captured,
+            combined in the way that is best for the known rows.
+        seed: of the choice of known rows, and of the networks.
+
+    Returns:
+        None if no message of the party has a value for every row.
+
+    Raises:
+        InputError: too few rows were captured.
+    """
+    ways = _said(run, party, epochs)
+    if not ways:
+        return None
+    rows = next(iter(ways.values()))[0]
+    have, rest = known_rows(party, len(rows), known, seed)
+    x, y = run.columns(party)[rows], run.labels[rows]
+    target = x[have].flatten(1)
+    how = min(ways, key=lambda way: linear(ways[way][1][have], target)[1]) if len(ways) > 1 else next(iter(ways))
+    said = ways[how][1]
+    found = reconstruct(said[have], said[rest], x[have], x[rest], y[have], y[rest], seed=seed)
+    return replace(found, how=how)
+
+
+def known_rows(party: str, rows: int, known: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Places of the rows whose features the attacker knows, and of the others, int64 each. Raises InputError."""
+    order = torch.randperm(rows, generator=generator("known rows", seed, party))
+    have, rest = order[: round(known * rows)], order[round(known * rows) :]
+    if min(len(have), len(rest)) < _FEWEST:
+        raise InputError(
+            f"{party}: of {rows} captured rows {len(have)} are known and {len(rest)} are left, expected at least "
+            f"{_FEWEST} of both",
+            hint="choose another --known, or capture a whole epoch",
+        )
+    return have, rest
+
+
+def _said(run: AttackedRun, party: str, epochs: int) -> dict[str, Rows]:
+    """What a party sent about every row, in each way of combining epochs; all of the same rows. Empty if nothing."""
+    length = window_length(run)
+    found = pieces(run.schedule, run.training(party))
+    newest, whole = gathered(found, "out", lambda: FieldRecords(max(epochs, 1)), lambda: Transcript(length))
+    if not newest:
+        return {}
+    ways = {NEWEST: vectors([records.newest() for records in newest.values()])}
+    if epochs == 0:
+        ways["mean of all epochs"] = vectors([one.mean() for one in whole.values()])
+        rows, windows = vectors([one.windows() for one in whole.values()])
+        for most in _COMPONENTS:
+            ways[f"{most} components of all epochs"] = rows, principal(windows, most)
+    rows = ways[NEWEST][0]
+    for other, _ in ways.values():
+        rows = rows[torch.isin(rows, other)]
+    return {how: (rows, values[torch.searchsorted(about, rows)]) for how, (about, values) in ways.items()}
+
+
+def reconstruct(
+    said: Tensor, about: Tensor, x: Tensor, originals: Tensor, y: Tensor, truth: Tensor, *, seed: int
+) -> Inversion:
+    """Runs the attack on given values.
+
+    The decoder is a network or a linear map: the one that does better on the second half of the known rows when it is
+    trained on the first.
+
+    Args:
+        said, about: values sent of known and of other rows, float32 (n, width) and (m, width).
+        x, originals: their features, float32 (n, ...) and (m, ...).
+        y, truth: their classes, int64 (n,) and (m,).
+        seed: of the networks.
+    """
+    flat, shape = x.flatten(1), originals.shape
+    centre = flat.mean(0)
+    decoder, name = _decoder(said, flat - centre, seed)
+    made = (decoder(about) + centre).view(shape)
+    return judge(made, x, originals, y, truth, width=said.shape[1], decoder=name, seed=seed)
+
+
+def judge(
+    made: Tensor, x: Tensor, originals: Tensor, y: Tensor, truth: Tensor, *, width: int, decoder: str, seed: int
+) -> Inversion:
+    """Compares reconstructions with the truth, and with the mean of the known rows.
+
+    Args:
+        made: of the other rows, float32 (m, ...).
+        x, originals: features of known and of other rows, float32 (n, ...) and (m, ...).
+        y, truth: their classes, int64 (n,) and (m,).
+        width: numbers of a row that they were made from.
+        decoder: how they were made.
+        seed: of the classifier.
+    """
+    flat, shape = x.flatten(1), originals.shape
+    mean = flat.mean(0).view(shape[1:]).expand(shape)
+    classes = int(max(y.max(), truth.max())) + 1
+    classifier = fit(flat, y, functional.cross_entropy, classes, seed)
+    true, read = (accuracy(classifier(one.flatten(1)).argmax(1), truth) for one in (originals, made))
+    chance = (torch.bincount(truth).max() / len(truth)).item()
+    return Inversion(
+        len(x), len(originals), width, functional.mse_loss(made, originals).item(),
+        floor=functional.mse_loss(mean, originals).item(), decoder=decoder,
+        ssim=similarity(made, originals), floor_ssim=similarity(mean, originals),
+        readable=Readable(true, read, chance), originals=originals, made=made,
+    )  # fmt: skip
+
+
+def _decoder(said: Tensor, target: Tensor, seed: int) -> tuple[Network, str]:
+    half = len(said) // 2
+    network = fit(said[:half], target[:half], functional.mse_loss, target.shape[1], seed)
+    ridge, _ = linear(said[:half], target[:half])
+    of_network, of_ridge = (functional.mse_loss(one(said[half:]), target[half:]) for one in (network, ridge))
+    if of_ridge < of_network:
+        return linear(said, target)[0], "linear"
+    return fit(said, target, functional.mse_loss, target.shape[1], seed), "network"
+
+
+def as_images(x: Tensor) -> Tensor | None:
+    """(n, channels, height, width) of rows that are images of a minimum size; None for tables."""
+    if x.dim() == 3:
+        x = x[:, None]
+    good = x.dim() == 4 and min(x.shape[2:]) >= _SMALLEST and x.shape[1] in (1, 3)
+    return x if good else None
+
+
+def similarity(made: Tensor, originals: Tensor) -> float | None:
+    """The mean SSIM over the originals' span; None for tables."""
+    a, b = as_images(made), as_images(originals)
+    if a is None or b is None:
+        return None
+    span = (b.max() - b.min()).item()
+    return ssim(a, b, span if span > 0 else math.inf).mean().item()

@@ -1,0 +1,220 @@
+"""Membership inference from the server's view of rows: shadow models (Shokri et al. 2017).
+
+The attacker simulates federations like the target on other rows, of which it knows the members, and learns to
+separate members from others. Both kinds are viewed alike: as predictions of the final model (attacks/predictions.py),
+since training messages would be recognised by their age, and by their noise that the head has learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor
+
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import InputError
+from colonnade_lab.attacks.bounds import Counts, least_epsilon
+from colonnade_lab.attacks.predictions import predicted, shows_parts
+from colonnade_lab.attacks.rows import FieldRecords, by_field, pieces
+from colonnade_lab.attacks.run import AttackedRun
+
+_PROBABILITIES = 10  # of a row: the largest
+_THRESHOLDS = 100
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The server's view of rows of one run.
+
+    Args:
+        features: float64 (rows, width).
+        member: True for training rows, bool (rows,).
+        by: source of the predictions: the server's `head`, or a `classifier` of the attacker's own.
+    """
+
+    features: Tensor
+    member: Tensor
+    by: str
+
+    def balanced(self, seed: int) -> Candidates:
+        """A random sample of as many members as others."""
+        kinds = [self.member.nonzero().flatten(), (~self.member).nonzero().flatten()]
+        most = min(map(len, kinds))
+        draws = generator("balanced", seed)
+        rows = torch.cat([kind[torch.randperm(len(kind), generator=draws)[:most]] for kind in kinds])
+        return Candidates(self.features[rows], self.member[rows], self.by)
+
+
+@dataclass(frozen=True)
+class MembershipAttack:
+    """Result of separating members from others.
+
+    Args:
+        rows: of the target, half of them members.
+        accuracy: with the threshold 1/2; .5 is chance.
+        auc: area under the curve; .5 is chance.
+        counts: at the threshold that gave the largest bound on the shadows.
+        least_epsilon: the bound there, on the target.
+        delta: of the bound.
+        by: see `Candidates`.
+    """
+
+    rows: int
+    accuracy: float
+    auc: float
+    counts: Counts
+    least_epsilon: float
+    delta: float
+    by: str
+
+
+def tell_apart(target: Candidates, shadows: Sequence[Candidates], delta: float, seed: int) -> MembershipAttack:
+    """Learns from shadows, and attacks the target.
+
+    Args:
+        target: the attacked rows.
+        shadows: at least one.
+        delta: of the bound on epsilon.
+        seed: of the random draws.
+    """
+    target = target.balanced(seed)
+    known = [shadow.balanced(seed) for shadow in shadows]
+    x, y = torch.cat([one.features for one in known]).numpy(), torch.cat([one.member for one in known]).numpy()
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
+    held = torch.from_numpy(cross_val_predict(model, x, y, cv=5, method="predict_proba")[:, 1])
+    scores = torch.from_numpy(model.fit(x, y).predict_proba(target.features.numpy())[:, 1])
+    threshold = _threshold(held, torch.from_numpy(y), delta)
+    chosen = _count(scores, target.member, threshold)
+    return MembershipAttack(
+        len(scores), _count(scores, target.member, 0.5).accuracy, float(roc_auc_score(target.member, scores)),
+        chosen, least_epsilon=least_epsilon(chosen, delta), delta=delta, by=target.by,
+    )  # fmt: skip
+
+
+def _threshold(scores: Tensor, member: Tensor, delta: float) -> float:
+    """The threshold with the largest bound on rows of known membership."""
+    tried = torch.quantile(scores, torch.linspace(0.005, 0.995, _THRESHOLDS, dtype=scores.dtype)).tolist()
+    return float(max(tried, key=lambda threshold: least_epsilon(_count(scores, member, threshold), delta)))
+
+
+def _count(scores: Tensor, member: Tensor, threshold: float) -> Counts:
+    said = scores > threshold
+    return Counts(int(said[member].sum()), int(member.sum()), int(said[~member].sum()), int((~member).sum()))
+
+
+def candidates(run: AttackedRun) -> Candidates:
+    """The server's view of training rows and of others.
+
+    Raises:
+        InputError: messages are needed, and a party captured no usable ones.
+        CheckpointError: a member's checkpoint is gone.
+    """
+    rows, parts = predicted(run) if run.opens else overheard(run)
+    member = torch.isin(rows, run.schedule.partition.train)
+    labels, by, shown = run.labels[rows], "classifier", parts
+    if run.opens:
+        with torch.no_grad():
+            probabilities, by = torch.softmax(run.joint().logits(parts).double(), 1), "head"
+        shown = parts if shows_parts(run) else []
+    else:
+        probabilities = own_classifier(torch.cat(parts, dim=1), labels, run.config.federation.outputs)
+    return Candidates(signals(probabilities, labels, shown), member, by)
+
+
+def overheard(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
+    """Captured values of training rows in the last epoch, and of others in the last evaluation.
+
+    Returns:
+        Row numbers, int64 (n,), and each party's part, (n, width).
+
+    Raises:
+        InputError: a party captured nothing, or no field with a value for every row of both.
+    """
+    if missing := set(run.config.federation.names).difference(run.captured):
+        raise InputError(
+            f"{', '.join(sorted(missing))}: captured nothing in {run.folder}, and what all parties sent is needed",
+            hint="run it again with --set 'every_party.capture={}'",
+        )
+    sent = [_sent(run, party) for party in run.config.federation.names]
+    rows = [_common([one[kind] for one in sent]) for kind in (0, 1)]
+    return torch.cat(rows), [torch.cat([one[kind].of(rows[kind]) for kind in (0, 1)]) for one in sent]
+
+
+def signals(probabilities: Tensor, labels: Tensor, parts: Sequence[Tensor]) -> Tensor:
+    """Inputs of the attacker's network, float64 (rows, width): the largest probabilities, loss, entropy, norms.
+
+    Args:
+        probabilities: of the classes, float64 (rows, classes).
+        labels: int64 (rows,).
+        parts: the visible part of each party, (rows, width) each; their norms are standardised over the rows.
+    """
+    logs = probabilities.clamp(min=1e-12).log()
+    ranked = logs.sort(1, descending=True).values[:, :_PROBABILITIES]
+    loss = -logs.gather(1, labels[:, None])
+    entropy = -(probabilities * logs).sum(1, keepdim=True)
+    norms = [part.double().square().sum(1).sqrt() for part in parts]
+    scaled = [((norm - norm.mean()) / norm.std().clamp(min=1e-12))[:, None] for norm in norms]
+    return torch.cat([ranked, loss, entropy, *scaled], dim=1)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """A party's values of rows."""
+
+    rows: Tensor
+    values: Tensor
+
+    def of(self, wanted: Tensor) -> Tensor:
+        return self.values[torch.searchsorted(self.rows, wanted)]
+
+
+def _sent(run: AttackedRun, party: str) -> tuple[_Said, _Said]:
+    """Values of training and of evaluated rows, from the field that both have."""
+    training = by_field(pieces(run.schedule, run.training(party)), "out")
+    evaluated = by_field(pieces(run.schedule, run.evaluations(party)), "out")
+    for name, records in evaluated.items():
+        like = [other for other in training if other == name or other.partition(".")[2] == name.partition(".")[2]]
+        if like:
+            return _whole(run, training[like[0]]), _whole(run, records)
+    raise InputError(
+        f"{party}: nothing was captured that has a line for every row, of training rows and of evaluated ones",
+        hint="evaluations have to be captured too; and some protocols send nothing of the kind (docs/attacks.md)",
+    )
+
+
+def _whole(run: AttackedRun, records: FieldRecords) -> _Said:
+    """The newest value of every row, of full batches where there are some: a clip of a matrix depends on its rows."""
+    full = FieldRecords()
+    for piece in records.last:
+        if len(piece.rows) == run.config.federation.batch:
+            full.add(piece)
+    return _Said(*(full or records).newest())
+
+
+def _common(said: Sequence[_Said]) -> Tensor:
+    rows = said[0].rows
+    for other in said[1:]:
+        rows = rows[torch.isin(rows, other.rows)]
+    return rows
+
+
+def own_classifier(values: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """Cross-fitted probabilities of a classifier of the attacker's own: each row's by one that has not seen it."""
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
+    found = torch.zeros(len(values), classes, dtype=torch.float64)
+    said = cross_val_predict(model, values.double().numpy(), labels.numpy(), cv=2, method="predict_proba")
+    found[:, torch.unique(labels)] = torch.from_numpy(said)
+    return found
+
+
+def delta_of(summary: Mapping[str, object]) -> float:
+    """The delta of the run's claim, or 1e-5 if it makes none."""
+    claimed = summary.get("delta")
+    return float(claimed) if isinstance(claimed, float | int) else 1e-5

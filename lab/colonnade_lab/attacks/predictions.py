@@ -1,0 +1,86 @@
+"""Responses of parties to the server about rows after training, as in an evaluation or a prediction."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from colonnade.common.compression.quantise import AS_IS
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.data.rows import generator
+from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.privacy.accounting.plan import PrivacyPlan
+from colonnade.common.privacy.accounting.row_budget import RowBudget
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.privacy.codes.release import CodeRelease, SeededSets
+from colonnade.common.privacy.noise import Normals, secure_bytes, seeded_normals
+from colonnade.common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
+from colonnade.common.privacy.rescale import Rescale
+from colonnade.common.privacy.rows import RowRelease, deviation
+from colonnade_lab.attacks.run import AttackedRun
+
+
+def predicted(run: AttackedRun, by: AttackedRun | None = None) -> tuple[Tensor, list[Tensor]]:
+    """Every party's responses about training rows, and about held-out rows.
+
+    Args:
+        run: whose rows they are about.
+        by: whose models respond; the run's own if left out.
+
+    They come in blocks of a batch, each released by itself as in an evaluation, with its own noise. Partial blocks
+    are left out where there are full ones: a clip acts on a whole matrix, and clips fewer rows less.
+
+    Returns:
+        Row numbers, int64 (n,), and each party's part, float32 (n, width), in roster order.
+
+    Raises:
+        CheckpointError: a party's checkpoint is gone.
+    """
+    part = run.schedule.partition
+    blocks = [block for rows in (part.train, part.test, part.validation) for block in _blocks(run, rows)]
+    return torch.cat(blocks), [_answers(run, by or run, party, blocks) for party in run.config.federation.names]
+
+
+def shows_parts(run: AttackedRun) -> bool:
+    """Returns True if the server sees each party's part, not only blind or decoded sums."""
+    federation = run.config.federation
+    kinds = CONTRACTS[run.protocol].kinds
+    clear = any("part" in kind.__dataclass_fields__ for kind in kinds.values())
+    return clear and getattr(federation.protocol, "aggregate", "clear") != "blinded"
+
+
+def _blocks(run: AttackedRun, rows: Tensor) -> list[Tensor]:
+    size = run.config.federation.batch
+    whole = len(rows) // size * size or len(rows)
+    return list(torch.split(rows[:whole], size)) if len(rows) else []
+
+
+@torch.no_grad()
+def _answers(run: AttackedRun, by: AttackedRun, party: str, blocks: list[Tensor]) -> Tensor:
+    local, columns = by.local(party)
+    columns = columns if by is run else run.columns(party)
+    release = _release(run, party)  # which counts this run's rows; shadows have the same
+    return torch.cat([release(local(columns[block]), evaluation=True, rows=block) for block in blocks])
+
+
+def _release(run: AttackedRun, party: str) -> Release:
+    """The party's own privacy stage for an evaluation; no budget is charged, since no message leaves."""
+    plan, seed = run.schedule.privacy, run.config.federation.seed
+    form, draws = run.config.federation.compress.evaluations, generator("asked", seed, party)
+    inner: Release = release_clear
+    if plan is not None:
+        inner = _protection(plan, seeded_normals(draws))
+    return inner if form == AS_IS else QuantisedRelease(inner, form, form, draws)
+
+
+def _protection(plan: PrivacyPlan, normals: Normals) -> Release:
+    budget = Budget(None, None, plan.releases)
+    if isinstance(plan, DiscretePlan):
+        bits = secure_bytes()
+        training, held_out = (SeededSets(each, lambda _rows: bits) for each in (plan.training, plan.held_out))
+        return CodeRelease(plan, training, held_out, plan.rows, lambda: 1.0)
+    if not isinstance(plan.config, AdaptivePrivacyConfig):
+        return GaussianRelease(plan, normals, budget)
+    counts = RowBudget(budget, torch.zeros(plan.rows, dtype=torch.float64))
+    return RowRelease(plan, normals, counts, Rescale("none", plan.config.clip, deviation(plan)))

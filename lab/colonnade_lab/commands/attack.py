@@ -1,0 +1,58 @@
+"""`colonnade attack`: attacks by curious members on the messages of a captured run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from threadpoolctl import threadpool_limits
+
+from colonnade.common.errors import InputError, nearest
+from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.reports import guarantee
+from colonnade.reports.console.outputs import make_folder, write_text
+from colonnade.reports.console.screen import out as console
+from colonnade_lab.attacks.run import open_run
+from colonnade_lab.commands.attack_kinds import KINDS, OF_ALIGNED, WITHOUT_CAPTURE, claimed
+from colonnade_lab.commands.attack_options import Options
+
+
+def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
+    """Writes KIND.json, and pictures if there are any, and prints a table.
+
+    Args:
+        folder: of the run.
+        kind: one of `KINDS`.
+        out: where to; RUN/attacks if left out.
+
+    Raises:
+        InputError: the run is none or captured nothing that the attack needs, or an option is wrong.
+        EnvironmentFault: nothing can be written there.
+    """
+    if kind not in KINDS:
+        raise InputError(f"--kind {kind}: no such attack{nearest(kind, KINDS)}", hint=f"there are {', '.join(KINDS)}")
+    if options.shadows < 1:
+        raise InputError(f"--shadows {options.shadows}: expected at least 1", hint="the default is 4")
+    if not 0 < options.known < 1:
+        raise InputError(f"--known {options.known:g}: expected a share between 0 and 1", hint="the default is 0.2")
+    torch.set_num_threads(1)  # small products: threads cost more than they save, here and in BLAS
+    run = open_run(folder.resolve(), captured=kind not in WITHOUT_CAPTURE, aligned=kind in OF_ALIGNED)
+    names = run.victims(options.party, captured=kind not in WITHOUT_CAPTURE)
+    place = (out or RunFolder(folder).attacks).resolve()
+    make_folder(place)
+    with console.status(kind), threadpool_limits(1):
+        found, table = KINDS[kind](run, names, options, place)
+    path = place / f"{kind}.json"
+    about = {
+        "attack": kind,
+        "run": run.folder.name,
+        "protocol": run.protocol,
+        **found,
+        "claimed_epsilon": guarantee.by_party(run.summary),
+        "claimed_person": run.summary.get("person"),
+    }
+    write_text(path, json.dumps(about, indent=2) + "\n")
+    table.caption = f"epsilon that was claimed: {claimed(run.summary)}"
+    console.print(table)
+    console.print(f"written: {path}", markup=False, soft_wrap=True)

@@ -1,0 +1,98 @@
+"""`colonnade compare`: all protocols on one task under one budget, and a page that recommends one for each need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from colonnade.reports.console.outputs import make_folder, refuse_unwritable
+from colonnade.reports.console.screen import out as console
+from colonnade.reports.words import counted
+from colonnade_lab.comparison.attacked import perform
+from colonnade_lab.comparison.epsilons import deltas, in_words
+from colonnade_lab.comparison.pages import ComparisonPages
+from colonnade_lab.comparison.plan import FILE, ComparisonPlan, chosen, job, jobs, read_plan, with_outside
+from colonnade_lab.comparison.protocol_results import ProtocolResults
+from colonnade_lab.comparison.recommendations import needs
+from colonnade_lab.comparison.table import head, row
+from colonnade_lab.papers.keeping import keep_all, refuse_failed
+from colonnade_lab.papers.results import Results
+from colonnade_lab.papers.work import about, missing, run_all
+
+
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """Options of the command.
+
+    Args:
+        names: of protocols; none for all.
+        seeds: of every run; attacks have one.
+        out: the folder of results and pages.
+        processes: that run at a time.
+        only_list: runs nothing.
+        plan: the file.
+    """
+
+    names: tuple[str, ...]
+    seeds: int
+    out: Path
+    processes: int
+    only_list: bool = False
+    plan: Path = FILE
+
+
+def compare(options: ComparisonOptions) -> None:
+    """Runs what is missing, prints the table, and writes comparison.html and comparison.md with their pictures.
+
+    Pages are of all protocols of which something is kept, also where a few are named.
+
+    Raises:
+        InputError: a protocol does not take part, or runs have failed.
+        EnvironmentFault: nothing can be written there.
+    """
+    plan = with_outside(read_plan(options.plan), options.names)
+    names = chosen(plan, options.names)
+    make_folder(options.out)
+    results = Results(options.out)
+    wanted = list(jobs(plan, names, options.seeds))
+    todo = missing(wanted, results)
+    rest = f"{len(todo)} to be run, {about(todo, options.processes)}" if todo else "kept"
+    console.print(f"{counted(len(wanted), 'run')} with {counted(options.seeds, 'seed')}: {rest}", markup=False)
+    if todo and not options.only_list:
+        refuse_unwritable(options.out)
+    outcomes = () if options.only_list else run_all(todo, options.processes, perform)
+    failed = keep_all(outcomes, len(todo), results, lambda job: job.name)
+    every = [_results_of(plan, name, options, results) for name in names]
+    _show(every, plan)
+    kept = [one for name in plan.protocols if (one := _results_of(plan, name, options, results)).found]
+    for page in ComparisonPages(plan, kept, options.seeds).write(options.out) if kept else ():
+        console.print(f"page: {page}", markup=False, soft_wrap=True)
+    refuse_failed(failed)
+
+
+def _results_of(plan: ComparisonPlan, name: str, options: ComparisonOptions, results: Results) -> ProtocolResults:
+    found = {}
+    for condition, run in plan.conditions(name).items():
+        records = (results.get(job(name, condition, run, seed)) for seed in range(options.seeds))
+        found[condition] = [record for record in records if record is not None]
+    return ProtocolResults(
+        name, plan.protocols[name], {condition: records for condition, records in found.items() if records}
+    )
+
+
+def _show(every: list[ProtocolResults], plan: ComparisonPlan) -> None:
+    table = Table(*_some(head(plan.epsilons, deltas(plan))), title="protocols side by side")
+    for one in every:
+        table.add_row(*_some(row(one, plan.epsilons)))
+    console.print(table)
+    for need in needs(every, plan.epsilons, deltas(plan)):
+        console.print(f"{need.need}: {need.take} ({need.why})", markup=False, soft_wrap=True)
+    for said in in_words(plan):
+        console.print(said, style="dim", markup=False, soft_wrap=True)
+
+
+def _some(cells: list[str]) -> list[str]:
+    """Columns that fit on a screen: accuracy, bytes and seconds to a share, leaks. Pages show all."""
+    return [*cells[:2], cells[3], *cells[5:7], *cells[-2:]]

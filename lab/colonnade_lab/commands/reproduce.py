@@ -1,0 +1,163 @@
+"""`colonnade reproduce`: the papers' tables compared with ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from colonnade.reports.console.outputs import make_folder, refuse_unwritable
+from colonnade.reports.console.screen import out as console
+from colonnade.reports.words import counted
+from colonnade_lab.pages.pages import PaperPages
+from colonnade_lab.pages.tables import claim_words
+from colonnade_lab.pages.words import total_words
+from colonnade_lab.papers.code import code_digest
+from colonnade_lab.papers.counts import tally
+from colonnade_lab.papers.keeping import keep_all, refuse_failed
+from colonnade_lab.papers.measures import RunRecord
+from colonnade_lab.papers.paper_comparison import TableStanding, stand
+from colonnade_lab.papers.papers import Paper, chosen, introduction
+from colonnade_lab.papers.results import Results
+from colonnade_lab.papers.running import Job
+from colonnade_lab.papers.work import about, jobs, missing, run_all
+
+_MARKS = {
+    "agrees": "[green]agrees[/]", "better": "[green]better[/]", "worse": "[red]worse[/]", "differs": "[red]differs[/]",
+    "undecided": "[yellow]undecided[/]", "holds": "[green]holds[/]", "not reached": "[red]not reached[/]",
+    "reversed": "[red]reversed[/]", "open": "[yellow]open[/]", None: "",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReproductionOptions:
+    """Options of the command.
+
+    Args:
+        which: PAPER, PAPER/TABLE, or "" for all.
+        seeds: number of seeds.
+        out: the folder of results.
+        processes: that run at a time.
+        quick: the quick looks instead of the tables.
+        only_list: runs nothing.
+        wire: as processes over the wire, rather than on the virtual clock.
+    """
+
+    which: str
+    seeds: int
+    out: Path
+    processes: int
+    quick: bool = False
+    only_list: bool = False
+    wire: bool = False
+
+    def label(self, paper: str) -> str:
+        """Key under which a paper's results are stored; a quick look has runs of the same names."""
+        return f"quick-{paper}" if self.quick else paper
+
+
+def reproduce(options: ReproductionOptions) -> None:
+    """Runs what is missing, prints the paper's values next to ours, and writes pages.
+
+    Raises:
+        InputError: there is no such paper or table.
+        EnvironmentFault: nothing can be written there.
+    """
+    papers = list(chosen(options.which, quick=options.quick))
+    make_folder(options.out)
+    results = Results(options.out)
+    wanted = jobs([(options.label(name), paper) for name, paper in papers], options.seeds, wire=options.wire)
+    todo = missing(wanted, results)
+    _announce(options, len(wanted), todo)
+    if todo and not options.only_list:
+        refuse_unwritable(options.out)
+    outcomes = () if options.only_list else run_all(todo, options.processes)
+    failed = keep_all(outcomes, len(todo), results, _name)
+    find = {name: partial(_find, options, results, name, paper) for name, paper in papers}
+    standings = {
+        name: stand(paper, find[name], max(options.seeds, results.seeds(options.label(name), wire=options.wire)))
+        for name, paper in papers
+    }
+    left = missing(todo, results)
+    for name, paper in papers:
+        _show(options, name, standings[name], left)
+        console.print(paper.cite, style="dim", markup=False, soft_wrap=True)
+    everything = [table for tables in standings.values() for table in tables]
+    _announce_other_code(wanted, results)
+    console.print(total_words(everything, options.seeds), markup=False, soft_wrap=True)
+    if not options.which:
+        made = partial(_made, options, results, dict(papers))
+        text = "" if options.quick else introduction()
+        pages = PaperPages(dict(papers), standings, options.seeds, options.quick, options.wire, find, made, text)
+        for page in pages.write(options.out):
+            console.print(f"page: {page}", markup=False, soft_wrap=True)
+    refuse_failed(failed)
+
+
+def _announce(options: ReproductionOptions, wanted: int, todo: list[Job]) -> None:
+    how_long = f"{about(todo, options.processes)} by {counted(options.processes, 'process')}" if todo else ""
+    rest = f"{len(todo)} to be run, {how_long}" if todo else "all are kept"
+    console.print(f"{counted(wanted, 'run')} with {counted(options.seeds, 'seed')}: {rest}", markup=False)
+
+
+def _announce_other_code(wanted: list[Job], results: Results) -> None:
+    """Says how many results other code has made: they count, and running them again may give other numbers."""
+    made = [found for job in wanted if (found := results.made_by(job))]
+    if other := sum(not found.endswith(f"code {code_digest()}") for found in made):
+        said = f"{other} of {counted(len(made), 'result')} were made by other code than this, {code_digest()}"
+        console.print(said, style="dim", markup=False, soft_wrap=True)
+
+
+def _name(job: Job) -> str:
+    return f"{job.paper}/{job.name}"
+
+
+def _find(
+    options: ReproductionOptions, results: Results, name: str, paper: Paper, run: str, seed: int
+) -> RunRecord | None:
+    return results.get(Job(options.label(name), run, paper.runs[run], seed, options.wire))
+
+
+def _made(
+    options: ReproductionOptions, results: Results, papers: Mapping[str, Paper], name: str, run: str
+) -> list[str]:
+    """What made the results of a run, each once."""
+    seeds = range(max(options.seeds, results.seeds(options.label(name), wire=options.wire)))
+    jobs_of = (Job(options.label(name), run, papers[name].runs[run], seed, options.wire) for seed in seeds)
+    return sorted({made for job in jobs_of if (made := results.made_by(job))})
+
+
+def _show(options: ReproductionOptions, name: str, tables: list[TableStanding], left: list[Job]) -> None:
+    for standing in tables:
+        title = _title(options, name, standing, left)
+        if standing.cells:
+            table = Table("", "", "paper", "ours", "seeds", "", title=title)
+            for one in standing.cells:
+                seeds, kind = str(len(one.ours)), "" if one.cell.kind == "result" else f" ({one.cell.kind})"
+                mark = Text.from_markup(_MARKS[one.verdict]).append(kind)
+                table.add_row(one.cell.row, one.cell.column, one.paper_words, one.words, seeds, mark)
+            console.print(table)
+        if standing.pairs:
+            found = tally(pair.outcome for pair in standing.pairs)
+            said = f"the paper's order: of {found.listed} pairs, {found.words}"
+            console.print(said, markup=False, soft_wrap=True)
+        if standing.claims:
+            table = Table("claim", "measured", "lead", "seeds", "", title=title)
+            for claim in standing.claims:
+                mark = Text.from_markup(_MARKS[claim.outcome])
+                table.add_row(claim_words(claim), claim.words, claim.lead_words, claim.seeds, mark)
+            console.print(table)
+        for excluded in standing.table.excluded:
+            said = f"{name}/{standing.name}, left out: {excluded.words}"
+            console.print(said, style="dim", markup=False, soft_wrap=True)
+
+
+def _title(options: ReproductionOptions, name: str, standing: TableStanding, left: list[Job]) -> str:
+    """Title of a table, with the duration of its missing runs; other tables may need some of them too."""
+    title = f"{name}/{standing.name}: {standing.table.title}"
+    runs = [job for job in left if job.paper == options.label(name) and job.name in standing.table.runs]
+    return f"{title} ({about(runs, options.processes)} to run)" if runs else title

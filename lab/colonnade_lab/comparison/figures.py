@@ -1,0 +1,121 @@
+"""The pictures: accuracy against rounds, bytes, seconds and epsilon, and what attacks find."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from colonnade.reports.html.curves import Curve, curves
+from colonnade.reports.html.svg import colour
+from colonnade.reports.plots import as_file, lines
+from colonnade_lab.comparison.epsilons import ABOUT
+from colonnade_lab.comparison.plan import PLAIN, UNITS, Unit
+from colonnade_lab.comparison.protocol_results import ProtocolResults
+from colonnade_lab.papers.measures import Point, RunRecord
+
+_SIZE = (460, 320)
+_DASHES = ("", "6 3", "2 3")
+_LEAST_MB, _LEAST_SECONDS = 0.01, 1.0
+_SPAN = (0.0, 1.0)
+_UNKNOWN: Mapping[Unit, float] = MappingProxyType({})
+
+Say = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture with curves.
+
+    Args:
+        key: in names of files.
+        title: what it shows.
+        foot: what its x axis counts.
+        drawn: a curve a protocol.
+        across: an x in words.
+    """
+
+    key: str
+    title: str
+    foot: str
+    drawn: Sequence[Curve]
+    across: Say
+
+    def picture(self) -> str:
+        """For a page, which has a legend of its own."""
+        return curves(
+            self.drawn, _percent, self.across, span=_SPAN, size=_SIZE, title=self.title, about=_about(self.drawn)
+        )
+
+    def file(self) -> str:
+        """For a file of its own, with a legend."""
+        return as_file(lines(self.drawn, _percent, self.across, span=_SPAN, foot=self.foot, title=self.title))
+
+
+def figures(results: Sequence[ProtocolResults], deltas: Mapping[Unit, float] = _UNKNOWN) -> list[Figure]:
+    """Figures that are not empty."""
+    plain = [(result, _first(result, PLAIN)) for result in results]
+    slow = [(result, _first(result, result.fastest[0] or PLAIN)) for result in results]
+    made = [
+        Figure("rounds", "Test accuracy against rounds", "rounds", _curves(plain, lambda at: at.round), _plain),
+        Figure("bytes", "Test accuracy against bytes of training, both ways", "MB, in powers of ten",
+               _curves(plain, lambda at: _log(at.bytes / 1e6, _LEAST_MB)), lambda x: f"{_power(x, _LEAST_MB)} MB"),
+        Figure("seconds", "Test accuracy against seconds with stragglers, each in its quicker way",
+               "seconds of delays, in powers of ten", _curves(slow, lambda at: _log(at.seconds, _LEAST_SECONDS)),
+               lambda x: f"{_power(x, _LEAST_SECONDS)} s"),
+    ]  # fmt: skip
+    made += [_noisy(results, unit, deltas) for unit in UNITS]
+    return [figure for figure in made if figure.drawn]
+
+
+def strokes(number: int) -> tuple[str, str]:
+    """The colour and the dash of a protocol, by its place in the plan."""
+    return colour(number % 10), _DASHES[number // 10]
+
+
+def _curves(found: Sequence[tuple[ProtocolResults, RunRecord | None]], x: Callable[[Point], float]) -> list[Curve]:
+    drawn = []
+    for number, (result, record) in enumerate(found):
+        points = [(x(at), at.accuracy) for at in record.points] if record else []
+        if kept := [point for point in points if point[0] > 0]:
+            drawn.append(Curve(result.name, kept, *strokes(number)))
+    return drawn
+
+
+def _noisy(results: Sequence[ProtocolResults], unit: Unit, deltas: Mapping[Unit, float]) -> Figure:
+    drawn = []
+    for number, result in enumerate(results):
+        epsilons = sorted(float(name.partition("-")[2]) for name in result.found if name.startswith(f"{unit}-"))
+        points = [(math.log2(each), result.under(unit, each) / 100) for each in epsilons]
+        if points:
+            drawn.append(Curve(result.name, points, *strokes(number)))
+    title, delta = f"Test accuracy against epsilon of {ABOUT[unit]}", deltas.get(unit)
+    foot = "epsilon" if delta is None else f"epsilon at delta {delta:g}"
+    return Figure(f"epsilon-{unit}", title, foot, drawn, lambda x: f"{2**x:.3g}")
+
+
+def _first(result: ProtocolResults, condition: str) -> RunRecord | None:
+    records = result.found.get(condition, ())
+    return records[0] if records else None
+
+
+def _log(value: float, least: float) -> float:
+    return math.log10(value / least) if value > 0 else 0.0
+
+
+def _power(x: float, least: float) -> str:
+    value = least * 10**x
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}"
+
+
+def _plain(x: float) -> str:
+    return f"{x:.10g}"
+
+
+def _about(drawn: Sequence[Curve]) -> str:
+    return "; ".join(f"{curve.name} ends at {_percent(curve.points[-1][1])}" for curve in drawn)

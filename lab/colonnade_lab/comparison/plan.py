@@ -1,0 +1,169 @@
+"""Plan of the comparison: plans/beside.yaml, every protocol under every condition that it supports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from colonnade.common.contracts.registry import CONTRACTS, NAMES, OUTSIDE
+from colonnade.common.errors import ConfigError, InputError, nearest
+from colonnade.common.messaging.message import PartyMessage, schema
+from colonnade.common.section import Section
+from colonnade_lab.papers.lists import read_list
+from colonnade_lab.papers.papers import PLANS, Name, PaperRun
+from colonnade_lab.papers.running import Job
+
+FILE = PLANS / "beside.yaml"
+
+PLAIN, SLOW, OWN, ATTACKED = "plain", "slow", "own", "attacked"
+"""Undisturbed; with stragglers, waiting for all or not; undisturbed, captured and attacked."""
+
+_MINUTES = {PLAIN: 0.06, SLOW: 0.08, OWN: 0.08, ATTACKED: 0.15, "client": 0.02, "row": 0.06}
+
+Unit = Literal["client", "row"]
+UNITS: tuple[Unit, ...] = ("client", "row")
+"""Unit of an epsilon: all data of a party, or the embeddings of one row."""
+
+
+def noisy(unit: Unit, epsilon: float) -> str:
+    """The name of the condition with noise for an epsilon of that unit."""
+    return f"{unit}-{epsilon:g}"
+
+
+class Entry(Section):
+    """Entry of a protocol in the plan.
+
+    Args:
+        set: KEY=VALUE on top of the base: its name and rates.
+        late: what stragglers are late with, kind of message -> pattern of delays; empty where nothing travels.
+        waits: whether it can wait for all; a protocol that never does has no such run.
+        own: KEY=VALUE with which it does not wait for stragglers; left out, it always waits.
+        way: that in words.
+        client, row: KEY=VALUE with noise of that unit; left out, it has no such noise.
+        note: what is not as for the others.
+        reference: it shares everything or nothing, so that it is no choice.
+    """
+
+    set: tuple[str, ...]
+    late: dict[str, str] = Field(default_factory=dict)
+    waits: bool = True
+    own: tuple[str, ...] | None = None
+    way: str = ""
+    client: tuple[str, ...] | None = None
+    row: tuple[str, ...] | None = None
+    note: str = ""
+    reference: bool = False
+
+    def noise(self, unit: Unit) -> tuple[str, ...] | None:
+        """Settings for noise of a unit."""
+        return self.client if unit == "client" else self.row
+
+
+class ComparisonPlan(Section):
+    """The whole comparison.
+
+    Args:
+        base: the federation that all have in common, below experiments/.
+        epsilons: of the runs with noise.
+        client, row: KEY=VALUE of all runs with noise of that unit.
+        attacked: KEY=VALUE of the runs that are attacked.
+        protocols: by name.
+        left_out: name -> why it cannot take part.
+    """
+
+    base: str
+    epsilons: tuple[float, ...] = Field(min_length=1)
+    client: tuple[str, ...]
+    row: tuple[str, ...]
+    attacked: tuple[str, ...]
+    protocols: dict[Name, Entry]
+    left_out: dict[Name, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _all_of_them(self) -> ComparisonPlan:
+        named = [*self.protocols, *self.left_out]
+        if unknown := next((name for name in named if name not in NAMES), None):
+            raise ConfigError(f"{unknown!r} is no protocol{nearest(unknown, NAMES)}")
+        if sorted(named) != sorted(NAMES):
+            twice = sorted(set(self.protocols) & set(self.left_out))
+            lost = sorted(set(NAMES) - set(named))
+            raise ConfigError(
+                f"every protocol once; missing: {', '.join(lost) or 'none'}, twice: {', '.join(twice) or 'none'}",
+                hint="give every protocol an entry under protocols, or a reason under left_out",
+            )
+        return self
+
+    def conditions(self, name: str) -> dict[str, PaperRun]:
+        """The runs of a protocol by condition."""
+        entry = self.protocols[name]
+        late = ", ".join(f"{kind}: {delay}" for kind, delay in entry.late.items())
+        delayed = (f"every_party.chaos.delay={{{late}}}",) if late else ()
+        found = {PLAIN: self._run(PLAIN, entry)}
+        if entry.late and entry.waits:
+            found[SLOW] = self._run(SLOW, entry, *delayed)
+        if entry.own is not None:
+            found[OWN] = self._run(OWN, entry, *delayed, *entry.own)
+        for unit, common in zip(UNITS, (self.client, self.row), strict=True):
+            if (own := entry.noise(unit)) is not None:
+                for epsilon in self.epsilons:
+                    spends = f"federation.privacy.epsilon={epsilon:g}"
+                    found[noisy(unit, epsilon)] = self._run(unit, entry, *common, *own, spends)
+        if entry.late:
+            found[ATTACKED] = self._run(ATTACKED, entry, *self.attacked)
+        return found
+
+    def _run(self, kind: str, entry: Entry, *more: str) -> PaperRun:
+        return PaperRun(file=self.base, set=(*entry.set, *more), minutes=_MINUTES[kind])
+
+
+def read_plan(path: Path = FILE) -> ComparisonPlan:
+    """The file. Raises ConfigError if it is wrong."""
+    return read_list(path, ComparisonPlan)
+
+
+def with_outside(plan: ComparisonPlan, names: tuple[str, ...]) -> ComparisonPlan:
+    """The plan with an entry for each of these names that an installed package registers."""
+    own = {name: _entry(name) for name in names if name in OUTSIDE.entries}
+    return plan.model_copy(update={"protocols": {**plan.protocols, **own}})
+
+
+def _entry(name: str) -> Entry:
+    """The entry of another package's protocol: the base's width and rates, and a deadline with stragglers."""
+    contract = CONTRACTS[name]
+    width = ", embedding: 32" if "embedding" in contract.config.model_fields else ""
+    sent = [kind for kind in contract.messages if issubclass(kind, PartyMessage) and "part" not in schema(kind)]
+    return Entry(
+        set=(f"federation.protocol={{name: {name}{width}}}",),
+        late={kind.__name__: "fedvs" for kind in sent},
+        own=("federation.quorum={deadline: 1}",) if sent else None,
+        way="a deadline of 1 s",
+        note=f"{OUTSIDE.version(name)}, with the base's rates: no plan has tuned it.",
+    )
+
+
+def chosen(plan: ComparisonPlan, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The requested protocols, all if none is named. Raises InputError if one of them does not take part."""
+    for name in names:
+        if why := plan.left_out.get(name):
+            raise InputError(f"{name} does not take part: {why}")
+        if name not in plan.protocols:
+            hint = f"there are {', '.join(plan.protocols)}"
+            raise InputError(f"no protocol {name!r}{nearest(name, plan.protocols)}", hint=hint)
+    return names or tuple(plan.protocols)
+
+
+def jobs(plan: ComparisonPlan, names: tuple[str, ...], seeds: int) -> Iterator[Job]:
+    """Every run: the first seed of all protocols, then the second. Attacks have the first seed alone."""
+    for seed in range(seeds):
+        for name in names:
+            for condition, run in plan.conditions(name).items():
+                if condition != ATTACKED or seed == 0:
+                    yield job(name, condition, run, seed)
+
+
+def job(name: str, condition: str, run: PaperRun, seed: int) -> Job:
+    """One of them, as results know it."""
+    return Job("beside", f"{name}/{condition}", run, seed)

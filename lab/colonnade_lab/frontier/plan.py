@@ -1,0 +1,180 @@
+"""Plan of the frontier: plans/frontier.yaml, every protocol on every set with every compression it supports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from colonnade.common.contracts.registry import CONTRACTS, NAMES
+from colonnade.common.errors import ConfigError, InputError, nearest
+from colonnade.common.messaging.message import PartyMessage, schema
+from colonnade.common.section import Section
+from colonnade_lab.papers.lists import read_list
+from colonnade_lab.papers.papers import PLANS, Name, PaperRun
+from colonnade_lab.papers.running import Job
+
+FILE = PLANS / "frontier.yaml"
+PAPER = "frontier"
+"""Under which results are stored, in place of a paper's name."""
+
+DELAYS = (1, 25, 100)
+"""Milliseconds that a message is under way, in either direction."""
+
+COMPUTING = "10Gop/s"
+"""Rate of every member's computing on the virtual clock."""
+
+UNCOMPRESSED = "32 bits"
+
+
+class FrontierBudgets(Section):
+    """Budgets at which the page compares protocols: MiB of training's messages, rounds, seconds of the clock."""
+
+    mib: tuple[float, ...] = Field(min_length=1)
+    rounds: tuple[float, ...] = Field(min_length=1)
+    seconds: tuple[float, ...] = Field(min_length=1)
+
+
+class FrontierSet(Section):
+    """A data set.
+
+    Args:
+        title: on the page.
+        file: the federation, below experiments/.
+        active: the same, one of the holders at the server.
+        columns: the most columns that a holder has.
+        minutes: of one run of the cheapest protocol on one core.
+        note: rows and epochs.
+    """
+
+    title: str
+    file: str
+    active: str
+    columns: int = Field(ge=1)
+    minutes: float = Field(gt=0)
+    note: str
+
+
+class FrontierEntry(Section):
+    """A protocol.
+
+    Args:
+        set: KEY=VALUE on top of a set's file; COLUMNS stands for the set's number of columns.
+        compress: ways that can be compressed.
+        holder: the server is one of the holders of columns.
+        arrivals: asynchronous: what it learns depends on delays, so that every delay is a run of its own.
+        cost: minutes over those of the set.
+        note: what is not as for the others.
+        reference: a line to compare with, which no budget chooses.
+    """
+
+    set: tuple[str, ...]
+    compress: Literal["both", "up", "down", "none"] = "both"
+    holder: bool = False
+    arrivals: bool = False
+    cost: float = Field(default=1, gt=0)
+    note: str = ""
+    reference: bool = False
+
+
+class FrontierPlan(Section):
+    """All of it.
+
+    Args:
+        sets: by name.
+        bits: of an entry, of the compressed variants.
+        budgets: of the page's tables.
+        protocols: by name.
+        left_out: name -> why it takes no part.
+    """
+
+    sets: dict[Name, FrontierSet]
+    bits: tuple[int, ...]
+    budgets: FrontierBudgets
+    protocols: dict[Name, FrontierEntry]
+    left_out: dict[Name, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _every_protocol(self) -> FrontierPlan:
+        named = [*self.protocols, *self.left_out]
+        if unknown := next((name for name in named if name not in NAMES), None):
+            raise ConfigError(f"{unknown!r} is no protocol{nearest(unknown, NAMES)}")
+        if lost := [name for name in NAMES if named.count(name) != 1]:
+            raise ConfigError(
+                f"every protocol once, under protocols or left_out; missing or twice: {', '.join(lost)}",
+                hint="give it an entry under protocols, or a reason under left_out",
+            )
+        return self
+
+    def variants(self, name: str) -> dict[str, tuple[str, ...]]:
+        """Settings of a protocol's compression by the variant's name, the uncompressed one first."""
+        found: dict[str, tuple[str, ...]] = {UNCOMPRESSED: ()}
+        way = self.protocols[name].compress
+        keys = {"both": ("up", "down"), "up": ("up",), "down": ("down",), "none": ()}[way]
+        for bits in self.bits if keys else ():
+            said = f"{bits} bits" if way == "both" else f"{bits} bits {way}"
+            found[said] = (f"federation.compress={{{', '.join(f'{key}: {bits}' for key in keys)}}}",)
+        return found
+
+    def run(self, of: str, name: str, more: tuple[str, ...]) -> PaperRun:
+        """A protocol's run on a set, with more settings."""
+        entry, data = self.protocols[name], self.sets[of]
+        own = tuple(each.replace("COLUMNS", str(data.columns)) for each in entry.set)
+        file = data.active if entry.holder else data.file
+        return PaperRun(file=file, set=(*own, *more), minutes=data.minutes * entry.cost)
+
+    def jobs(self, sets: tuple[str, ...], seeds: int) -> Iterator[Job]:
+        """Every run on these sets: the first seed of all, then the second."""
+        for seed in range(seeds):
+            for of in sets:
+                for name in self.protocols:
+                    for variant in self.variants(name):
+                        yield from self.runs(of, name, variant, seed).values()
+
+    def runs(self, of: str, name: str, variant: str, seed: int) -> Mapping[int, Job]:
+        """The run of a variant for each delay; a synchronous protocol has one for all of them."""
+        more, label = self.variants(name)[variant], f"{of}/{name}/{variant.replace(' ', '-')}"
+        if not self.protocols[name].arrivals:
+            one = Job(PAPER, label, self.run(of, name, more), seed)
+            return dict.fromkeys(DELAYS, one)
+        return {
+            delay: Job(PAPER, f"{label}@{delay}ms", self.run(of, name, (*more, *delayed(name, delay))), seed)
+            for delay in DELAYS
+        }
+
+
+def delayed(name: str, delay: float) -> tuple[str, ...]:
+    """Settings of the clock: computing at every member, and of each training message and its answer a delay one way.
+
+    A party's message is late by both ways, so that an answer can come at once. Evaluations are not late, unless nothing
+    answers: a party that waits for nothing would send them before its delayed message, and fill the server's mailbox.
+
+    Args:
+        name: of the protocol.
+        delay: one way, in milliseconds.
+    """
+    messages = CONTRACTS[name].messages
+    sent = [kind for kind in messages if issubclass(kind, PartyMessage)]
+    answered = len(sent) < len(messages)
+    kinds = [kind for kind in sent if "part" not in schema(kind) or not answered]
+    late = ", ".join(f"{kind.__name__}: {2 * delay:g}ms" for kind in kinds)
+    return (
+        f"every_party.chaos.delay={{{late}}}",
+        f"every_party.chaos.computing={COMPUTING}",
+        f"server.chaos.computing={COMPUTING}",
+    )
+
+
+def read_frontier(path: Path = FILE) -> FrontierPlan:
+    """The file. Raises ConfigError if it is wrong."""
+    return read_list(path, FrontierPlan)
+
+
+def chosen_sets(plan: FrontierPlan, which: str) -> tuple[str, ...]:
+    """The set of that name, all for "". Raises InputError if there is none."""
+    if which and which not in plan.sets:
+        hint = f"there are {', '.join(plan.sets)}"
+        raise InputError(f"the frontier has no set {which!r}{nearest(which, plan.sets)}", hint=hint)
+    return (which,) if which else tuple(plan.sets)

@@ -1,0 +1,99 @@
+"""Frontiers of all protocols on a set, from kept results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from colonnade_lab.frontier.looks import AXES, FrontierPoint, Runs, frontier, looks, within
+from colonnade_lab.frontier.plan import FrontierPlan
+from colonnade_lab.papers.intervals import decide, paired
+from colonnade_lab.papers.measures import RunRecord
+from colonnade_lab.papers.running import Job
+
+Kept = Callable[[Job], RunRecord | None]
+
+
+@dataclass(frozen=True)
+class SetFrontier:
+    """A set.
+
+    Args:
+        name: of the set.
+        seeds: by protocol the number of seeds whose runs are complete; others are not in here.
+        fronts: by axis and protocol.
+        references: protocols that no budget chooses.
+    """
+
+    name: str
+    seeds: Mapping[str, int]
+    fronts: Mapping[str, Mapping[str, Sequence[FrontierPoint]]]
+    references: frozenset[str]
+
+    def ranked(self, axis: str, budget: float) -> list[FrontierPoint]:
+        """What a budget chooses of each protocol, the most accurate on validation rows first."""
+        found = [within(front, budget) for name, front in self.fronts[axis].items() if name not in self.references]
+        return sorted((look for look in found if look is not None), key=lambda look: -look.validation)
+
+    def leaders(self, axis: str, budget: float) -> list[FrontierPoint]:
+        """Those of a budget that no other is ahead of: no difference on test rows, paired by seed, excludes 0.
+
+        One that stands alone is the first. With one seed nobody is ahead of anybody.
+        """
+        found = self.ranked(axis, budget)
+        return [look for look in found if not any(_ahead(other, look) for other in found)]
+
+    @property
+    def decides(self) -> bool:
+        """True if all have two seeds or more."""
+        return min(self.seeds.values(), default=0) > 1
+
+    def of(self, axis: str, protocol: str, budget: float) -> FrontierPoint | None:
+        """What a budget chooses of a protocol."""
+        return within(self.fronts[axis].get(protocol, ()), budget)
+
+    def pareto(self, axis: str) -> list[FrontierPoint]:
+        """The frontier of all protocols together, without references."""
+        return frontier(
+            look for name, front in self.fronts[axis].items() if name not in self.references for look in front
+        )
+
+
+def set_frontier(plan: FrontierPlan, name: str, kept: Kept, seeds: int) -> SetFrontier:
+    """Of what is kept, as far as all variants of a protocol have the same seeds."""
+    complete: dict[str, int] = {}
+    fronts: dict[str, dict[str, list[FrontierPoint]]] = {axis: {} for axis in AXES}
+    for protocol in plan.protocols:
+        runs, complete_seeds = _runs(plan, name, protocol, kept, seeds)
+        if not complete_seeds:
+            continue
+        complete[protocol] = complete_seeds
+        for axis, found in fronts.items():
+            every = [look for variant, each in runs.items() for look in looks(protocol, variant, each, axis)]
+            found[protocol] = frontier(every)
+    references = frozenset(each for each, entry in plan.protocols.items() if entry.reference)
+    return SetFrontier(name, complete, fronts, references)
+
+
+def _ahead(one: FrontierPoint, other: FrontierPoint) -> bool:
+    return decide(paired(dict(enumerate(one.tests)), dict(enumerate(other.tests)))) == "holds"
+
+
+def _runs(plan: FrontierPlan, of: str, protocol: str, kept: Kept, seeds: int) -> tuple[dict[str, Runs], int]:
+    """Records of the seeds that all variants and delays have, by variant, and the number of those seeds."""
+    records = {
+        (variant, delay, seed): kept(job)
+        for variant in plan.variants(protocol)
+        for seed in range(seeds)
+        for delay, job in plan.runs(of, protocol, variant, seed).items()
+    }
+    whole = [seed for seed in range(seeds) if all(record for key, record in records.items() if key[2] == seed)]
+    delays = list(dict.fromkeys(delay for _, delay, _ in records))
+    found = {
+        variant: {
+            delay: [record for seed in whole if (record := records[variant, delay, seed]) is not None]
+            for delay in delays
+        }
+        for variant in plan.variants(protocol)
+    }
+    return dict(found), len(whole)

@@ -1,0 +1,75 @@
+"""One run of the frontier: validation and test accuracy at each look, and the clock at each delay."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from colonnade.common.errors import InputError
+from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.parsing.file import load
+from colonnade.simulation.federation import Simulation
+from colonnade_lab.frontier.plan import DELAYS, delayed
+from colonnade_lab.papers.measures import RunRecord
+from colonnade_lab.papers.running import Job, simulate
+
+_PROBE = (4, 8)  # rounds between which a round's time is measured
+
+
+def perform(job: Job) -> RunRecord:
+    """Runs it to its end; of a synchronous protocol some rounds more at each delay, for the clock.
+
+    A job whose name ends with a delay has that in its configuration, and its own clock.
+
+    Raises:
+        ColonnadeError: as the run itself.
+    """
+    torch.set_num_threads(1)
+    begun, validation = time.perf_counter(), dict[int, float]()
+
+    def listen(event: Event) -> None:
+        if event["kind"] == "evaluation" and (found := event.get("val_accuracy")) is not None:
+            validation[event["round"]] = round(float(found), 6)
+
+    record = simulate(job, listen)
+    points = tuple(at.model_copy(update={"validation": validation.get(at.round)}) for at in record.points)
+    clock = None if "@" in job.name else clocks(job)
+    wall = round(time.perf_counter() - begun, 1)
+    return record.model_copy(update={"points": points, "clock": clock, "wall": wall})
+
+
+def clocks(job: Job) -> dict[str, tuple[float, float]]:
+    """For each delay in milliseconds the clock of a synchronous protocol: seconds before the rounds, and of a round.
+
+    All rounds of such a protocol have equal messages and equal computing, if all batches are equally large, whatever
+    it has learned: its clock at any round follows from a few.
+
+    Raises:
+        ColonnadeError: as the run itself.
+        InputError: batches differ in size.
+    """
+    return {f"{delay}": probe(job, delay) for delay in DELAYS}
+
+
+def probe(job: Job, delay: float) -> tuple[float, float]:
+    """The same for one delay."""
+    early, late = _PROBE
+    name = load(job.run.path, job.sets).federation.protocol.name
+    more = (f"federation.rounds={late}", f"federation.evaluate={{every: {late}}}", *delayed(name, delay))
+    config, ends = load(job.run.path, (*job.sets, *more)), dict[int, float]()
+
+    def listen(event: Event) -> None:
+        if event["kind"] == "begin":
+            ends[0] = float(event["time"])
+        elif event["kind"] == "round":
+            ends[int(event["round"])] = float(event["time"])
+
+    outcome = Simulation(config, job.run.path.parent, telemetry=Telemetry(None, listen)).run()
+    if rest := len(outcome.server.schedule.partition.train) % config.federation.batch:
+        raise InputError(
+            f"{job.run.path}: the last batch of an epoch has {rest} rows, so that rounds take different times",
+            hint="let the batch divide the number of training rows",
+        )
+    each = (ends[late] - ends[early]) / (late - early)
+    return round(ends[late] - ends[0] - late * each, 9), round(each, 9)

@@ -1,0 +1,249 @@
+"""Comparison with the papers: for every cell and claim the paper's value, ours over the seeds, and the verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from colonnade_lab.papers.intervals import Interval, Outcome, Seeds, decide, interval, mean, paired, turned
+from colonnade_lab.papers.measures import (
+    RunRecord,
+    Verdict,
+    exact_verdict,
+    lower_is_better,
+    possible,
+    unit,
+    verdict,
+)
+from colonnade_lab.papers.measures import (
+    seeds as seeds_of,
+)
+from colonnade_lab.papers.orders import Pair, pairs
+from colonnade_lab.papers.papers import Cell, Claim, Paper, PaperTable
+
+_WORST_FIRST: tuple[Outcome, ...] = ("reversed", "not reached", "open", "holds")
+
+Find = Callable[[str, int], RunRecord | None]
+"""The record of a run with a seed, if there is one."""
+
+
+@dataclass(frozen=True)
+class CellStanding:
+    """A cell with what was measured.
+
+    Args:
+        cell: the paper's.
+        ours: a value a seed.
+        proposal: whether it is of the paper's own method, and not of one that it compares itself with.
+    """
+
+    cell: Cell
+    ours: Seeds
+    proposal: bool = True
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """One a seed."""
+        return tuple(self.ours.values())
+
+    @property
+    def mean(self) -> float:
+        """Over the seeds that were run; not a number where none was."""
+        return mean(self.values)
+
+    @property
+    def interval(self) -> Interval:
+        """The mean with its 95 % interval."""
+        return interval(self.values)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Our values beside the paper's; None if nothing was run yet. What follows from shapes asks for no seeds."""
+        if not self.ours:
+            return None
+        if self.cell.kind == "accounting":
+            return exact_verdict(self.mean, self.cell.paper, self.cell.slack, "neither")
+        return verdict(self.values, self.cell.paper, self.cell.slack, self.cell.direction)
+
+    @property
+    def words(self) -> str:
+        """The value as people read it."""
+        return without_mean(self.values, self.cell.measure) or self._possible.words(_digits(self.cell))
+
+    @property
+    def _possible(self) -> Interval:
+        return self.interval.within(*possible(self.cell.measure))
+
+    @property
+    def label(self) -> str:
+        """Position in its table."""
+        return self.cell.label
+
+    @property
+    def spoken(self) -> str:
+        """All of it, for those who hear a picture."""
+        return f"{self.label}: the paper {self.paper_words}, ours {self.words}"
+
+    @property
+    def paper_words(self) -> str:
+        """The paper's value as it is printed, with its deviation in as many digits."""
+        said = f"{self.cell.paper:.{self.cell.digits}f}"
+        if self.cell.spread is None:
+            return said
+        return f"{said} ± {self.cell.spread:.{max(self.cell.digits, 1)}f}"
+
+
+@dataclass(frozen=True)
+class ClaimStanding:
+    """A claim with what was measured of each of its runs, in the claim's order."""
+
+    claim: Claim
+    ours: Mapping[str, Seeds]
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The mean of each run over its seeds; not a number where none was run."""
+        return {run: mean(tuple(found.values())) for run, found in self.ours.items()}
+
+    @property
+    def leads(self) -> dict[str, tuple[float, ...]]:
+        """By every other run how far the first is ahead of it, one a seed that both have."""
+        first, *others = self.ours
+        ahead = {run: paired(self.ours[first], self.ours[run]) for run in others}
+        return {run: turned(found) for run, found in ahead.items()} if self.claim.fewer else ahead
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """The first is ahead of all others, behind one, short of the lead, or all is open; None if one has no run."""
+        if not all(self.ours.values()):
+            return None
+        found = {decide(lead, self.claim.least) for lead in self.leads.values()}
+        return next((outcome for outcome in _WORST_FIRST if outcome in found), "open")
+
+    @property
+    def words(self) -> str:
+        """Measured values, run by run."""
+        return ", ".join(f"{run} {self.said(run)}" for run in self.ours)
+
+    @property
+    def lead_words(self) -> str:
+        """How far the first is ahead, with the interval of the paired difference; of the run that it leads by least."""
+        if self.outcome is None:
+            return ""
+        lead = min(self.leads.values(), key=lambda found: mean(found) if found else math.inf)
+        sign = unit(next(iter(self.claim.measures.values())))
+        return difference_words(lead, "points" if sign == "%" else sign)
+
+    @property
+    def seeds(self) -> str:
+        """Number of seeds of every run: one number, or the least and the most."""
+        counts = [len(found) for found in self.ours.values()]
+        least, most = min(counts), max(counts)
+        return f"{least}" if least == most else f"{least} to {most}"
+
+    def said(self, run: str) -> str:
+        """A run's value as people read it, with its unit."""
+        measure = self.claim.measures[run]
+        without = without_mean(tuple(self.ours[run].values()), measure)
+        return without or f"{self.values[run]:.2f} {unit(measure)}".strip()
+
+
+@dataclass(frozen=True)
+class TableStanding:
+    """A table with its cells and claims."""
+
+    name: str
+    table: PaperTable
+    cells: tuple[CellStanding, ...]
+    claims: tuple[ClaimStanding, ...]
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Pairs of cells that the paper separates, and their order here."""
+        return pairs(self.table, [one.ours for one in self.cells])
+
+    @property
+    def short(self) -> bool:
+        """True if a result falls short, or a claim fails; one that is open asks for seeds, not for a reason."""
+        worse = any(one.verdict in {"worse", "differs"} for one in self.cells)
+        found = {pair.outcome for pair in self.pairs} | {claim.outcome for claim in self.claims}
+        return worse or bool({"reversed", "not reached"} & found)
+
+
+def stand(paper: Paper, find: Find, seeds: int) -> list[TableStanding]:
+    """Of every table of a paper."""
+
+    def records(run: str) -> dict[int, RunRecord]:
+        found = {seed: find(run, seed) for seed in range(seeds)}
+        return {seed: record for seed, record in found.items() if record is not None}
+
+    def values(run: str, measure: str) -> Seeds:
+        return seeds_of(records(run), measure)
+
+    def standing(name: str, table: PaperTable) -> TableStanding:
+        cells = tuple(as_looked_at(cell, records(cell.run).values()) for cell in table.cells)
+        return TableStanding(
+            name,
+            table.model_copy(update={"cells": cells}),
+            tuple(CellStanding(cell, values(cell.run, cell.measure), paper.proposed(cell)) for cell in cells),
+            tuple(_claim(claim, values) for claim in table.claims),
+        )
+
+    return [standing(name, table) for name, table in paper.tables.items()]
+
+
+def as_looked_at(cell: Cell, records: Iterable[RunRecord]) -> Cell:
+    """The cell with the kind that its runs give it.
+
+    Bytes to an accuracy that every seed has at its first look follow from the shapes, and are accounting; where a seed
+    needed more than one look they are a result. What the list says counts until there is a run.
+    """
+    kind, _, share = cell.measure.partition("@")
+    looks = [record.points for record in records]
+    if cell.kind not in {"result", "accounting"} or kind not in {"mb", "mib"} or not looks:
+        return cell
+    if not share or share.endswith("epochs"):
+        return cell
+    first = all(points and points[0].accuracy >= float(share) / 100 for points in looks)
+    return cell.model_copy(update={"kind": "accounting" if first else "result"})
+
+
+def without_mean(ours: Sequence[float], measure: str) -> str:
+    """Why these values, one a seed, have no mean, in words; "" if they have one.
+
+    One seed that never got there leaves none: what the others came to would be too good.
+    """
+    if not ours:
+        return "not run yet"
+    if any(math.isnan(one) for one in ours):
+        return "no such number"
+    lost = sum(math.isinf(one) for one in ours)
+    if not lost:
+        return ""
+    said = "never" if lower_is_better(measure) and measure != "epsilon" else "no bound"
+    return said if lost == len(ours) else f"{said} in {lost} of {len(ours)}"
+
+
+def difference_words(leads: Sequence[float], sign: str) -> str:
+    """Paired differences as people read them: `+0.31 (0.12 to 0.50) points`; "" where there is no mean."""
+    if not leads or not math.isfinite(mean(leads)):
+        return ""
+    found = interval(leads)
+    return f"{'+' if found.mean > 0 else ''}{found.words(2)} {sign}".strip()
+
+
+def with_all(tables: Sequence[TableStanding], seeds: int) -> int:
+    """Number of cells and claims with so many seeds, each of a claim's runs among them."""
+    found = [len(cell.ours) for table in tables for cell in table.cells]
+    found += [min(map(len, claim.ours.values())) for table in tables for claim in table.claims]
+    return sum(number >= seeds for number in found)
+
+
+def _claim(claim: Claim, values: Callable[[str, str], Seeds]) -> ClaimStanding:
+    return ClaimStanding(claim, {run: values(run, measure) for run, measure in claim.measures.items()})
+
+
+def _digits(cell: Cell) -> int:
+    return max(3 if unit(cell.measure) == "MiB" and cell.paper < 1 else 2, cell.digits)

@@ -1,0 +1,415 @@
+"""Values of the papers and our runs for them: plans/papers/*.yaml, one file a paper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from colonnade.common.data.known_sets.catalogue import KNOWN
+from colonnade.common.errors import ConfigError, InputError, nearest
+from colonnade.common.parsing.yaml_tree import override, read_tree
+from colonnade.common.section import Section
+from colonnade.launcher.demo import EXPERIMENTS
+from colonnade_lab.papers.lists import Printed, read_list
+from colonnade_lab.papers.measures import Better, Measure, better_of, decimals, known_measure, slack
+from colonnade_lab.papers.placeholders import Placeholder, placeholders, typed
+
+PLANS = Path(__file__).parents[1] / "plans"
+
+REASONS = {
+    "data": "the data set is not to be had",
+    "gpu": "needs a GPU",
+    "budget": "costs more than the runs' stated budget",
+    "repeat": "printed elsewhere too",
+    "cited": "others' numbers, which the paper cites",
+    "picture": "no numbers are printed",
+}
+"""Why cells are left out, by the word that stands for it; any other is the reason itself."""
+
+_FREE = {"data", "cited", "picture"}  # need no account of a trial
+_COST = re.compile(r"ResNet|VGG|CNN|LeNet|GPU|hour|minute", re.IGNORECASE)
+_PRINTED = {"adult": {"uci", "census"}, "credit-default": {"credit"}, "mfeat": {"handwritten"}, "scene15": {"scene-15"}}
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+
+
+class PaperRun(Section):
+    """A federation that is trained.
+
+    Args:
+        file: below experiments/.
+        set: KEY=VALUE on top of it, as `--set` has them.
+        minutes: about how long it takes on two cores.
+    """
+
+    file: str
+    set: tuple[str, ...] = ()
+    minutes: float = Field(gt=0)
+
+    @property
+    def path(self) -> Path:
+        """The file itself."""
+        return EXPERIMENTS / self.file
+
+    @property
+    def protocol(self) -> str:
+        """The name of its protocol."""
+        return _protocol(self.path, tuple(each for each in self.set if each.startswith("federation.protocol")))
+
+
+class Cell(Section):
+    """A number of a table.
+
+    Args:
+        row, column: its place.
+        paper: the paper's value.
+        spread: the paper's own deviation.
+        run: our run.
+        measure: of our run, to compare.
+        kind: `accounting` follows from shapes and not from learning (bytes a round), `repeat` is printed again: neither
+            is counted among results, nor is a cell that is only `shown`: a setting was fitted to it, a setting of ours
+            that is not the paper's decides it, or it is what the larger class alone has.
+        better: the better direction, by default that of the measure; with `neither` only agreement counts.
+        whose: `proposal` of the paper's own method, `other` of one that it compares itself with; by default the run's
+            protocol tells.
+        group: cells of other groups are not compared in orders; by default the data set that the row begins with.
+        digits: that the paper prints behind the point; a list's own digits by default.
+    """
+
+    row: str
+    column: str
+    paper: float
+    spread: float | None = Field(default=None, ge=0)
+    run: Name
+    measure: Measure = "accuracy"
+    kind: Literal["result", "accounting", "repeat", "shown"] = "result"
+    better: Better | None = None
+    whose: Literal["proposal", "other"] | None = None
+    group: str = ""
+    digits: int = Field(default=-1, ge=-1, le=6)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_digits(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "digits" in given:
+            return given
+        paper = given.get("paper")
+        if isinstance(paper, Printed):
+            return {**given, "digits": paper.digits}
+        return {**given, "digits": decimals(paper)} if isinstance(paper, int | float) else given
+
+    @property
+    def direction(self) -> Better:
+        """The better direction."""
+        return self.better or better_of(self.measure)
+
+    @property
+    def slack(self) -> float:
+        """Distance within which ours agrees."""
+        return slack(self.paper, self.measure, self.digits)
+
+    @property
+    def label(self) -> str:
+        """Position in its table."""
+        return f"{self.row}, {self.column}" if self.column else self.row
+
+    @property
+    def kin(self) -> str:
+        """The group, or the data set that the row begins with: `MNIST, Local`."""
+        first, comma, _ = self.row.partition(", ")
+        return self.group or (first if comma and listed_set(first) else "")
+
+
+class Claim(Section):
+    """Claim of a figure: the first run has less, or more, than every other.
+
+    Args:
+        text: in words.
+        fewer, more: the measure of every run, the one that is to be ahead first.
+        within: how far it may be behind.
+        by: how far it must be ahead.
+        of: whose claim it is; ours go beyond the paper, and are counted apart. `setting` is a claim of the paper that a
+            setting of ours decides, which is not the paper's: it is shown, and says nothing of the paper.
+    """
+
+    text: str
+    fewer: dict[Name, Measure] = Field(default_factory=dict)
+    more: dict[Name, Measure] = Field(default_factory=dict)
+    within: float = Field(default=0, ge=0)
+    by: float = Field(default=0, ge=0)
+    of: Literal["paper", "ours", "setting"] = "paper"
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Claim:
+        if bool(self.fewer) == bool(self.more) or len(self.measures) < 2:
+            raise ConfigError(f"claim {self.text!r}: expected two runs or more under one of fewer and more")
+        if self.within and self.by:
+            raise ConfigError(f"claim {self.text!r}: expected one of within and by")
+        return self
+
+    @property
+    def measures(self) -> Mapping[str, Measure]:
+        """Compared measures, by run, the claim's winner first."""
+        return self.fewer or self.more
+
+    @property
+    def least(self) -> float:
+        """The lead that the first must have."""
+        return self.by - self.within
+
+
+class Excluded(Section):
+    """Cells of the paper that are not run.
+
+    Args:
+        what: which they are.
+        cells: number of them.
+        why: a word of REASONS, or the reason.
+        tried: what was run and what came of it; of `gpu` the model or estimated hours, of `repeat` where else it is.
+    """
+
+    what: str
+    cells: int = Field(ge=1)
+    why: str
+    tried: str = ""
+
+    @model_validator(mode="after")
+    def _tried(self) -> Excluded:
+        if self.why == "data" and (at_hand := [word for word in _words(self.what) if listed_set(word)]):
+            raise ConfigError(
+                f"left out, {self.what!r}: the data set is not to be had, but {at_hand[0]} is in the catalogue",
+                hint="run these cells, or give another reason",
+            )
+        if self.why == "gpu" and not _COST.search(f"{self.what} {self.tried}"):
+            raise ConfigError(
+                f"left out, {self.what!r}: tried: name the model that needs a GPU, or the estimated hours"
+            )
+        if self.why not in _FREE and self.why != "gpu" and len(self.tried.split()) < 2:
+            raise ConfigError(f"left out, {self.what!r}: tried: missing; say what was run and what came of it")
+        return self
+
+    @property
+    def reason(self) -> str:
+        """In words."""
+        return REASONS.get(self.why, self.why)
+
+    @property
+    def words(self) -> str:
+        """All of it, the reason once: some say it in `what` already."""
+        about = self.what if self.what.endswith(self.reason) else f"{self.what}: {self.reason}"
+        said = f"{self.cells} {'cell' if self.cells == 1 else 'cells'}, {about}"
+        return f"{said} ({self.tried.rstrip('.')})" if self.tried else said
+
+
+@cache
+def _protocol(path: Path, changes: tuple[str, ...]) -> str:
+    """Name of the protocol of a configuration with these changes."""
+    tree = read_tree(path)
+    for change in changes:
+        override(tree, change)
+    found = tree["federation"]["protocol"]
+    return str(found["name"] if isinstance(found, dict) else found)
+
+
+def listed_set(name: str) -> bool:
+    """True if the catalogue has a data set that papers call so."""
+    said = name.strip().lower()
+    return said in KNOWN or any(said in others for others in _PRINTED.values()) or said.replace("-", "") in KNOWN
+
+
+def _words(said: str) -> list[str]:
+    return re.findall(r"[A-Za-z0-9-]+", said)
+
+
+class PaperTable(Section):
+    """A table or a figure.
+
+    Args:
+        title: what it is about.
+        note: reasons of cells that fall short.
+        stand_in: which data set was replaced by which.
+        order: pairs of cells whose order is compared with the paper's: those of one column, of one row, or both.
+        cells, claims, excluded: what it consists of.
+    """
+
+    title: str
+    note: str = ""
+    stand_in: str = ""
+    order: Literal["columns", "rows", "both", "none"] = "columns"
+    cells: tuple[Cell, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    excluded: tuple[Excluded, ...] = ()
+
+    @property
+    def runs(self) -> list[str]:
+        """The names of all runs that it needs, each once."""
+        named = [cell.run for cell in self.cells] + [run for claim in self.claims for run in claim.measures]
+        return list(dict.fromkeys(named))
+
+
+class FindingSentence(Section):
+    """A sentence of a finding.
+
+    Measured values are placeholders, so that nobody types them: `{run.measure}`, and `{run.measure - run.measure}` of a
+    difference that is paired seed by seed.
+
+    Args:
+        text: in words.
+        rests_on: the claims (`TABLE: TEXT`) and cells (`TABLE: ROW, COLUMN`) whose outcomes decide if it stands where
+            it is filed.
+    """
+
+    text: str
+    rests_on: tuple[str, ...] = ()
+
+
+class Finding(Section):
+    """A paper in short: what held, what failed, what a setting of ours decides and not the paper, and what is new."""
+
+    held: tuple[FindingSentence, ...] = ()
+    failed: tuple[FindingSentence, ...] = ()
+    setting: tuple[FindingSentence, ...] = ()
+    new: tuple[FindingSentence, ...] = ()
+
+    @property
+    def sentences(self) -> tuple[FindingSentence, ...]:
+        """All of them."""
+        return self.held + self.failed + self.setting + self.new
+
+    @model_validator(mode="after")
+    def _decided(self) -> Finding:
+        for sentence in self.held + self.failed:
+            if not sentence.rests_on and "](" not in sentence.text:
+                hint = "name claims and cells under rests_on, or link the page that argues it"
+                raise ConfigError(f"finding {sentence.text!r}: no result decides it", hint=hint)
+        return self
+
+
+class Paper(Section):
+    """One paper.
+
+    Args:
+        cite: authors, year, title.
+        called: what its protocol is called.
+        proposals: the protocols of this package that are the paper's own method.
+        note: holds for all of its cells.
+        finding: the paper in short.
+        runs: by name.
+        tables: by name, such as `table3`.
+    """
+
+    cite: str
+    called: str = ""
+    proposals: tuple[str, ...] = ()
+    note: str = ""
+    finding: Finding = Finding()
+    runs: dict[Name, PaperRun]
+    tables: dict[Name, PaperTable]
+
+    @model_validator(mode="after")
+    def _known_runs(self) -> Paper:
+        for name, table in self.tables.items():
+            for run in table.runs:
+                if run not in self.runs:
+                    raise ConfigError(f"{name}: no run {run!r}{nearest(run, self.runs)}")
+        if unused := set(self.runs) - {run for table in self.tables.values() for run in table.runs}:
+            raise ConfigError(f"runs that no table names: {', '.join(sorted(unused))}")
+        return self
+
+    @model_validator(mode="after")
+    def _known_places(self) -> Paper:
+        sentences = [sentence.text for sentence in self.finding.sentences]
+        for sentence in sentences:
+            if found := typed(sentence):
+                hint = "write {RUN.MEASURE} or {paper TABLE: ROW, COLUMN} in its place"
+                raise ConfigError(f"finding {sentence!r}: {found!r} is typed", hint=hint)
+        for text in (*sentences, self.note, *(table.note for table in self.tables.values())):
+            for place in placeholders(text):
+                self._refuse_unknown(place)
+        return self
+
+    @model_validator(mode="after")
+    def _known_evidence(self) -> Paper:
+        """A claim of ours cannot hold for the paper, and one of the paper is nothing new."""
+        for kind in ("held", "failed", "new"):
+            for sentence in getattr(self.finding, kind):
+                for evidence in sentence.rests_on:
+                    found = self.evidence(evidence)
+                    ours = isinstance(found, Claim) and found.of == "ours"
+                    if (kind == "held" and ours) or (kind == "new" and not ours):
+                        whose = "beyond the paper" if ours else "the paper's"
+                        raise ConfigError(f"finding {sentence.text!r}, under {kind}: {evidence!r} is {whose}")
+        return self
+
+    def proposed(self, cell: Cell) -> bool:
+        """True if a cell is of the paper's own method."""
+        return cell.whose == "proposal" if cell.whose else self.runs[cell.run].protocol in self.proposals
+
+    def evidence(self, named: str) -> Claim | Cell:
+        """The claim or cell that `TABLE: TEXT` or `TABLE: ROW, COLUMN` names. Raises ConfigError if none is it."""
+        table, _, label = named.partition(": ")
+        if table not in self.tables:
+            raise ConfigError(f"rests_on {named!r}: no table {table!r}{nearest(table, self.tables)}")
+        found: dict[str, Claim | Cell] = {cell.label: cell for cell in self.tables[table].cells}
+        found |= {claim.text: claim for claim in self.tables[table].claims}
+        if label not in found:
+            raise ConfigError(f"rests_on {named!r}: no such claim or cell{nearest(label, found)}")
+        return found[label]
+
+    def _refuse_unknown(self, place: Placeholder) -> None:
+        for run, measure in place.values:
+            if run not in self.runs:
+                raise ConfigError(f"{{{run}.{measure}}}: no run {run!r}{nearest(run, self.runs)}")
+            known_measure(measure)
+        if place.table:
+            labels = [cell.label for cell in self.tables[place.table].cells] if place.table in self.tables else []
+            if place.label not in labels:
+                raise ConfigError(f"{{paper {place.table}: {place.label}}}: no such cell{nearest(place.label, labels)}")
+
+
+def names(*, quick: bool = False) -> list[str]:
+    """The papers that there are; the quick looks have files of their own."""
+    return sorted(path.stem for path in _folder(quick=quick).glob("*.yaml"))
+
+
+def read_paper(name: str, *, quick: bool = False) -> Paper:
+    """One of them. Raises InputError if there is none of that name, ConfigError if its file is wrong."""
+    known = names(quick=quick)
+    if name not in known:
+        raise InputError(f"no paper {name!r}{nearest(name, known)}", hint=f"there are {', '.join(known)}")
+    return read_list(_folder(quick=quick) / f"{name}.yaml", Paper)
+
+
+def chosen(which: str, *, quick: bool = False) -> Iterator[tuple[str, Paper]]:
+    """The papers that PAPER or PAPER/TABLE names, with the requested tables alone; all for "".
+
+    Raises:
+        InputError: there is no such paper or table.
+    """
+    paper, _, table = which.partition("/")
+    for name in [paper] if paper else names(quick=quick):
+        whole = read_paper(name, quick=quick)
+        yield name, _only(name, whole, table) if table else whole
+
+
+def introduction() -> str:
+    """First paragraph of the summary of all papers."""
+    return " ".join((_folder(quick=False) / "introduction.txt").read_text(encoding="utf-8").split())
+
+
+def _only(name: str, paper: Paper, table: str) -> Paper:
+    if table not in paper.tables:
+        near, known = nearest(table, paper.tables), ", ".join(paper.tables)
+        raise InputError(f"{name} has no {table!r}{near}", hint=f"there are {known}")
+    kept = paper.tables[table]
+    runs = {run: paper.runs[run] for run in kept.runs}
+    return paper.model_copy(update={"finding": Finding(), "runs": runs, "tables": {table: kept}})
+
+
+def _folder(*, quick: bool) -> Path:
+    return PLANS / ("quick" if quick else "papers")

@@ -1,0 +1,224 @@
+"""One run of a paper's list, by itself: on the virtual clock in a process of its own, or as processes over the wire."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.data.known_sets.places import cache
+from colonnade.common.errors import EnvironmentFault
+from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.parsing.file import load
+from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.runtime.python_child import child_environment, python_module
+from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.version import VERSION
+from colonnade.server.fusion.heads import linear_heads
+from colonnade.simulation.federation import Simulation
+from colonnade.simulation.folder import summarise
+from colonnade.simulation.outcome import Outcome
+from colonnade_lab.papers import longtail
+from colonnade_lab.papers.measures import TRAINING, Point, RunRecord
+from colonnade_lab.papers.papers import PaperRun
+
+_SAYS_NOTHING = re.compile(r"^ *(public_start:.*|stop: none)\n", re.MULTILINE)
+_THEOREM = ("zeta", "variance", "epsilon")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run with a seed.
+
+    Args:
+        paper, name: of the run in the list.
+        run: what it is.
+        seed: of the federation.
+        wire: whether it is run as processes, rather than on the virtual clock.
+    """
+
+    paper: str
+    name: str
+    run: PaperRun
+    seed: int
+    wire: bool = False
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """All that is changed of the file."""
+        return (*self.run.set, f"federation.seed={self.seed}")
+
+    @property
+    def digest(self) -> str:
+        """Of the file and of what is changed: a result counts as long as this is the same.
+
+        `federation.public_start` does not count: a run in one process draws all starts from the seed, whatever it says.
+        Nor does `federation.stop: none`, which says what versions up to 0.2.0 did by default.
+        """
+        text = _SAYS_NOTHING.sub("", self.run.path.read_text(encoding="utf-8"))
+        said = json.dumps([text, [each for each in self.sets if not each.startswith("federation.public_start=")]])
+        return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+def perform(job: Job) -> RunRecord:
+    """Runs it to its end.
+
+    Raises:
+        ColonnadeError: as the run itself.
+    """
+    _prepare(job)
+    begun = time.perf_counter()
+    record = _over_the_wire(job) if job.wire else simulate(job)
+    return record.model_copy(update={"wall": round(time.perf_counter() - begun, 1)})
+
+
+def _prepare(job: Job) -> None:
+    """Makes the data that are made of others, where downloads go and are found."""
+    if any(longtail.NAME in each for each in job.sets):
+        longtail.make(cache())
+
+
+@dataclass
+class _Course:
+    """Measures collected during a run.
+
+    Bytes are those of training's messages where links can be counted by kind. Over the wire events tell of all bytes,
+    evaluations among them.
+    """
+
+    points: list[Point] = field(default_factory=list)
+    _cohort: Cohort | None = None
+    _epoch: float = 0.0
+    _begun: float = 0.0
+    _told: tuple[int, int] = (0, 0)
+    _right: list[tuple[float, float]] = field(default_factory=list)
+
+    def watch(self, cohort: Cohort) -> None:
+        """Counts these links from now on."""
+        self._cohort = cohort
+
+    def __call__(self, event: Event) -> None:
+        """Hears of rounds and of evaluations."""
+        if event["kind"] == "begin":
+            self._begun = float(event["time"])
+        if event["kind"] == "round":
+            self._epoch = float(event.get("epoch", self._epoch))
+            self._told = event["bytes_up"], event["bytes_down"]
+            if (right := event.get("right")) is not None:
+                self._right.append((self._epoch, float(right)))
+        if event["kind"] != "evaluation" or event.get("test_accuracy") is None:
+            return
+        sent, seconds = sum(self.bytes), round(float(event["time"]) - self._begun, 6)
+        accuracy = round(float(event["test_accuracy"]), 6)
+        point = Point(round=event["round"], epoch=self._epoch, seconds=seconds, bytes=sent, accuracy=accuracy)
+        self.points.append(point)
+
+    @property
+    def training(self) -> float | None:
+        """Share of training rows that were right when they were trained on, over the last epoch; None if not told."""
+        last = [right for epoch, right in self._right if epoch > self._epoch - 1 + 1e-6]
+        return round(statistics.fmean(last), 6) if last else None
+
+    @property
+    def bytes(self) -> tuple[int, int]:
+        """From and to the parties, so far."""
+        if self._cohort is None:
+            return self._told
+        links = self._cohort.values()
+        up, down = ([link.traffic.received for link in links], [link.traffic.sent for link in links])
+        return _training(up), _training(down)
+
+
+def _training(books: list[Any]) -> int:
+    return sum(size for book in books for kind, (_, size) in book.items() if kind != "Evaluation")
+
+
+def simulate(job: Job, *listeners: Callable[[Event], None]) -> RunRecord:
+    """Runs it on the virtual clock in this process. Its wall time is left at 0.
+
+    Args:
+        job: the run.
+        listeners: are told of its events, too.
+
+    Raises:
+        ColonnadeError: as the run itself.
+    """
+    torch.set_num_threads(1)
+    config = load(job.run.path, job.sets)
+    course = _Course()
+    telemetry = Telemetry(None, course, *listeners)
+    outcome = Simulation(config, job.run.path.parent, telemetry=telemetry, on_cohort=course.watch).run()
+    record = _record(summarise(outcome), course)
+    return record.model_copy(update={"metrics": record.metrics | _head_norms(outcome)})
+
+
+def _head_norms(outcome: Outcome) -> dict[str, float]:
+    """Norm of every party's linear head at the server, and over that of its draw; empty where there is none."""
+    server = outcome.server
+    heads = server.state["heads"] if "heads" in server.state else None  # noqa: SIM401  # a State has no get
+    if not isinstance(heads, Tensor):
+        return {}
+    names, draws = server.federation.names, linear_heads(server, *heads.shape[:2])
+    norms, firsts = (each.detach().flatten(1).norm(dim=1).tolist() for each in (heads, draws))
+    growths = [round(norm / first, 6) for norm, first in zip(norms, firsts, strict=True)]
+    found = {"norm": norms, "growth": growths}
+    return {f"head_{kind}_{name}": one for kind, each in found.items() for name, one in zip(names, each, strict=True)}
+
+
+def _over_the_wire(job: Job) -> RunRecord:
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "run"
+        argv = python_module("colonnade", "up", str(job.run.path), "--out", str(out))
+        sets = (*job.sets, "federation.public_start=true")  # as in one process: the data are no secret
+        argv += [word for each in sets for word in ("--set", each)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=child_environment())  # noqa: S603  # our own command line
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip().splitlines()
+            raise EnvironmentFault(f"{job.name} with seed {job.seed} has failed: {said[-1] if said else 'no word'}")
+        found = RunFolder(out).read_summary() or {}
+        events = list(read_lines(RunFolder(out).events))
+    course = _Course()
+    for event in events:
+        course(event)
+    return _record(found, course)
+
+
+def _record(found: dict[str, Any], course: _Course) -> RunRecord:
+    sizes, points = course.bytes, tuple(course.points)
+    metrics = dict(found["metrics"]) | ({} if course.training is None else {TRAINING: course.training})
+    confusion = ((found.get("details") or {}).get("test") or {}).get("confusion") or []
+    classes = tuple(round(row[c] / max(1, sum(row)), 6) for c, row in enumerate(confusion))
+    return RunRecord(
+        metrics={key: round(float(number), 6) for key, number in metrics.items()},
+        points=points,
+        classes=classes,
+        tested=sum(map(sum, confusion)),
+        rounds=found["rounds"],
+        parties=len(found["parties"]),
+        bytes_up=sizes[0],
+        bytes_down=sizes[1],
+        epsilon=_epsilon(found),
+        theorem={key: float(f"{found['theorem'][key]:.4g}") for key in _THEOREM if found.get("theorem")},
+        wall=0,
+        version=VERSION,
+    )
+
+
+def _epsilon(found: dict[str, Any]) -> float | None:
+    """Result of the accounting, whether or not clean evaluations or seeded noise void it."""
+    if not (privacy := found.get("privacy")):
+        return (found.get("answer_privacy") or {}).get("accounted")
+    adjacency = next(iter(privacy["epsilon"]))
+    return max((spent for spent in privacy["epsilon"][adjacency].values() if spent is not None), default=None)

@@ -1,0 +1,91 @@
+"""Every attacker where it must succeed, and where it must not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from colonnade.common.models.build import ModelConfig
+from colonnade_lab.attacks.columns.attackers import ATTACKERS, score
+from colonnade_lab.attacks.columns.marginals import Marginals
+from colonnade_lab.attacks.columns.names import COMPONENTS, PRODUCTS, ROWS, SEARCH, START
+from lab.tests.attacks.columns.stage import DEEP, LINEAR, distinct, known, secret, sight
+
+pytestmark = pytest.mark.slow
+
+X = distinct(100, 6)
+NARROW = LINEAR.model_copy(update={"embedding": 4})
+
+
+@pytest.mark.parametrize("attacker", [SEARCH, START])
+@pytest.mark.parametrize(("model", "parties"), [(LINEAR, 1), (LINEAR, 3), (DEEP, 1), (DEEP, 3)])
+def test_public_starts_give_the_rows_away(attacker: str, model: ModelConfig, parties: int) -> None:
+    found = ATTACKERS[attacker](sight(X, model, parties=parties), known(X))
+    assert found.score.exact > 0.9 and found.score.mean > 0.98 and found.more["fits"]
+    assert found.without.mean == pytest.approx(0) and found.without.exact == 0
+
+
+@pytest.mark.parametrize("attacker", [SEARCH, START])
+@pytest.mark.parametrize(("model", "parties"), [(LINEAR, 1), (LINEAR, 3), (DEEP, 1), (DEEP, 3)])
+def test_other_starts_give_nothing(attacker: str, model: ModelConfig, parties: int) -> None:
+    starts = [secret().manual_seed(987_654_321 + k) for k in range(parties)]
+    found = ATTACKERS[attacker](sight(X, model, starts, parties=parties), known(X))
+    assert found.score.mean == pytest.approx(found.without.mean) and found.score.exact == 0
+    assert not found.more["fits"]
+
+
+def test_a_start_from_a_seed_of_torch_is_found_though_the_agreed_seed_is_another() -> None:
+    found = ATTACKERS[SEARCH](sight(X, LINEAR, [torch.Generator().manual_seed(5)]), known(X))
+    assert found.score.exact == 1 and not found.more["public"]
+    assert ATTACKERS[START](sight(X, LINEAR, [torch.Generator().manual_seed(5)]), known(X)).score.exact == 0
+
+
+def test_too_few_numbers_a_row_determine_no_row_even_with_a_public_start() -> None:
+    model = LINEAR.model_copy(update={"embedding": 2})
+    found = ATTACKERS[START](sight(X, model, epochs=1), known(X))
+    assert found.score.exact == 0 and found.score.mean < 0.6
+
+
+def test_gradients_give_rows_up_to_a_rotation_which_marginals_fix() -> None:
+    x = distinct(200)
+    found = ATTACKERS[PRODUCTS](sight(x, NARROW, [secret()], epochs=8), known(x))
+    assert found.more["rotated"]["mean"] > 0.98
+    assert found.score.mean > 0.9 and found.without.mean == pytest.approx(0)
+
+
+def test_without_gradients_there_are_no_products_of_rows() -> None:
+    x = distinct(200)
+    found = ATTACKERS[PRODUCTS](sight(x, NARROW, [secret()], epochs=8, gradients=False), known(x))
+    assert found.more["rotated"]["mean"] < 0.9 and found.score.exact == 0
+
+
+def test_components_of_a_linear_model_are_matched_to_the_columns_that_are_distributed_like_them() -> None:
+    x = distinct(400)
+    found = ATTACKERS[COMPONENTS](sight(x, LINEAR, [secret()], epochs=1, gradients=False), known(x))
+    assert found.score.mean > 0.7 and min(found.score.r2) > 0.6  # the model moves from batch to batch
+
+
+def test_columns_that_are_all_normal_have_no_components() -> None:
+    x = torch.randn(400, 6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    found = ATTACKERS[COMPONENTS](sight(x, LINEAR, [secret()], epochs=1, gradients=False), known(x))
+    assert found.score.mean < 0.3 and found.score.exact == 0
+
+
+def test_as_many_known_rows_as_columns_give_the_others_of_a_linear_model() -> None:
+    seen = sight(X, LINEAR, [secret()], epochs=1, gradients=False)
+    found = ATTACKERS[ROWS](seen, known(X, have=12))
+    assert found.score.mean > 0.9 and found.score.rows == 88 and found.more["known"] == 12
+    assert found.without.mean < 0.05
+
+
+def test_known_rows_say_nothing_of_messages_that_are_noise() -> None:
+    seen = sight(torch.randn(100, 6, generator=torch.Generator().manual_seed(9), dtype=torch.float64), LINEAR)
+    assert ATTACKERS[ROWS](seen, known(X, have=12)).score.mean < 0.1
+
+
+def test_scores_are_of_columns_that_vary_about_their_true_mean() -> None:
+    truth = torch.tensor([[0.0, 1.0, 5.0], [2.0, 3.0, 5.0]], dtype=torch.float64)
+    mean = score(torch.tensor([[1.0, 2.0, 5.0]] * 2, dtype=torch.float64), truth, Marginals.of(truth))
+    assert mean.r2 == (0, 0) and mean.exact == 0
+    half = score(torch.tensor([[0.019, 1.0, 5.0], [2.0, 3.03, 5.0]], dtype=torch.float64), truth, Marginals.of(truth))
+    assert half.exact == 0.5 and half.rows == 2

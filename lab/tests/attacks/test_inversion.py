@@ -1,0 +1,166 @@
+"""Inversions of messages that are the features, that are noise, and of a real embedding."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from sklearn.datasets import load_digits
+from torch import Tensor
+
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade_lab.attacks import network
+from colonnade_lab.attacks.inversion import Inversion, as_images, invert, reconstruct, similarity
+from colonnade_lab.attacks.network import fit
+from colonnade_lab.attacks.pictures import draw
+from colonnade_lab.attacks.similarity import ssim
+from lab.tests.attacks.stage import SPLIT, captured
+
+pytestmark = pytest.mark.slow
+
+DIGITS = load_digits()
+IMAGES = torch.from_numpy(DIGITS.images).float() / 16
+CLASSES = torch.from_numpy(DIGITS.target)
+
+
+def noise(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=generator("noise"))
+
+
+def inverted(said: Tensor, known: int = 250) -> Inversion:
+    x, y = IMAGES[: len(said)], CLASSES[: len(said)]
+    return reconstruct(said[:known], said[known:], x[:known], x[known:], y[:known], y[known:], seed=0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short() -> Iterator[None]:
+    """A third of the epochs suffices for the tests here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(network, "_EPOCHS", 100)
+        patch.setattr(network, "_HIDDEN", 128)
+        yield
+
+
+@pytest.fixture(scope="module")
+def nothing() -> Inversion:
+    return inverted(noise(700, 16))
+
+
+def test_features_that_were_sent_come_out_again_and_noise_hides_them() -> None:
+    found = inverted(3 * IMAGES[:700].flatten(1) - 1)
+    assert found.mse < 0.2 * found.floor and found.ssim is not None and found.ssim > 0.8
+    assert found.readable.made > 0.7 and abs(found.readable.made - found.readable.true) < 0.12
+    assert found.made.shape == found.originals.shape == (450, 8, 8)
+    assert found.mse < 0.5 * inverted(IMAGES[:700].flatten(1) + 3 * noise(700, 64)).mse
+
+
+def test_nothing_comes_out_of_noise(nothing: Inversion) -> None:
+    found = nothing
+    assert found.mse > 0.97 * found.floor and found.readable.made < found.readable.chance + 0.08
+    assert found.ssim is not None and found.floor_ssim is not None and abs(found.ssim - found.floor_ssim) < 0.05
+    assert found.readable.true > 0.7
+
+
+def test_the_baseline_is_the_mean_of_the_known_rows_only(nothing: Inversion) -> None:
+    found = nothing
+    mean = IMAGES[:250].double().mean(0)
+    assert found.floor == pytest.approx((IMAGES[250:700].double() - mean).square().mean().item(), rel=1e-5)
+    assert (found.known, found.rows, found.width) == (250, 450, 16)
+    assert found.readable.chance == pytest.approx(CLASSES[250:700].bincount().max().item() / 450)
+
+
+def test_split_learning_on_the_digits_can_be_inverted_and_blinded_words_cannot(tmp_path: Path) -> None:
+    run = captured(tmp_path / "split", SPLIT)
+    found = invert(run, "party2", 0.3, 1, 0)
+    assert found is not None and found.mse < 0.7 * found.floor and found.ssim is None
+    rows = len(run.schedule.partition.train)
+    assert (found.known, found.rows) == (round(0.3 * rows), rows - round(0.3 * rows))
+    blind = captured(tmp_path / "blind", {"name": "fdml", "embedding": 10, "aggregate": "blinded"})
+    found = invert(blind, "party2", 0.3, 1, 0)
+    assert found is not None and found.mse > 0.95 * found.floor
+
+
+def test_features_that_are_sent_outright_come_out(tmp_path: Path) -> None:
+    """`centralized` is the planted leak, end to end: from a capture to numbers."""
+    found = invert(captured(tmp_path, {"name": "centralized"}), "party2", 0.2, 1, 0)
+    assert found is not None and found.mse < 0.2 * found.floor
+
+
+def test_epochs_are_averaged(tmp_path: Path) -> None:
+    """Twelve noisy messages of a row reveal more than one."""
+    privacy = "federation.privacy={clip: 10, noise_multiplier: 0.04, seeded: true, delta: 1.0e-5}"
+    run = captured(tmp_path, SPLIT, "federation.epochs=12", "every_party.optimiser={name: sgd, lr: 1.0e-4}", privacy)
+    one, many = (invert(run, "party2", 0.2, epochs, 0) for epochs in (1, 12))
+    assert one is not None and many is not None and many.mse < 0.95 * one.mse
+
+
+def test_too_few_rows_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="party1: of 1294 captured rows 1 are known and 1293 are left, expected at"):
+        invert(captured(tmp_path, SPLIT), "party1", 0.001, 1, 0)
+
+
+def test_messages_without_a_line_per_row_are_not_attacked(tmp_path: Path) -> None:
+    assert (
+        invert(captured(tmp_path, {"name": "fedvs", "embedding": 8}, "federation.epochs=1"), "party1", 0.2, 1, 0)
+        is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "image"),
+    [
+        ((2, 28, 14), (2, 1, 28, 14)),
+        ((2, 3, 8, 8), (2, 3, 8, 8)),
+        ((2, 12), None),
+        ((2, 2, 28), None),
+        ((2, 5, 8, 8), None),
+    ],
+)
+def test_image_shapes(shape: tuple[int, ...], image: tuple[int, ...] | None) -> None:
+    found = as_images(torch.zeros(shape))
+    assert image == (None if found is None else tuple(found.shape))
+
+
+def test_similarity_is_over_the_originals_span() -> None:
+    a, b = 4 * IMAGES[:5] - 1, 4 * IMAGES[5:10] - 1
+    assert similarity(b, a) == pytest.approx(ssim(b[:, None], a[:, None], 4.0).mean().item())
+
+
+def test_the_attackers_network_is_drawn_from_its_seed_alone() -> None:
+    def once(seed: int) -> Tensor:
+        return fit(noise(50, 3), noise(50, 2), torch.nn.functional.mse_loss, 2, seed)(noise(5, 3))
+
+    first, _ = once(1), torch.rand(3)
+    assert torch.equal(first, once(1)) and not torch.equal(first, once(2))
+
+
+def test_pictures_show_originals_above_reconstructions(tmp_path: Path) -> None:
+    originals, made = IMAGES[:25, None], 1 - IMAGES[:25, None]
+    draw(tmp_path / "pairs.png", originals, made)
+    with Image.open(tmp_path / "pairs.png") as image:
+        pixels = torch.tensor(list(image.convert("L").tobytes())).view(image.height, image.width)
+    assert pixels.shape == (3 * (8 + 2 + 8), 3 * 20 * (8 + 2))
+    small = pixels[1::3, 1::3]  # the middle of every enlarged pixel
+    for number in (0, 7, 19):
+        left = number * 10
+        assert torch.equal(small[:8, left : left + 8], (255 * IMAGES[number]).round().long())
+        assert torch.equal(small[10:, left : left + 8], (255 * (1 - IMAGES[number])).round().long())
+
+
+def test_without_pillow_the_error_names_the_package_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "PIL":
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(EnvironmentFault, match="pictures need Pillow, which is not installed"):
+        draw(tmp_path / "pairs.png", IMAGES[:2, None], IMAGES[:2, None])

@@ -1,0 +1,68 @@
+"""The core without the distribution `colonnade-lab`: its commands say what to install, and all others do without."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import colonnade
+from colonnade import laboratory
+from colonnade.cli import main
+from colonnade.common.errors import InputError
+from colonnade.common.version import VERSION
+from tests.support.household import colonnade as command
+
+
+@pytest.fixture
+def absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(laboratory, "entry_points", lambda group: EntryPoints())
+    kept = [one for one in main.app.registered_commands if one.callback.__name__ not in laboratory.COMMANDS]
+    monkeypatch.setattr(main.app, "registered_commands", kept)
+
+
+@pytest.mark.usefixtures("absent")
+@pytest.mark.parametrize("words", [["attack", "run", "--kind", "labels"], ["reproduce"], ["compare", "--list"]])
+def test_its_commands_say_what_to_install(words: list[str]) -> None:
+    code, said = command(*words)
+    assert code == 2 and "part of colonnade-lab, which is not installed" in " ".join(said.split())
+    assert f"pip install colonnade-lab=={VERSION}" in " ".join(said.split())
+
+
+@pytest.mark.usefixtures("absent")
+def test_other_commands_do_without() -> None:
+    code, said = command("protocols")
+    assert code == 0 and "vimadmm" in said
+    with pytest.raises(InputError, match=r"colonnade\.attack is part of colonnade-lab"):
+        _ = colonnade.attack
+
+
+def test_a_laboratory_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("attack", "colonnade_lab.attacks", laboratory.GROUP)
+    vars(entry).update(dist=SimpleNamespace(version="0.1.0"))
+    monkeypatch.setattr(laboratory, "installed", lambda: {"attack": entry})
+    with pytest.raises(InputError, match=rf"colonnade-lab has version 0\.1\.0, colonnade has {VERSION}"):
+        laboratory.load("attack", "attack")
+
+
+def test_the_name_of_the_attacks_until_0_2_warns_and_works() -> None:
+    program = "from colonnade.attacks import labels; from colonnade.attacks.run import open_run; print(labels.__name__)"
+    done = subprocess.run([sys.executable, "-W", "always", "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.strip().endswith("attacks.labels") and "DeprecationWarning: colonnade.attacks" in done.stderr
+    assert colonnade.attack.__name__ == "colonnade_lab.attacks"
+
+
+def test_no_member_imports_it() -> None:
+    """The image is built of the folders that .dockerignore names."""
+    program = (
+        "import sys, colonnade.cli.main, colonnade.cli.run.up, colonnade.server.run.training; "
+        "import colonnade.client.run.process; "
+        "print([name for name in sys.modules if name.startswith('colonnade_lab')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
+    assert "!lab" not in (Path(__file__).parents[2] / ".dockerignore").read_text()
