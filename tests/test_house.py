@@ -43,7 +43,8 @@ def imports(tree: ast.Module, modules: Mapping[str, str]) -> Iterator[str]:
 
 def graph() -> dict[str, set[str]]:
     names = {
-        path: f"colonnade/{path}".removeprefix("colonnade/lab/").removesuffix(".py").replace("/", ".") for path in sources()
+        path: f"colonnade/{path}".removeprefix("colonnade/lab/").removesuffix(".py").replace("/", ".")
+        for path in sources()
     }
     modules = {name.removesuffix(".__init__"): path for path, name in names.items()}
     return {path: set(imports(tree, modules)) - {path} for path, tree in sources().items()}
