@@ -1,238 +1,120 @@
-"""Runs every protocol in five ways and compares what is left with the stored record, and with another build.
+"""Runs every protocol in three ways; compares what is left with stored records, and numbers with another build's.
 
-    python -m tests.golden                          all protocols, against the records in tests/golden/records
+    python -m tests.golden                          all protocols; exit code 1 if anything differs
     python -m tests.golden --only split fedvs       some of them
-    python -m tests.golden --ways simulate up       some of the ways
-    python -m tests.golden --against REVISION       numbers too: runs of that build, on this machine, must be equal
+    python -m tests.golden --ways simulate          some of the ways
+    python -m tests.golden --threads                members of `up` as threads over gRPC: the same messages, sooner
+    python -m tests.golden --form                   the records alone, without another build
     python -m tests.golden --write                  stores the records anew
 
-A record has what does not depend on the machine: files of a run, kinds of events, and of every ledger and capture the
-kinds, shapes and lengths of messages. Numbers (losses, metrics, weights, predictions) are compared to the last bit with
-those of another build, since kernels differ from one processor to the next.
+The other build is the commit in tests/golden/revision.txt, or `--against REVISION`. It runs on this machine in the same
+minutes, so that numbers can be compared to the last bit: kernels differ from one processor to the next.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
-import hashlib
 import json
-import os
-import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from safetensors import safe_open
+from tests.golden.federations import PROTOCOLS
+from tests.golden.left import form, numbers
+from tests.golden.runs import ROOT, WAYS, RunError, Runs, build
 
-from tests.golden.tables import aligned
-
-ROOT = Path(__file__).parents[2]
 RECORDS = Path(__file__).parent / "records"
-DEMOS = ROOT / "experiments"
+REVISION = Path(__file__).parent / "revision.txt"
 
-SETTINGS = ["federation.epochs=1", "federation.public_start=true", "every_party.capture={}"]
-WITHOUT_PREDICTION = {"centralized", "local"}
-_UNSTABLE = {"session", ".lock", "launch.log"}  # empty or not there, as it happens
-_OF_TIMING = {"log", "late", "missing", "pace", "reconnect", "leave", "join", "phases"}
-"""Kinds of events that come as often as the network wants."""
+AS_IT_COMES = {("zoo_vfl", "up")}
+"""Numbers that depend on who answers first."""
+MEND = "Mend what differs. If it is meant: python -m tests.golden --write, and name it in CHANGELOG.md with its reason."
+MEND_NUMBERS = f"If these numbers are meant: the commit that makes them, into {REVISION.relative_to(ROOT)}"
 
 
-def main(words: list[str] | None = None) -> int:
-    """Returns 0 if nothing differs."""
+def main(words: Sequence[str] | None = None, *, here: bool = False) -> int:
+    """Returns 0 if nothing differs.
+
+    Args:
+        words: the arguments.
+        here: the working tree's runs are in this process, and so without processes of their own.
+    """
     parser = argparse.ArgumentParser(prog="python -m tests.golden", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", nargs="+", default=protocols(), choices=protocols(), metavar="PROTOCOL")
+    parser.add_argument("--only", nargs="+", default=list(PROTOCOLS), choices=PROTOCOLS, metavar="PROTOCOL")
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS), metavar="WAY")
-    parser.add_argument("--against", metavar="REVISION")
+    parser.add_argument("--threads", action="store_true")
+    parser.add_argument("--form", action="store_true")
+    parser.add_argument("--against", default=REVISION.read_text(encoding="utf-8").strip(), metavar="REVISION")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args(words)
+    other = None if given.form or given.write else build(given.against)
+    if other is None and not (given.form or given.write):
+        parser.error(f"{given.against} is not in this repository: git fetch --unshallow, or compare --form alone")
     differing = 0
-    with tempfile.TemporaryDirectory() as scratch, build(given.against, Path(scratch)) as other:
-        for protocol in given.only:
-            file = RECORDS / f"{protocol}.json"
-            stored = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-            for way in given.ways:
-                if way == "predict" and protocol in WITHOUT_PREDICTION:
-                    continue
-                folder = Path(scratch) / protocol / way
-                found = record(ROOT, protocol, way, folder / "ours")
-                if given.write:
-                    stored[way] = found
-                said = list(differences(stored[way], found)) if way in stored else []
-                if other is not None:
-                    record(other, protocol, way, folder / "theirs")
-                    said += differences(numbers(folder / "theirs"), numbers(folder / "ours"))
-                compared = "not compared" if way not in stored and other is None else "equal"
-                print(f"{protocol} {way}: {'differs' if said else compared}", flush=True)
-                print(*said[:40], sep="\n", end="\n" if said else "")
-                differing += bool(said)
-            if given.write:
-                RECORDS.mkdir(exist_ok=True)
-                file.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    return 1 if differing else 0
+    with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
+        theirs = None if other is None else stack.enter_context(Runs(other, Path(scratch) / "theirs"))
+        ours = stack.enter_context(Runs(None if here else ROOT, Path(scratch) / "ours", processes=not given.threads))
+        jobs = [(protocol, way) for protocol in given.only for way in given.ways]
+        there = [None if theirs is None else theirs.begin(*job) for job in jobs]  # first: they have a process
+        begun = [ours.begin(*job) for job in jobs]
+        for job, own, others in zip(jobs, begun, there, strict=True):
+            try:
+                lines = list(compare(*job, own.result(), others.result() if others else None, write=given.write))
+            except RunError as failed:
+                lines = [str(failed)]
+            print(*job, "differs" if lines else "stored" if given.write else "equal", flush=True)
+            print(*lines, sep="\n", end="\n" if lines else "")
+            differing += bool(lines)
+    if differing:
+        print(MEND)
+    return min(differing, 1)
 
 
-def protocols() -> list[str]:
-    """All that have a demo."""
-    return sorted(path.parent.name for path in DEMOS.glob("*/demo.yaml"))
+def compare(protocol: str, way: str, own: Path, others: Path | None, *, write: bool = False) -> Iterator[str]:
+    """Lines about what differs.
 
-
-def simulate(run: Callable[..., None], protocol: str, folder: Path) -> None:
-    """On the virtual clock."""
-    run("simulate", DEMOS / protocol / "demo.yaml", *settings(), "--out", folder / "run")
-
-
-def up(run: Callable[..., None], protocol: str, folder: Path, *more: str | Path) -> None:
-    """As processes."""
-    run("up", DEMOS / protocol / "demo.yaml", *settings(), *more, "--out", folder / "run")
-
-
-def killed(run: Callable[..., None], protocol: str, folder: Path) -> None:
-    """As processes, one of which is killed in round 3 and started again."""
-    checkpoints = "federation.checkpoint.rounds=1"
-    up(run, protocol, folder, "--chaos", "party1: crash=3", "--set", checkpoints)
-
-
-def on_tables(run: Callable[..., None], protocol: str, folder: Path) -> None:
-    """On the virtual clock, with tables whose rows are found by their keys."""
-    file = aligned(DEMOS / protocol / "demo.yaml", folder)
-    run("simulate", file, *settings(), "--out", folder / "run")
-
-
-def predict(run: Callable[..., None], protocol: str, folder: Path) -> None:
-    """Some rows of a simulated run."""
-    simulate(run, protocol, folder)
-    ids = folder / "ids.csv"
-    ids.write_text("id\n" + "".join(f"{row}\n" for row in range(40)), encoding="utf-8")
-    run("predict", folder / "run", "--ids", ids, "--out", folder / "run" / "predictions.csv")
-
-
-WAYS = {"simulate": simulate, "up": up, "killed": killed, "aligned": on_tables, "predict": predict}
-
-Same = Literal["order", "numbers", "kinds"]
-SAME: dict[str, Same] = {
-    "simulate": "order", "up": "numbers", "killed": "kinds", "aligned": "order", "predict": "numbers"
-}  # fmt: skip
-"""What is the same in all runs of a way: on a network messages overtake each other, and after a kill some repeat."""
-
-
-def settings() -> Iterator[str]:
-    """The options that make a demo short and repeatable."""
-    for one in SETTINGS:
-        yield from ("--set", one)
-
-
-@contextmanager
-def build(revision: str | None, scratch: Path) -> Iterator[Path | None]:
-    """A checkout of another revision, which runs with this environment's packages; None for none."""
-    if revision is None:
-        yield None
+    Args:
+        protocol, way: of the run.
+        own: its folder.
+        others: that of the other build; None compares no numbers.
+        write: stores the form instead.
+    """
+    clock, file = WAYS[way].clock, RECORDS / f"{protocol}.json"
+    stored = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    found = form(own, clock)
+    if write:
+        RECORDS.mkdir(exist_ok=True)
+        file.write_text(json.dumps({**stored, way: found}, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         return
-    place = scratch / "build"
-    subprocess.run(["git", "worktree", "add", "-q", "--detach", place, revision], cwd=ROOT, check=True)
-    try:
-        yield place
-    finally:
-        subprocess.run(["git", "worktree", "remove", "--force", place], cwd=ROOT, check=True)
+    yield from _other_form(stored.get(way, {}), found)
+    if others is not None and (protocol, way) not in AS_IT_COMES:
+        yield from _other_numbers(numbers(others, clock), numbers(own, clock))
 
 
-def record(tree: Path, protocol: str, way: str, folder: Path) -> dict[str, Any]:
-    """Runs a protocol by the code in `tree` and describes what is left."""
-    folder.mkdir(parents=True)
-    environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "COLONNADE_ALIGNMENTS": str(folder)}
-
-    def run(*words: str | Path) -> None:
-        command = [sys.executable, "-P", "-m", "colonnade", *map(str, words)]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(f"{protocol} {way}: {' '.join(command)}\n{done.stdout}{done.stderr}")
-
-    WAYS[way](run, protocol, folder)
-    return described(folder / "run", SAME[way])
+def _other_form(stored: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:
+    for part in sorted({*stored, *found}):
+        before, now = (json.dumps(each.get(part), indent=1, sort_keys=True).splitlines() for each in (stored, found))
+        for line in list(difflib.unified_diff(before, now, n=1, lineterm=""))[2:]:
+            yield f"  {part}: - stored, + found" if line.startswith("@@") else f"  {line}"
 
 
-def described(run: Path, same: Same) -> dict[str, Any]:
-    """Files, events and messages of a run."""
-    files = {path.relative_to(run).as_posix(): path for path in _files(run)}
-    found: dict[str, Any] = {"files": [name for name in files if not _UNSTABLE & {Path(name).name}]}
-    for name, path in files.items():
-        if path.name == "ledger.jsonl":
-            found[name] = _counted([_message(line) for line in _lines(path) if "kind" in line], same)
-        elif path.name == "events.jsonl":
-            kinds = [line["kind"] for line in _lines(path) if line["kind"] not in _OF_TIMING]
-            found[name] = _counted(kinds, "kinds" if same == "kinds" else "numbers")
-        elif path.name.startswith("capture") and same == "order":
-            found[name] = path.stat().st_size
-    return found
+def _other_numbers(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+    """The first number of each file that is not as the other build has it."""
+    differing = [place for place in sorted({*before, *now}) if before.get(place) != now.get(place)]
+    for place in differing:
+        old, new = (_numbered(each.get(place, {})) for each in (before, now))
+        key = next(key for key in sorted({*old, *new}) if old.get(key) != new.get(key))
+        yield f"  {place}, {key}: {old.get(key)} by the other build, {new.get(key)} by this one"
+    if differing:
+        yield f"  {MEND_NUMBERS}"
 
 
-def _files(run: Path) -> Iterator[Path]:
-    """The files of a run; of checkpoints the newest, since older ones are kept as the network wants."""
-    for path in sorted(run.rglob("*")):
-        newest = max((each.stem for each in path.parent.glob("round-*")), default="")
-        if path.is_file() and (not path.name.startswith("round-") or path.stem == newest):
-            yield path
-
-
-def numbers(folder: Path) -> dict[str, Any]:
-    """What was learnt: losses, metrics, digests of weights, predictions."""
-    run = folder / "run"
-    found: dict[str, Any] = {"metrics": json.loads((run / "summary.json").read_text(encoding="utf-8"))["metrics"]}
-    rounds = (line for line in _lines(run / "events.jsonl") if line["kind"] == "round")
-    found["losses"] = {line["round"]: line.get("loss") for line in rounds}  # of the last time, after a rollback
-    for path in _files(run):
-        if path.suffix != ".safetensors":
-            continue
-        with safe_open(path, "pt") as file:
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        name = path.relative_to(run).as_posix()
-        found[name] = {
-            key: hashlib.sha256(repr((each.dtype, each.shape)).encode() + each.numpy().tobytes()).hexdigest()[:16]
-            for key, each in tensors.items()
-        }
-    if (said := run / "predictions.csv").exists():
-        found["predictions"] = said.read_text(encoding="utf-8").splitlines()
-    return found
-
-
-def differences(before: Any, now: Any, place: str = "") -> Iterator[str]:
-    """Lines about what differs."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted({*before, *now}):
-            yield from differences(before.get(key), now.get(key), f"{place}/{key}")
-    elif before != now:
-        old, new = (json.dumps(each, indent=0).splitlines() for each in (before, now))
-        changed = [line for line in difflib.unified_diff(old, new, lineterm="", n=0) if line[:3] not in ("---", "+++")]
-        yield f"  {place}: " + " ".join(changed[:12])
-
-
-def _message(line: dict[str, Any]) -> str:
-    """A line of a ledger without times, numbers and hashes."""
-    kept = {key: line.get(key) for key in ("kind", "to", "fields", "bytes", "rows", "mechanism") if key in line}
-    return json.dumps(kept, sort_keys=True)
-
-
-def _counted(lines: list[str], same: Same) -> Any:
-    """Lines with the number of equal ones in turn, with the number of all equal ones, or each once."""
-    if same == "kinds":
-        return sorted(set(lines))
-    if same == "numbers":
-        return dict(sorted(Counter(lines).items()))
-    runs: list[list[Any]] = []
-    for line in lines:
-        if runs and runs[-1][0] == line:
-            runs[-1][1] += 1
-        else:
-            runs.append([line, 1])
-    return runs
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+def _numbered(values: Any) -> dict[Any, Any]:
+    return dict(enumerate(values)) if isinstance(values, list) else values
 
 
 if __name__ == "__main__":
