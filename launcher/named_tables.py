@@ -62,6 +62,12 @@ def with_tables(config: Config, tables: Tables) -> Config:
         elif name in parties:
             parties[name] = _placed(name, parties[name], table)
         else:
+            if not parties and name in config.federation.names:
+                raise InputError(
+                    f"{_OPTION} {name}={table}: with --file the parties run elsewhere, and {name} names its own table",
+                    hint=f"leave {_OPTION} out here; on its machine run `colonnade answer {name}.yaml --in FOLDER "
+                    f"{_OPTION} {name}={table}`, with the file and the folder of its training",
+                )
             known = [*parties, *([SERVER] if server is not None and server.active is not None else [])]
             hint = f"there are {', '.join(known)}" if known else _FORM
             raise InputError(f"{_OPTION}: there is no member {name!r} here{nearest(name, known)}", hint=hint)

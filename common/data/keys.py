@@ -129,16 +129,21 @@ def check_keys(keys: Sequence[str], where: str, place: Callable[[int], str]) -> 
     if not (isinstance(keys, KeyColumn) and keys.unique) and len(set(keys)) < len(keys):
         raise _repeated(keys, where, place)
     if _FRACTION.fullmatch(keys[0].strip()) and all(_FRACTION.fullmatch(key.strip()) for key in keys):
-        raise DataError(
-            f"{where}: keys are fractions, such as {keys[0]}", hint="keys are words or whole numbers: write them so"
+        short = any(re.match(_SHORTENED, key.strip()) for key in keys)
+        hint = (
+            _GIVEN_BACK if short else "keys are words or whole numbers: write them without the fraction, as 17 for 17.0"
         )
+        raise DataError(f"{where}: keys are fractions, such as {keys[0]}", hint=hint)
 
 
+_SHORTENED = r"^[+-]?\d+([.,]\d+)?[eE]\+?\d+$"
+_GIVEN_BACK = "write all digits again, from the original table: they are lost here"
 _SPOILT = {
     r"^[+-]?\d+\.0*$": ("look like whole numbers that became fractions (as 17.0)", "write them without the fraction"),
-    r"^[+-]?\d+([.,]\d+)?[eE]\+\d+$": (
-        "look like numbers that a spreadsheet has shortened (as 4.02E+12)",
-        "write all digits again, from the original table: they are lost here",
+    r"^[+-]?\d+([.,]\d+)?[eE]\+\d+$": ("look like numbers that a spreadsheet has shortened (as 4.02E+12)", _GIVEN_BACK),
+    "^[+-]?\\d{1,3}([,'’ \u00a0\u202f]\\d{3})+$|^[+-]?\\d{1,3}(\\.\\d{3}){2,}$": (
+        "have separators of thousands (as 1,234)",
+        "write them with digits alone (as 1234)",
     ),
     "[\\p{Cf}\\p{Cc}\u00a0\u2007\u202f\u3000]": (
         "have invisible characters, or spaces that are not plain ones",
@@ -166,8 +171,15 @@ def key_doubts(keys: KeyColumn, column: str) -> Iterator[Doubt]:
 
 def _repeated(keys: Sequence[str], where: str, place: Callable[[int], str]) -> DataError:
     several = {key: count for key, count in Counter(keys).items() if count > 1}
-    first = next(iter(several))
+    shortened = [key for key in several if re.match(_SHORTENED, key.strip())]
+    first = next(iter(shortened or several))
     rows = [place(row) for row, key in enumerate(keys) if key == first][:2]
+    if 2 * len(shortened) >= len(several):
+        return DataError(
+            f"{where}: numbers that a spreadsheet has shortened, so that {len(shortened)} keys stand in several rows; "
+            f"{first!r} in {' and '.join(rows)}",
+            hint=f"{_GIVEN_BACK} (there, format the column as text before you save it)",
+        )
     count = "1 key stands" if len(several) == 1 else f"{len(several)} keys stand"
     return DataError(
         f"{where}: {count} in several rows, {sum(several.values())} rows in all; {first!r} in {' and '.join(rows)}",

@@ -142,7 +142,8 @@ def require(table: Table, columns: Sequence[str]) -> None:
                     f"{table} has no column {column!r}: it is the name of a row index, which pandas did not write",
                     hint="write `frame.reset_index()`",
                 )
-            lone = len(table.header) == 1 and "; is the file's `delimiter` another?"
+            lone = "; is the file's `delimiter` another?" if len(table.header) == 1 else ""
+            lone = lone and ("; is the first line no header?" if table.header[0].startswith("#") else lone)
             data = any(_NUMBER.fullmatch(name) for name in table.header) and "; is the first line no header?"
             raise DataError(
                 f"{table} has no column {column!r}{nearest(column, table.header)}",

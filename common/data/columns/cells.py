@@ -41,7 +41,9 @@ MEND = (
     "mend it, or empty the cell if it stands for a missing value; or declare the column under `types` (words and codes "
     "are a `category`), or leave it out with `drop`"
 )
-_UNQUOTED = "the cell has several lines: mend it (does a quotation mark lack its partner?)"
+_UNQUOTED = (
+    "the cell has several lines: remove the quotation mark that begins it (does a quotation mark lack its partner?)"
+)
 
 
 class Misfit(Exception):  # the reader catches it and raises a DataError that names the place
@@ -213,7 +215,13 @@ def _as_text(cells: pa.Array) -> pa.Array:
         (pc.match_substring(text, "\0"), "a NUL byte in a cell", "write the table again as text, say in UTF-8"),
     ):
         if pc.any(wrong).as_py():
-            raise Misfit(pc.index(wrong, True).as_py(), what, f"{hint}; or leave the column out with `drop`")
+            row = pc.index(wrong, True).as_py()
+            if lines := text[row].as_py().count("\n"):  # it has swallowed the rows behind it
+                said = f"a quotation mark begins a cell of {lines + 1} lines: {what}"
+                raise Misfit(
+                    row, said, "remove the mark in that line; if it is one text, leave the column out with `drop`"
+                )
+            raise Misfit(row, what, f"{hint}; or leave the column out with `drop`")
     return text
 
 

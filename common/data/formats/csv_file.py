@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import codecs
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice, pairwise
 from pathlib import Path
+from shlex import quote
 from typing import TextIO
 
 import numpy as np
@@ -28,6 +31,9 @@ _LINE = ord("\n")
 _HINT = "save the table as CSV in UTF-8, or name the `source` that it is"
 _MARKS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}  # delimiters and their names in a configuration
 
+_NOTES = 100  # lines before a header that are looked at
+_SEPARATOR = re.compile(r"""["']?sep=(.)["']?,*""", re.IGNORECASE)
+
 _OTHERS = {
     b"PK\x03\x04": ("an Excel workbook or a zip file", "save the sheet as CSV in UTF-8, or unpack it"),
     b"\xd0\xcf\x11\xe0": ("an Excel workbook", "save the sheet as CSV in UTF-8"),
@@ -43,12 +49,21 @@ csv.field_size_limit(_BLOCK)  # Python's own limit is below pyarrow's: lines wou
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A CSV file as a table; its header has been read."""
+    """A CSV file as a table; its header has been read.
+
+    Args:
+        path: the file.
+        delimiter: between cells.
+        encoding: of the text.
+        header: the columns' names.
+        skipped: lines before the header: comments (`# ..`), and a spreadsheet's note `sep=;`.
+    """
 
     path: Path
     delimiter: str
     encoding: str
     header: tuple[str, ...]
+    skipped: int = 0
 
     @classmethod
     def open(cls, path: Path, delimiter: str = ",", encoding: str = "utf-8") -> CsvFile:
@@ -60,16 +75,47 @@ class CsvFile:
         file = cls(path, delimiter, encoding, ())
         file._refuse_others()
         try:
+            file = file._without_notes()
             with file._opened() as lines:
-                reader = csv.reader(lines, delimiter=delimiter)
+                reader = csv.reader(lines, delimiter=file.delimiter)
                 header = tuple(next(filter(None, reader), ()))  # blank lines may stand before it
-                line = max(reader.line_num, 1)
+                line = max(reader.line_num, 1) + file.skipped
         except UnicodeError:
             raise file._undecodable() from None
         except (OSError, csv.Error) as error:
             raise DataError(f"{path} cannot be read: {error}", hint=_HINT) from error
+        file._refuse_quoted_lines(header, line)
         _check_header(path, header, line)
         return replace(file, header=header)
+
+    def _without_notes(self) -> CsvFile:
+        """The same file from behind the lines that are no part of the table, with the delimiter that `sep=` names."""
+        skipped, delimiter = 0, self.delimiter
+        with self._opened() as lines:
+            for line, following in pairwise(chain((line.rstrip("\r\n") for line in islice(lines, _NOTES)), [""])):
+                if note := _SEPARATOR.fullmatch(line):
+                    delimiter = note[1]
+                elif not line.startswith("#") or line.count(delimiter) == following.count(delimiter) > 0:
+                    break
+                elif not line.count(delimiter) and not following.startswith("#") and delimiter not in following:
+                    break  # one column, the name of which begins with #
+                skipped += 1
+        return replace(self, skipped=skipped, delimiter=delimiter)
+
+    def _refuse_quoted_lines(self, header: Sequence[str], line: int) -> None:
+        """Raises DataError if each line stands in quotation marks as a whole."""
+        if len(header) != 1 or self.delimiter not in header[0]:
+            return
+        with self._opened() as lines:
+            written = next((line.strip() for line in lines if line.strip()), "")
+        if written.startswith('"') and written.endswith('"'):
+            new = self.path.with_name(f"{self.path.stem}-unquoted{self.path.suffix}")
+            bare = """sed '1s/^[^"]*//; s/^"//; s/"[^"]*$//; s/""/"/g'"""
+            command = f"{bare} {quote(str(self.path))} > {quote(str(new))}"
+            raise DataError(
+                f"{self.path}, line {line}: the line stands in quotation marks as a whole, and is one cell",
+                hint=f"take the marks around the lines away, for example by `{command}`, and name that file as `path`",
+            )
 
     def _refuse_others(self) -> None:
         """Raises DataError if the file is not text, or is UTF-8 where the configuration names another encoding."""
@@ -119,7 +165,10 @@ class CsvFile:
         for batch in pa_csv.open_csv(
             self.path,
             read_options=pa_csv.ReadOptions(
-                use_threads=bool(numbers) and pa.cpu_count() > 1, block_size=_BLOCK, encoding=self.encoding
+                use_threads=bool(numbers) and pa.cpu_count() > 1,
+                block_size=_BLOCK,
+                encoding=self.encoding,
+                skip_rows=self.skipped,
             ),
             parse_options=pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(
@@ -128,7 +177,7 @@ class CsvFile:
         ):
             rows += len(batch)
             yield batch
-        if rows != self._breaks() - 1:
+        if rows != self._breaks() - 1 - self.skipped:
             self._check_quotes()
 
     def _breaks(self) -> int:
@@ -141,10 +190,16 @@ class CsvFile:
 
     def _check_quotes(self) -> None:
         """Rejects quotation marks that swallow the following rows; rows of several lines are allowed."""
-        line = 1
-        try:
-            for begin, row in self._lines(strict=True):
-                line = begin
+        begin = 1 + self.skipped
+        with self._opened() as lines:
+            reader = csv.reader(lines, delimiter=self.delimiter, strict=True)
+            while True:
+                try:
+                    row = next(reader, None)
+                except csv.Error:
+                    raise self._stray(begin) from None
+                if row is None:
+                    return
                 if any("\n" in cell for cell in row) and _swallows(row, self.delimiter):
                     place = next(place for place, cell in enumerate(row) if "\n" in cell)
                     count = row[place].count("\n")
@@ -154,11 +209,18 @@ class CsvFile:
                         hint=f"remove the stray quotation marks in the lines {begin} and {begin + count}; if it is one "
                         "cell, write it in one line",
                     )
-        except csv.Error:
-            raise DataError(
-                f"{self.path}, after line {line}: a quotation mark lacks its partner, or stands within a cell",
-                hint="mend the line; within quotation marks one of their kind is written twice",
-            ) from None
+                begin = reader.line_num + 1 + self.skipped
+
+    def _stray(self, line: int) -> DataError:
+        """Error for a row in which a quotation mark lacks its partner, or stands within a cell."""
+        with self._opened() as lines:
+            cells = next(islice(lines, line - 1 - self.skipped, None), "").split(self.delimiter)
+        place = next((place for place, cell in enumerate(cells) if cell.count('"') % 2), len(self.header))
+        column = f", column {self.header[place]!r}" if place < len(self.header) else ""
+        return DataError(
+            f"{self.path}, line {line}{column}: a quotation mark lacks its partner, or stands within a cell",
+            hint="remove it; if it belongs to the cell, put the cell in quotation marks and write it twice within",
+        )
 
     def place(self, row: int) -> str:
         """`FILE, line 7`: where the row begins."""
@@ -171,18 +233,21 @@ class CsvFile:
             pass  # an unclosed quotation mark, which pyarrow closes at the end of the file
         return f"{self.path}, after line {line}"
 
-    def _lines(self, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+    def _lines(self) -> Iterator[tuple[int, list[str]]]:
         """The header and every row from Python's reader, each with its first line number."""
         with self._opened() as lines:
-            reader, begin = csv.reader(lines, delimiter=self.delimiter, strict=strict), 1
+            reader, begin = csv.reader(lines, delimiter=self.delimiter), 1 + self.skipped
             for row in reader:
                 if row:
                     yield begin, row
-                begin = reader.line_num + 1
+                begin = reader.line_num + 1 + self.skipped
 
     def _opened(self) -> TextIO:
         # A byte order mark at the beginning is not part of the first name.
-        return self.path.open(encoding="utf-8-sig" if self.encoding == "utf-8" else self.encoding, newline="")
+        file = self.path.open(encoding="utf-8-sig" if self.encoding == "utf-8" else self.encoding, newline="")
+        for _ in range(self.skipped):
+            file.readline()
+        return file
 
     def _fault(self, otherwise: str) -> DataError:
         """Error for the first broken line; `otherwise` if Python's reader finds nothing."""
@@ -190,13 +255,7 @@ class CsvFile:
         try:
             for line, row in self._lines():
                 if len(row) != len(self.header):
-                    hint = "mend the line (does a quotation mark lack its partner?), or name the `delimiter`"
-                    if len(row) == len(self.header) + 1 and not row[-1]:
-                        hint = "the line ends with a delimiter: take it away, or add one to the header and `drop: ['']`"
-                    return DataError(
-                        f"{self.path}, line {line}: {len(row)} values for the {len(self.header)} columns of the header",
-                        hint=hint,
-                    )
+                    return self._of_another_length(line, row)
         except csv.Error as error:
             if "larger than field limit" in str(error):
                 return self._too_long(line)
@@ -210,6 +269,17 @@ class CsvFile:
         if "straddling" in otherwise:
             return self._too_long(line)
         return DataError(f"{self.path} cannot be read: {otherwise}", hint=_HINT)
+
+    def _of_another_length(self, line: int, row: Sequence[str]) -> DataError:
+        if any("\n" in cell for cell in row):
+            return self._stray(line)
+        hint = "mend the line (does a quotation mark lack its partner?), or name the `delimiter`"
+        if len(row) == len(self.header) + 1 and not row[-1]:
+            hint = "the line ends with a delimiter: take it away, or add one to the header and `drop: ['']`"
+        elif row[0].startswith("#"):
+            hint = "take the line away: comments are left out above the header alone"
+        what = f"{len(row)} values for the {len(self.header)} columns of the header"
+        return DataError(f"{self.path}, line {line}: {what}", hint=hint)
 
     def _too_long(self, line: int) -> DataError:
         return DataError(
@@ -237,12 +307,6 @@ class CsvFile:
 def _check_header(path: Path, header: Sequence[str], line: int) -> None:
     if not header:
         raise DataError(f"{path} is empty", hint="the first line names the columns")
-    if header[0].startswith("sep="):
-        mark = header[0].removeprefix("sep=") or ";"
-        raise DataError(
-            f"{path}, line {line}: {header[0]!r} is a note for Excel, and no header",
-            hint=f"take the line away and say `delimiter: {_MARKS.get(mark, repr(mark))}`",
-        )
     if any("\0" in name for name in header):
         raise DataError(
             f"{path}, line {line}: a NUL byte in a name", hint=f"{_HINT}; for UTF-16 say `encoding: utf-16`"

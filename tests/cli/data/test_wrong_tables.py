@@ -72,7 +72,10 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "leading zeros": (replaced("Person ", "Person 0"), r"^federation\.align = psi: no key is common to all members"),
     "a line too long": (line(8, "Person 0,1,2,3,4"), r"^party1: .*party1\.csv, line 8: 5 values for the 4 columns"),
-    "an open quote": (line(8, '"Person 0,1,2,3'), r"^party1: .*party1\.csv, line 8: 1 values for the 4 columns"),
+    "an open quote": (
+        line(8, '"Person 0,1,2,3'),
+        r"^party1: .*party1\.csv, line 8, column 'who': a quotation mark lacks its partner",
+    ),
     "no number": (line(8, "Person 0,1,oops,3"), r"^party1: .*party1\.csv, line 8, column 'c1': 'oops' is no number"),
     "other letters": (in_latin1, r"^party1: .*party1\.csv, line 56: byte 0xfc is not UTF-8"),
     "another delimiter": (replaced(",", ";"), r"^party1: .*party1\.csv, line 1: the one column 'who;c0;c1;c2'"),

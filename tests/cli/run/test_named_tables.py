@@ -66,6 +66,7 @@ def test_words_that_name_no_table_are_refused(words: list[str]) -> None:
     ("asked", "tables", "said"),
     [
         (config(), {"party3": "x.csv"}, "no member 'party3'"),
+        (config().model_copy(update={"parties": {}}), {"party1": "x.csv"}, "party1 names its own table"),  # --file
         (config(), {"server": "x.csv"}, "has no columns"),
         (config({"source": "sklearn", "name": "digits"}), {"party1": "x.csv"}, "source sklearn, which is no table"),
         (config(align="none"), {"party1": "x.csv"}, "matched by their order"),
