@@ -23,7 +23,7 @@ import yaml
 
 from colonnade.cli import main as command_line
 from colonnade.common.crypto.pki.federation import make_federation
-from tests.support import warm
+from tests.support import household, warm
 from tests.support.federation import tree
 
 pytestmark = pytest.mark.processes
@@ -88,9 +88,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     content = tree({"name": "split", "embedding": 8}, parties=2, epochs=1, checkpoint={"rounds": 3})
     content["federation"]["timeouts"] = {"away": 20, "answer": 20}
     (folder / "run.yaml").write_text(yaml.safe_dump(content))
-    words = (*warm.COLONNADE, "up", folder / "run.yaml", "--out", folder / "run")
-    process = warm.run(words, capture_output=True, check=False)
-    assert process.returncode == 0, process.stdout + process.stderr
+    code, said = household.colonnade("up", folder / "run.yaml", "--out", folder / "run")
+    assert code == 0, said
     (folder / "config.yaml").write_text((folder / "run.yaml").read_text())
     (folder / "ids.csv").write_text("id\n1\n2\n")
     (folder / "torn.csv").write_text("")

@@ -71,8 +71,8 @@ def test_from_tables_with_keys_to_a_model_and_on(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_a_party_that_dies_while_rows_are_aligned_comes_back_and_they_are_aligned_anew(tmp_path: Path) -> None:
-    ids, out = write_tables(tmp_path, persons=5_000), tmp_path / "run"
-    process = start("up", write(tmp_path, epochs=0, rounds=3), "--out", out)
+    ids, out = write_tables(tmp_path), tmp_path / "run"
+    process = start("up", write(tmp_path, epochs=0, rounds=3), "--out", out, "--chaos", "party1: delay=500ms")
     wait_for_round(out, 1, process, "aligning")
     processes_of(process)["party2"].kill()
     output = finish(process)

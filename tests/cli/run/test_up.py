@@ -77,9 +77,10 @@ def processes_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
     return members
 
 
-@pytest.mark.parametrize("name", ["vimadmm", "fedvs", "vfedmh"])
+@pytest.mark.parametrize("name", ["fedvs", "vfedmh"])
 def test_processes_learn_the_same_as_one_event_loop(tmp_path: Path, name: str) -> None:
-    """The same protocol sides, unchanged: plain, coded and blinded. The others: tests/protocols/test_over_grpc.py."""
+    """The same protocol sides, unchanged: coded and blinded. The others: tests/protocols/test_over_grpc.py; vimadmm as
+    processes: tests/python/test_training.py."""
     file, out = write(tmp_path, {"name": name, "embedding": 16}), tmp_path / "run"
     process = start("up", file, "--out", out)
     output = finish(process)
