@@ -9,6 +9,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import ctypes
 import gc
 from collections.abc import Iterator
 from functools import cache
@@ -37,6 +38,8 @@ settings.register_profile("colonnade", deadline=None, max_examples=25)
 settings.load_profile("colonnade")
 
 
+_CACHED = type(cache(int))
+_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)  # gives freed memory back to the system
 _LONG = ("processes", "browser", "netns")
 _NOT_FAST = ("slow", "papers", "containers")
 
@@ -60,6 +63,16 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_setup() -> None:
     """The command line, run in this process, sets the umask for later files."""
     os.umask(0o022)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forgotten_runs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Frees what cached functions of a test module hold when it is done: whole runs, which would stay to the end."""
+    yield
+    for value in vars(request.module).values():
+        if isinstance(value, _CACHED) and value.__module__ == request.module.__name__:
+            value.cache_clear()
+    _TRIM(0)
 
 
 @pytest.fixture(scope="session", autouse=True)

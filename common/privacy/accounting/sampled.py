@@ -228,7 +228,7 @@ class _Losses:
         return self.step * high + math.log(over / weighted) if over > 0 and weighted > 0 else self.step * high
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)  # arrays of megabytes; a search asks for the same one many times
 def _steps_on(steps: SampledGaussian) -> _Losses:
     """The loss of all steps."""
     return _composed(_one_step(steps.rate, steps.noise_multiplier), steps.steps)
