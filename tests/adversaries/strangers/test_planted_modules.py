@@ -162,7 +162,7 @@ def test_who_starts_a_process_is_known() -> None:
     }
     assert found == {
         "client/run/incidents.py",  # /bin/sh alone
-        "common/crypto/raising.py", "launcher/processes.py", "reproduction/papers/running.py", "search/workers.py",
+        "common/crypto/raising.py", "launcher/processes.py", "lab/colonnade_lab/papers/running.py", "search/workers.py",
         "deploy/release.py", "deploy/wan.py",
     }  # fmt: skip
 
