@@ -72,7 +72,8 @@ def numbers(folder: Path, clock: Clock) -> dict[str, Any]:
         place = str(path.relative_to(folder))
         if path.name == "summary.json":
             summary = json.loads(path.read_text(encoding="utf-8"))
-            found[place] = {key: summary[key] for key in ("metrics", "epsilon", "person", "model") if key in summary}
+            cost = () if clock == "real" else ("epsilon", "person")  # rounds that a kill repeats cost again
+            found[place] = {key: summary[key] for key in ("metrics", "model", *cost) if key in summary}
         elif path.name == "events.jsonl":
             rounds = {str(line["round"]): line["loss"] for line in _lines(path) if "loss" in line}
             found.update({f"{place} losses": rounds} if rounds else {})  # of the last time, after a rollback
