@@ -124,7 +124,7 @@ class Matching:
         self._hash = hashlib.sha256()  # of the list that is coming
 
     @property
-    def commitments(self) -> dict[str, str]:  # noqa: D102  # as above
+    def commitments(self) -> dict[str, str]:  # as above
         return self._book.commitments
 
     async def __call__(self) -> Tensor:
