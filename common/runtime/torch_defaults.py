@@ -14,8 +14,8 @@ def torch_defaults() -> Iterator[None]:
     import torch  # noqa: PLC0415  # a second, which `import colonnade` does not take
 
     dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    warn_only, threads = torch.is_deterministic_algorithms_warn_only_enabled(), torch.get_num_threads()
+    # `use_deterministic_algorithms` would import the compiler: seconds and a hundred megabytes.
+    deterministic, threads = torch.get_deterministic_debug_mode(), torch.get_num_threads()
     with ExitStack() as changed:
         changed.enter_context(torch.inference_mode(mode=False))
         changed.enter_context(torch.enable_grad())
@@ -27,10 +27,10 @@ def torch_defaults() -> Iterator[None]:
         try:
             torch.set_default_dtype(torch.float32)
             torch.set_float32_matmul_precision("highest")
-            torch.use_deterministic_algorithms(mode=False)
+            torch.set_deterministic_debug_mode("default")
             yield
         finally:
             torch.set_default_dtype(dtype)
             torch.set_float32_matmul_precision(precision)
-            torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+            torch.set_deterministic_debug_mode(deterministic)
             torch.set_num_threads(threads)

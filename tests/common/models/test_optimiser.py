@@ -153,12 +153,17 @@ def test_the_configuration_refuses(value: object) -> None:
 
 
 @pytest.mark.slow
-def test_no_optimiser_imports_the_compiler() -> None:
+def test_neither_an_optimiser_nor_the_frame_of_a_run_imports_the_compiler() -> None:
     code = f"""
 import sys, torch
 from pydantic import TypeAdapter
 from colonnade.common.models.optimiser import OptimiserConfig, build_optimiser
+from colonnade.common.runtime.torch_defaults import torch_defaults
+with torch_defaults():
+    pass
 layer = torch.nn.Linear(2, 2)
+if "torch._dynamo" in sys.modules:
+    sys.exit("torch_defaults")
 for variant in {VARIANTS}:
     optimiser = build_optimiser(TypeAdapter(OptimiserConfig).validate_python(variant), layer.parameters())
     layer(torch.ones(1, 2)).sum().backward()
