@@ -41,3 +41,10 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     """The first few, and how many more there are."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def encoded_rows(count: int, shape: Sequence[int]) -> str:
+    """Rows with the values that the model sees of each: `900 rows, encoded as 7 numbers each`."""
+    if len(shape) == 1:
+        return f"{counted(count, 'row')}, encoded as {counted(shape[0], 'number')} each"
+    return f"{counted(count, 'row')} of {' x '.join(map(str, shape))} values"

@@ -1,9 +1,17 @@
-"""Feature columns that say the label outright, where labels and columns are on this machine."""
+"""Feature columns that give the label away, where labels and columns are on this machine.
+
+A column does if it maps one to one to the label. It probably does, as one that was recorded after the outcome, if by
+itself it says the class of nearly all rows: by a value being missing or not; by a number being above a threshold; by
+its word or its one of at most 20 numbers. Nearly all: no more rows are wrong than 2 % of the smallest class. Of more
+than two classes a threshold and words have to say all, gaps one. A number to be predicted is given away by a column
+whose ranks are its own (Spearman's correlation .999), or by gaps that lie above, or below, all other rows' numbers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,11 +20,16 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.labels import LabelColumn
 
 _FEWEST = 30  # rows, of which a column may say the label by chance
+_WRONG = 0.02  # of the rows of the smallest class
+_VALUES = 20  # of a column that is looked at value by value
+_RARE = 5  # rows of a value, below which it says nothing of others
+_RANKS = 0.999
+_LOOKED_AT = 100_000  # rows
 _FIRST = 1000  # rows that show of nearly every column that it is no copy: sorting all of them takes far longer
 
 
 def copies(labels: LabelColumn, features: Features, keys: KeysConfig) -> Iterator[str]:
-    """Warnings about columns that map one to one to the classes, or are equal to a number to be predicted.
+    """Warnings about columns that say the label, or nearly all labels.
 
     Args:
         labels, features: as they were read; rows are matched by their keys, or where neither has any by their order.
@@ -33,6 +46,69 @@ def copies(labels: LabelColumn, features: Features, keys: KeysConfig) -> Iterato
                 f"the column {name!r} says the label of every row: it is a copy, or was made from it; leave it out "
                 f"with `drop: [{name}]`"
             )
+        elif how := _given_away(column[:_LOOKED_AT].numpy(), label[:_LOOKED_AT].numpy(), labels):
+            yield (
+                f"the column {name!r} gives the label away: {how}; if it was recorded after the outcome, leave it out "
+                f"with `drop: [{name}]`"
+            )
+
+
+def _given_away(column: np.ndarray, label: np.ndarray, labels: LabelColumn) -> str:
+    """What of a column says nearly all labels; "" if nothing does."""
+    return _tells_class(column, label) if labels.classes else _tells_number(column, label)
+
+
+def _tells_class(column: np.ndarray, label: np.ndarray) -> str:
+    """The same of classes.
+
+    Args:
+        column: float64 (n,), NaN where a value is missing; numbers, or codes of words.
+        label: int64 (n,).
+    """
+    sizes = np.bincount(label)
+    sizes = sizes[sizes > 0]
+    if len(sizes) < 2 or sizes.min() < _RARE:
+        return ""
+    allowed, missing = _WRONG * sizes.min(), np.isnan(column)
+    if missing.any() and not missing.all():
+        for one in np.unique(label):
+            if min((missing != (label == one)).sum(), (missing == (label == one)).sum()) <= allowed:
+                return f"it is missing where the label is of one class, and nowhere else ({int(missing.sum())} rows)"
+    wrong = len(label[missing]) - np.bincount(label[missing], minlength=1).max()
+    return _tells_by_value(column[~missing], label[~missing], allowed - wrong, classes=len(sizes))
+
+
+def _tells_by_value(column: np.ndarray, label: np.ndarray, allowed: float, *, classes: int) -> str:
+    """The same of rows that have a value, of which so many may be wrong."""
+    values, codes, counts = np.unique(column, return_inverse=True, return_counts=True)
+    if len(values) < 2:
+        return ""
+    if len(values) <= _VALUES:
+        table = np.zeros((len(values), int(label.max()) + 1), np.int64)
+        np.add.at(table, (codes, label), 1)
+        right = table.max(1)[counts >= _RARE].sum()
+        return f"each of its {len(values)} values has rows of one class" if len(label) - right <= allowed else ""
+    if classes == 2:
+        last = label == label.max()
+        second = np.cumsum(np.bincount(codes, last))[:-1]  # of the rows up to each value
+        first = np.cumsum(counts)[:-1] - second
+        wrong = np.minimum(second + (~last).sum() - first, first + last.sum() - second).min()
+        return "a threshold parts the classes" if wrong <= allowed else ""
+    return ""
+
+
+def _tells_number(column: np.ndarray, targets: np.ndarray) -> str:
+    """The same of numbers to be predicted, (n, targets)."""
+    missing = np.isnan(column)
+    for target in targets.T:
+        ends = [target[missing], target[~missing]]
+        if min(map(len, ends)) >= _RARE and (ends[0].min() > ends[1].max() or ends[0].max() < ends[1].min()):
+            return "it is missing where the number is large, or small, and nowhere else"
+        if len(np.unique(ends[1])) > _VALUES and len(np.unique(column[~missing])) > _VALUES:
+            ranks = [np.unique(of, return_inverse=True)[1] for of in (column[~missing], ends[1])]
+            if abs(np.corrcoef(ranks[0], ranks[1])[0, 1]) >= _RANKS:
+                return "its values rise, or fall, as the number to be predicted does"
+    return ""
 
 
 def _same(column: Tensor, label: Tensor, labels: LabelColumn) -> bool:

@@ -34,7 +34,7 @@ from colonnade.common.privacy.adaptive import PROPOSED
 from colonnade.common.protocols.fedvs import Config as CodedConfig
 from colonnade.launcher.readiness import check_trackers
 from colonnade.reports.console.screen import out
-from colonnade.reports.words import counted, listed
+from colonnade.reports.words import counted, encoded_rows, listed
 from colonnade.server.fusion.active import active_features
 from colonnade.server.reporting.planned import planned, which_model
 from colonnade.server.training.context import check_labels
@@ -83,7 +83,9 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
             model = bottom_model(f"parties.{name}", party.model, shape, width, start, base)
         made[name] = model, shape
         more = coding.add(name, columns, model, schedule.partition) if coding and model else ""
-        out.print(f"{name}: {overlap.most}{len(features.values)} rows of {shape}{more}", markup=False)
+        out.print(
+            f"{name}: {overlap.most}{encoded_rows(len(features.values), shape)}{more}", markup=False, soft_wrap=True
+        )
         # Before alignment nobody knows which rows are trained on: any of the table's may be.
         looked_at = schedule.partition.train if federation.align == "none" else torch.arange(len(features.values))
         _describe(name, features, party.data)
@@ -244,7 +246,7 @@ def _check_labels(
         width = CONTRACTS[config.federation.protocol.name].limits_of(config.federation).get("width")
         if width is not None and (run_models or not _only_found("server.active", base, active.model)):
             bottom_model("server.active", active.model, tuple(shape), width, torch.Generator(), base)
-        out.print(f"server: {len(labels.values)} rows of {tuple(shape)}", markup=False)
+        out.print(f"server: {encoded_rows(len(labels.values), tuple(shape))}", markup=False)
         _describe(SERVER, features, active.data)
         for doubt in (*doubts(features), *copies(labels, features, config.federation.keys)):
             out.print(f"server: {doubt}", style="yellow", markup=False, soft_wrap=True)

@@ -38,6 +38,7 @@ from colonnade.common.runtime.durable import write_durably
 from colonnade.launcher.readiness import check_members, refuse_other_keys
 from colonnade.launcher.scratch import scratch
 from colonnade.reports.console.screen import out as console
+from colonnade.reports.words import encoded_rows
 from colonnade.server.reporting.summary import describe_source
 
 _STAMP = "dealt.json"
@@ -207,7 +208,7 @@ class _Dealing:
         own["connect"] = self.terms.connect
         shape = self._deal_columns(name, self.config.parties[name].data, own)
         self._write_config(name, own, {"parties": {name: own}})
-        self._say(f"{name}: {shape[0]} rows of {shape[1:]}")
+        self._say(f"{name}: {encoded_rows(shape[0], shape[1:])}")
 
     def _deal_columns(self, name: str, data: DataConfig, own: dict[str, Any]) -> tuple[int, ...]:
         features = load_features(data, self.config.federation.party_index(name), self.base)

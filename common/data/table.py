@@ -296,10 +296,12 @@ class Words:
     Args:
         codes: int64 (n,): the place of every row's word in `words`; -1 where it is missing.
         words: without repetition, in the order in which they occur.
+        trimmed: number of rows with white space around the word, which is no part of it.
     """
 
     codes: np.ndarray
     words: tuple[str, ...]
+    trimmed: int = 0
 
 
 def read_words(table: Table, column: str, key: str | None, *, gaps: bool = False) -> tuple[Words, KeyColumn | None]:
@@ -313,11 +315,13 @@ def read_words(table: Table, column: str, key: str | None, *, gaps: bool = False
     """
     found: list[pa.Array] = []
     keys: list[pa.Array] = []
-    rows = 0
+    rows, trimmed = 0, 0
     with _decoded(table, (column, *([] if key is None else [key]))) as batches:
         for batch in batches:
             with _telling(table, column, rows):
                 words = cells.words(batch.column(0))
+                if cells.is_text(batch.column(0)):
+                    trimmed += int(pc.sum(pc.not_equal(words, batch.column(0))).as_py() or 0)
                 found.append((words if gaps else cells.whole(words, _NO_LABEL)).dictionary_encode())
             if key is not None:
                 with _telling(table, key, rows):
@@ -327,7 +331,7 @@ def read_words(table: Table, column: str, key: str | None, *, gaps: bool = False
         raise _no_rows(table)
     coded = pa.chunked_array(found).unify_dictionaries().combine_chunks()
     codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return Words(codes, tuple(coded.dictionary.to_pylist())), _checked(table, key, keys)
+    return Words(codes, tuple(coded.dictionary.to_pylist()), trimmed), _checked(table, key, keys)
 
 
 @dataclass(frozen=True)
@@ -408,16 +412,30 @@ class _Reading:
         fields = tuple(self._field(place, name) for place, name in enumerate(self.names))
         ids = _checked(self._table, self._source.key, self._keys)
         doubtful = () if ids is None else key_doubts(ids, self._source.key or "")
-        found = (*self._types.doubts, *self._numbers_doubts(), *doubtful)
+        found = (*self._types.doubts, *self._value_doubts(fields), *doubtful)
         return Features(torch.from_numpy(self._values), self.names, 0, ids, fields, found)
 
-    def _numbers_doubts(self) -> Iterator[Doubt]:
-        """Warnings about numbers as they were read."""
+    def _value_doubts(self, fields: Sequence[TypedColumn]) -> Iterator[Doubt]:
+        """Warnings about numbers and words as they were read."""
         told = {*self._source.types, *self._source.units, *(doubt.column for doubt in self._types.doubts)}
         kinds = zip(self.names, self._types.readings, strict=True)
         asked = [name if reading.type == "number" and name not in told else "" for name, reading in kinds]
         yield from looks.whole_codes(self._values, asked)
         yield from self._suspects()
+        for place, of in enumerate(fields):
+            if of.words is not None and (groups := looks.written_twice(of.words)):
+                yield self._twice(place, groups)
+
+    def _twice(self, place: int, groups: Sequence[Sequence[int]]) -> Doubt:
+        """A warning about words that are probably one: all but the most frequent of each group are counted."""
+        column = self._values[:, place]
+        counts = np.bincount(column[~np.isnan(column)].astype(np.int64), minlength=max(map(max, groups)) + 1)
+        rarer = np.isin(
+            column, [code for group in groups for code in sorted(group, key=lambda code: -counts[code])[1:]]
+        )
+        first = self._table.place(int(rarer.argmax()))
+        what = f"has words that differ from others in quotation marks, spaces or case alone, in {int(rarer.sum())} rows"
+        return Doubt(self.names[place], f"{what} (first in {first})", "write them alike: each is a category of its own")
 
     def _suspects(self) -> Iterator[Doubt]:
         """Warnings about values that may stand for a missing one."""

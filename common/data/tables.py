@@ -45,7 +45,10 @@ if TYPE_CHECKING:
 def _as_written(value: Any) -> Any:
     """A class as labels write it: YAML reads 1 as a number, and yes as a truth value."""
     if isinstance(value, bool):
-        raise ValueError("YAML reads this word as a truth value: put it in quotes")
+        raise ValueError(
+            f"YAML reads this word as a truth value: write it in quotes as the labels have it; Boolean columns have "
+            f"'{str(value).lower()}'"
+        )
     return str(value) if isinstance(value, int) else value
 
 
@@ -197,7 +200,7 @@ class TableColumnsConfig(_Table):
         else:
             found = cache.features(table, self.settings("columns", *chosen), source.features)
         left = self._not_trained(table, chosen) if trained else self._left_out(table)
-        return replace(found, doubts=(*left, *found.doubts))
+        return replace(found, doubts=(*left, *found.doubts), place=table.place)
 
     def _trained(self, base: Path, trained: Sequence[TypedColumn]) -> tuple[Table, tuple[str, ...]]:
         """The table, and the columns of training. Raises DataError if one of them is missing."""
@@ -302,6 +305,9 @@ class TableLabelsConfig(_Table):
         _refuse_none(table, int(known.sum()))
         values, classes = classify_coded(codes[known], found.words, f"{table}, column {label!r}")
         doubtful = tuple(key_doubts(keys, self.key or "")) if keys is not None else ()
+        if found.trimmed:
+            what = f"has white space around the class in {found.trimmed} rows, which is left out"
+            doubtful = (Doubt(label, what, "write the names in `federation.classes` without it"), *doubtful)
         return LabelColumn(values, classes, 0, _those(keys, known), len(codes) - len(values), doubtful)
 
     def _numbers(self, table: Table, names: tuple[str, ...]) -> LabelColumn:

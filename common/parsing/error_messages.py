@@ -149,6 +149,8 @@ class _Place:
         given = errors[0]["input"]
         near = nearest(given, [word.strip("'") for word in words if word[0] == "'"]) if isinstance(given, str) else ""
         hint = "put it in quotes" if isinstance(given, int | float) and "text" in words else ""
+        if hint and isinstance(given, bool):
+            hint += f", as it is to be read: {str(given).lower()!r} (so Boolean columns have it), 'yes' or 'no'"
         return ConfigError(f"{self.name}{shown(given)}: expected {_either(words)}{near}", hint=hint)
 
     def _join(self, key: str) -> str:

@@ -510,5 +510,6 @@ def check_labels(labels: LabelColumn, federation: FederationConfig) -> None:
     if not isinstance(federation.classes, int) and tuple(federation.classes) != tuple(labels.classes):
         raise DataError(
             f"federation.classes are {', '.join(federation.classes)}; the labels have {', '.join(labels.classes)}",
-            hint="the names must be equal and in the labels' order",
+            hint=f"say `classes: [{', '.join(map(repr, labels.classes))}]` in every member's file, or mend the labels; "
+            "case counts, and white space around a name in the table is no part of it",
         )

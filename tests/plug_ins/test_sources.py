@@ -102,7 +102,7 @@ def test_check_and_deal_read_it_and_members_need_no_package(
     file = tmp_path / "bags.yaml"
     file.write_text(yaml.safe_dump(tree()))
     check(file, ())
-    assert "60 rows of (3,)" in capsys.readouterr().out
+    assert "60 rows, encoded as 3 numbers each" in capsys.readouterr().out
     deal(file, (), tmp_path / "dealt", DealTerms("localhost:7400", 30))
     own = yaml.safe_load((tmp_path / "dealt" / "bank" / "config.yaml").read_text())["parties"]["bank"]
     assert own["data"]["source"] == "safetensors"

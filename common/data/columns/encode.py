@@ -35,6 +35,7 @@ zero: the word has no category.
 MOST_WORDS = 1000
 """Maximum categories of a column. Each becomes a column, so a name or a key among the features is a mistake."""
 
+_NAMED = 5  # rows in a message: each is looked up in the file
 _BLOCK = 65_536  # rows that are scaled at a time
 
 
@@ -135,7 +136,7 @@ class Encoder:
             if field.words is None:
                 numbers.append(start)
             else:
-                self._mark(made[:, start : start + code.width], code, field.words, features.values[:, place])
+                self._mark(made[:, start : start + code.width], code, features, place)
             start += code.width
         if numbers:
             self._scale(features.values, gaps, numbers, made)
@@ -168,20 +169,22 @@ class Encoder:
             shared="its table has other columns than in training",
         )
 
-    def _mark(self, into: Tensor, code: Code, words: Sequence[str], codes: Tensor) -> None:
+    def _mark(self, into: Tensor, code: Code, features: Features, column: int) -> None:
         """Sets a 1 in each row's category, if it has one."""
         assert code.words is not None
+        words, codes = features.fields[column].words or (), features.values[:, column]
         known = {word: place for place, word in enumerate(code.words)}
         of = torch.tensor([known.get(word, -1) for word in words] + [len(known) if code.own else -1])
         absent = codes.isnan()
         self._refuse_missing(code.name, absent)
         marks = of[codes.nan_to_num(len(words)).to(torch.int64)]
         if self.config.unseen == "refuse" and (unseen := (marks < 0) & ~absent).any():
-            word = words[int(codes[unseen][0])]
+            new = torch.nonzero(unseen).squeeze(1).tolist()
             raise DataError(
-                f"column {code.name!r}: {int(unseen.sum())} rows have words that no training row has, as {word!r}",
-                hint="mend them or leave these rows out; a run that is begun with `unseen: zero` takes them as of no "
-                "category; if it says who a row is about, it is the `key`, and no feature",
+                _new_words(features, code.name, new, words[int(codes[new[0]])]),
+                hint="mend the cells, or leave these rows out of the table: all others can then be used; a run that is "
+                "begun with `unseen: zero` takes them as of no category; if the column says who a row is about, it is "
+                "the `key`, and no feature",
                 shared="its table has values that were not seen in training, and its `unseen` is refuse",
             )
         rows = torch.nonzero(marks >= 0).squeeze(1)
@@ -190,6 +193,22 @@ class Encoder:
     def _refuse_missing(self, name: str, absent: Tensor) -> None:
         if self.config.missing == "refuse" and absent.any():
             raise _missing(name, int(absent.sum()))
+
+
+def _new_words(features: Features, name: str, rows: Sequence[int], word: str) -> str:
+    """A line about rows whose word no training row has, with the places of some."""
+    count = "1 row has a word" if len(rows) == 1 else f"{len(rows)} rows have words"
+    said = f"{count} that no training row has, as {word!r}"
+    if features.place is None:
+        return f"column {name!r}: {said}"
+    first, *others = sorted(map(features.place, rows[:_NAMED]), key=_by_line)
+    named = "".join(f", {place.rpartition(', ')[2]}" for place in others)
+    return f"{first}{named}{', ..' if len(rows) > _NAMED else ''}, column {name!r}: {said}"
+
+
+def _by_line(place: str) -> tuple[str, int]:
+    file, _, line = place.rpartition(" ")
+    return file, int(line) if line.isdigit() else 0
 
 
 def _with_gaps(values: Tensor) -> list[bool]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -57,6 +57,7 @@ class Features:
         ids: key of each row; None where sources share the order of rows.
         fields: one per column of a typed table; none for plain values.
         doubts: warnings found while the table was read.
+        place: location of a row in its table, by its number here: `FILE, line 7`; None where there is no table.
     """
 
     values: Tensor
@@ -65,6 +66,7 @@ class Features:
     ids: Sequence[str] | None = None
     fields: tuple[TypedColumn, ...] = ()
     doubts: tuple[Doubt, ...] = ()
+    place: Callable[[int], str] | None = field(default=None, compare=False, repr=False)
 
     def rows(self, index: Tensor) -> Features:
         """These rows, in this order; none of them counts as the source's own test part.
@@ -73,7 +75,10 @@ class Features:
             index: row numbers, int64 (m,).
         """
         ids = keys_of_rows(self.ids, index)
-        return replace(self, values=self.values[index], official_test=0, ids=ids)
+        place, before = None, self.place
+        if before is not None:
+            place = lambda row: before(int(index[row]))  # noqa: E731
+        return replace(self, values=self.values[index], official_test=0, ids=ids, place=place)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -44,11 +44,13 @@ _CODED = frozenset({
     "county", "city", "municipality", "site", "currency", "language", "industry", "sector", "role", "diagnosis", "icd",
     "nace", "sic", "naics",
 })  # fmt: skip
-_PLAIN_MARK = re.compile(r"-?[1-9]\d{0,14}(\.\d{0,4}[1-9])?", re.ASCII)
+_PLAIN_MARK = re.compile(r"0|-?[1-9]\d{0,14}(\.\d{0,4}[1-9])?", re.ASCII)
 _EXPONENT = r"^\d+[eE]\d+$"  # programs write 1e+05 or 1.0E5, and codes are written so
 _LIKE_CODES = r"^\s*(0\d+|\d+[eE]\d+|\d+\.\d*0)\s*$"
 _CELLS = 1_000_000  # of a table, that are examined for codes
 _FEW, _EACH = 50, 20  # different whole numbers that may be codes, and rows of each
+_DECORATION = re.compile("[\"'`’“”\\s\u200b-\u200f\ufeff]+")
+_MOST_WORDS = 10_000  # of a column that is looked at: more cannot be encoded
 _GROUPS = r"^[1-9]\d{0,2}\.\d{3}$"
 _COMPACT = r"^(19|20|99)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
 
@@ -108,13 +110,14 @@ def guess(name: str, column: pa.Array, notation: Notation, marks: Sequence[str] 
             raise _refusal(name, sample, look, present)
         if share >= _DOUBTFUL:
             what = f"is taken as a category, and {share:.0%} of its cells look like {look.what}"
-            return "category", [Doubt(name, what, f"{look.remedy}; or say so: {declared(name, 'category')}")]
+            return "category", [
+                Doubt(name, what, f"{look.remedy}; if they are words or codes, say {declared(name, 'category')}")
+            ]
     doubts = [*_truthful(name, sample), *_marked(name, written.slice(0, SAMPLE), marks)]
     if plain >= _DOUBTFUL * max(present, 1):
         what = f"is taken as a category, and {plain / present:.0%} of its cells are plain numbers"
-        doubts.append(
-            Doubt(name, what, f"{declared(name, 'number')} refuses the others; or say so: {declared(name, 'category')}")
-        )
+        strict = f"to have the other cells refused by their lines, say {declared(name, 'number')}"
+        doubts.append(Doubt(name, what, f"{strict}; if all are words or codes, say {declared(name, 'category')}"))
     return "category", doubts
 
 
@@ -248,7 +251,7 @@ def _numeric(name: str, text: pa.Array, notation: Notation) -> Iterator[Doubt]:
     """Warnings about numbers that may be read wrongly."""
     filled = text.drop_null()
     if pc.all(pc.match_substring_regex(filled, _COMPACT), min_count=1).as_py():
-        said = f"{declared(name, 'date %Y%m%d')}; or say that they are not: {declared(name, 'number')}"
+        said = f"if they are dates, say {declared(name, 'date %Y%m%d')}; if not, {declared(name, 'number')}"
         yield Doubt(name, "is taken as numbers, all of which look like dates without marks (YYYYMMDD)", said)
     if notation != PLAIN:
         return
@@ -290,7 +293,7 @@ def coded(name: str, text: pa.Array, place: Callable[[int], str]) -> Iterator[Do
 
 def codes_or_not(name: str) -> str:
     """The remedy for numbers that may be codes."""
-    return f"{declared(name, 'category')} if they are codes; or say that they are not: {declared(name, 'number')}"
+    return f"if they are codes, say {declared(name, 'category')}; if they are amounts, {declared(name, 'number')}"
 
 
 def whole_codes(values: np.ndarray, names: Sequence[str]) -> Iterator[Doubt]:
@@ -337,6 +340,17 @@ def _truthful(name: str, text: pa.Array) -> Iterator[Doubt]:
             f"is taken as a category of {' and '.join(sorted(found))}",
             f"{declared(name, 'boolean')} makes one column of 0 and 1 of it; {declared(name, 'category')} leaves it",
         )
+
+
+def written_twice(words: Sequence[str]) -> list[list[int]]:
+    """Places of words that differ in quotation marks, white space or, of three letters and more, in case alone."""
+    if len(words) > _MOST_WORDS:
+        return []
+    found: dict[str, list[int]] = {}
+    for place, word in enumerate(words):
+        bare = _DECORATION.sub("", word)
+        found.setdefault(bare.casefold() if len(bare) >= _DIFFERENT else bare, []).append(place)
+    return [places for bare, places in found.items() if bare and len(places) > 1]
 
 
 def declared(name: str, type: str) -> str:

@@ -9,7 +9,7 @@ Numbers, of n rows, where "often" means 5 rows or at least two that are 1 % of a
     -99 and longer, 999 and longer,        it is far, in two rows; or negative, and no other is; or in the midst of
     888.., 777.., -32768, 1e30 ..          others (negative ones alone), often, and ten times as often as any other
     +-77, 88, 97, 98, 99, 997, 998 ..      it is far, often; or negative, often, and no other is
-    +-7, 8, 9, and -1                      as before; -1 only beside ten other values that have a range of 20
+    +-7, 8, 9, and -1                      as before, beside two other values; -1 beside ten that have a range of 20
     any other                              it is far, in 5 rows, and there are ten other values
 
 Dates: those of `_DATES` in any row if they are far; at an end if often and thrice as often as any other; in the midst
@@ -199,6 +199,8 @@ def _by_form(known: np.ndarray, counts: np.ndarray, at: int, inner: np.ndarray, 
         return (far and count > 1) or alone
     if value == -1:
         return alone and often and len(others) >= _VALUES and known[others[-1]] - known[others[0]] >= _RANGE
+    if form == 1 and len(others) == 1:
+        return False  # two values, as 3 and 9, are a choice
     return often and (far or (alone and form == 2) or (alone and value < -1))
 
 

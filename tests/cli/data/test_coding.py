@@ -91,5 +91,5 @@ def test_it_refuses_the_same_as_a_run(sets: tuple[str, ...], error: type[Excepti
 def test_a_party_by_itself_has_its_margin_and_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check(write(tmp_path, "party1"), ())
     said = " ".join(capsys.readouterr().out.split())
-    assert "party1: 1797 rows of (10,); 21 columns with powers and bias, margin" in said
+    assert "party1: 1797 rows, encoded as 10 numbers each; 21 columns with powers and bias, margin" in said
     assert "needs every party's columns: 6 of them have no section here" in said and "data up" not in said

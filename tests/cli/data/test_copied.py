@@ -25,10 +25,68 @@ def warned(values: torch.Tensor, label: LabelColumn, ids: tuple[str, ...] | None
 
 def test_a_copy_under_other_words_is_named_and_a_good_column_is_not() -> None:
     copy, good = 7 - 3 * LABEL, LABEL.clone()
-    good[0] = 1 - good[0]  # wrong in one row alone
-    finer = LABEL * 10 + torch.arange(ROWS) % 4  # says the label too, with more values: it may be measured
-    (said,) = warned(torch.stack([copy, good, finer], 1), LabelColumn(LABEL, ("no", "yes")))
+    good[:4] = 1 - good[:4]  # wrong in four rows alone
+    (said,) = warned(torch.stack([copy, good], 1), LabelColumn(LABEL, ("no", "yes")))
     assert "'c0' says the label of every row" in said and "drop: [c0]" in said
+
+
+MANY = 900
+CLASS = (torch.arange(MANY) * 7 % 10 < 3).long()
+DRAWS = torch.Generator().manual_seed(3)
+NOISE = torch.rand(MANY, generator=DRAWS).double()
+GAP = torch.full((MANY,), torch.nan).double()
+BOTH = LabelColumn(CLASS, ("no", "yes"))
+
+
+def spoilt(column: torch.Tensor, rows: int) -> torch.Tensor:
+    """The column with some rows of either class exchanged."""
+    column = column.clone()
+    for one in (0, 1):
+        places = (one == CLASS).nonzero().squeeze(1)[:rows]
+        column[places] = column[(one != CLASS).nonzero().squeeze(1)[: len(places)]]
+    return column
+
+
+@pytest.mark.parametrize("wrong", [0, 2])
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        (torch.where(CLASS == 1, GAP, NOISE), "missing where the label is of one class"),
+        (torch.where(CLASS == 0, GAP, NOISE), "missing where the label is of one class"),
+        (torch.where(CLASS == 1, GAP, torch.zeros(MANY).double()), "missing where the label is of one class"),
+        (torch.where(CLASS == 1, 10 + NOISE, 0.0), "threshold"),
+        (torch.where(CLASS == 1, -NOISE, NOISE * 50), "threshold"),
+        (CLASS * 10 + torch.arange(MANY) % 4, "has rows of one class"),
+        ((CLASS + 1) % 2 * 3 + torch.arange(MANY) % 3 * 10, "has rows of one class"),
+    ],
+)
+def test_a_column_whose_gaps_threshold_or_words_say_the_class_is_named(
+    column: torch.Tensor, said: str, wrong: int
+) -> None:
+    (found,) = warned(spoilt(column.double(), wrong)[:, None], BOTH)
+    assert said in found and "drop: [c0]" in found
+    assert not warned(spoilt(column.double(), 40)[:, None], BOTH)
+
+
+def test_columns_that_say_much_of_the_class_are_not_named() -> None:
+    missing_often = torch.where((CLASS == 1) & (NOISE < 0.8), GAP, NOISE)
+    strong = NOISE + CLASS * 0.8  # a threshold has 4 of 5 rows of a class
+    ids = torch.arange(MANY)
+    words = torch.arange(MANY) % 11
+    assert not warned(torch.stack([missing_often, strong, ids, words, NOISE], 1), BOTH)
+    three = LabelColumn(torch.arange(MANY) % 3, ("a", "b", "c"))
+    parted = (torch.arange(MANY) % 3 == 0) * 5 + NOISE  # one of three classes alone, as one kind of flower
+    assert not warned(parted[:, None], three)
+    gaps = torch.where(torch.arange(MANY) % 3 == 0, GAP, NOISE)
+    assert warned(gaps[:, None], three)
+
+
+def test_columns_that_say_a_number_are_named() -> None:
+    target = LabelColumn(torch.stack([NOISE, NOISE.flip(0)], 1), ())
+    gaps = torch.where(NOISE > 0.8, GAP, NOISE.flip(0) ** 2 + torch.rand(MANY, generator=DRAWS).double())
+    monotone, near = torch.exp(-5 * NOISE.flip(0)), NOISE + 0.3 * torch.rand(MANY, generator=DRAWS).double()
+    found = warned(torch.stack([gaps, monotone, near], 1), target)
+    assert ["missing where" in found[0], "rise, or fall" in found[1], len(found)] == [True, True, 2]
 
 
 def test_rows_are_matched_by_their_keys() -> None:
@@ -42,14 +100,15 @@ def test_a_copy_is_found_behind_many_rows_of_one_class_and_a_late_difference_is_
     label = torch.arange(3000) // 1500
     late = label.clone()
     late[-1] = 0
-    (said,) = warned(torch.stack([1 - label, late, torch.zeros(3000)], 1), LabelColumn(label, ("no", "yes")))
-    assert "'c0'" in said
+    said, nearly = warned(torch.stack([1 - label, late, torch.zeros(3000)], 1), LabelColumn(label, ("no", "yes")))
+    assert "'c0' says the label of every row" in said and "'c1' gives the label away" in nearly
     assert not warned(torch.zeros(3000, 1), LabelColumn(torch.zeros(3000, dtype=torch.int64), ("no", "yes")))
 
 
 def test_numbers_to_be_predicted_are_compared_as_they_are() -> None:
     target = torch.arange(ROWS).double()[:, None]
-    assert warned(target, LabelColumn(target, ())) and not warned(target + 1, LabelColumn(target, ()))
+    assert "of every row" in warned(target, LabelColumn(target, ()))[0]
+    assert "rise, or fall" in warned(target + 1, LabelColumn(target, ()))[0]
 
 
 @pytest.mark.parametrize("align", ["none", "psi"])

@@ -135,6 +135,7 @@ def test_marks_that_are_declared_stay_declared(tmp_path: Path) -> None:
         [[4, 6, 8][row % 3] for row in range(ROWS)],
         [[12, 24, 36, 48, 60][row % 5] for row in range(ROWS)],
         [-1 if row % 3 else 1 for row in range(ROWS)],
+        [9 if row % 3 else 3 for row in range(ROWS)],
     ],
 )
 def test_plain_numbers_are_not_said(tmp_path: Path, column: list[Any]) -> None:

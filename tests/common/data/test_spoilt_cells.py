@@ -63,6 +63,14 @@ def test_words_with_numbers_or_marks_among_them_are_said(tmp_path: Path) -> None
     assert not read(tmp_path, column, types={"x": "category"}).doubts
 
 
+@pytest.mark.parametrize("spoilt", ['abc""', "abc'", "ABC", "a bc", "abc\u200b", "“abc”"])
+def test_words_that_are_probably_one_are_said_with_their_line(tmp_path: Path, spoilt: str) -> None:
+    column = [spoilt if row in (40, 50) else ("abc", "defg", "a", "b", "A")[row % 5] for row in range(100)]
+    (said,) = map(str, read(tmp_path, column, unseen="zero").doubts)
+    assert "'x' has words that differ from others in quotation marks, spaces or case alone, in 2 rows" in said
+    assert "t.csv, line 42" in said
+
+
 @given(
     st.sampled_from(
         ["NAN", "Nan", "-nan", "+NaN", "nan(1)", "INF", "-inf", "Infinity", "１２", "١", "1_0", "0x1p3", "1e400"]

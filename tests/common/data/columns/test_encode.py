@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,6 +68,9 @@ def test_unseen_words() -> None:
         DataError, match="column 'town': 2 rows have words that no training row has, as 'Bonn'"
     ) as found:
         encoded(unseen)
+    placed = replace(unseen, place="t.csv, line {}".format).rows(torch.tensor([4, 3, 2, 1, 0]))
+    with pytest.raises(DataError, match=r"^t\.csv, line 3, line 4, column 'town': 2 rows have words .* as 'Bonn'"):
+        Encoder.fit(EncodeConfig("none"), unseen, TRAIN).apply(placed)
     assert "unseen: zero" in found.value.hint and "`key`" in found.value.hint
     assert encoded(unseen, unseen="zero")[3] == [1, 0, 0]
 
