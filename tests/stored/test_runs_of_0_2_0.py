@@ -27,6 +27,8 @@ from colonnade.common.runtime.kept_records import sealed
 from tests.support.household import colonnade, household
 from tests.support.patience import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 STORED = Path(__file__).parent
 PARTIES = ("bank", "clinic", "shop")
 FREE = ("codes", "vafl", "vfl_afe", "vimadmm", "zoo_vfl")  # losses after a resume: noise, or who comes first, decides
