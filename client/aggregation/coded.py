@@ -48,11 +48,11 @@ class Sum:
     """Terms of a party's responses in one stage.
 
     Args:
-        senders: hash of the set over whose models it sums.
-        weights: the members' model shares G_n(alpha_j), stacked, elements of the field, int64
-            (all columns, width); zeros for other parties.
-        masks: the sum of the members' shares of vanishing polynomials, int64 (coded rows, width); None where
-            responses are not masked.
+        senders: hash of the set of parties whose models are summed.
+        weights: the members' model shares G_n(alpha_j), stacked: field elements, int64 (all columns, width); zeros for
+            parties outside the set.
+        masks: the sum of the members' shares of vanishing polynomials, int64 (coded rows, width); None if responses
+            are not masked.
     """
 
     senders: str
@@ -61,16 +61,7 @@ class Sum:
 
 
 class CodedParty:
-    """One of the parties that compute on each other's shares.
-
-    Args:
-        ctx, server: of the party side.
-        cfg: the agreed one.
-        model: our polynomial network.
-        code: the agreed one.
-        rows: the coded rows.
-        keys: result of the key agreement of the session.
-    """
+    """One of the parties that compute on each other's shares."""
 
     def __init__(
         self,
@@ -95,16 +86,15 @@ class CodedParty:
         self._told = Told(ctx, server)
         self._columns: tuple[int, ...] = ()
         self._sharing = ""  # number of the data sharing
-        self._data = torch.empty(0)  # F_n(alpha_j) of all n concatenated, int32 (all coded rows, all columns)
-        self._largest = torch.empty(0)  # the size of each column's largest entry, quantised, int64 (1, columns)
+        self._data = torch.empty(0)  # F_n(alpha_j) of all n, concatenated, int32 (all coded rows, all columns)
+        self._largest = torch.empty(0)  # largest absolute entry of each column, quantised, int64 (1, columns)
 
     async def prepare(self) -> None:
         """Shares our data with all other parties, once in a run, chunk by chunk: steps 2 to 9.
 
         Raises:
             ConfigError: our data have more columns than agreed, or more rows are evaluated than can be masked.
-            DataError: our data cannot be quantised.
-            SealError: another party's share of data was altered on the way: without it nothing can be computed.
+            SealError: another party's share of its data was altered; without that share nothing can be computed.
         """
         ctx, round = self._ctx, self._ctx.round
         self._refuse_large_evaluations()
@@ -128,7 +118,7 @@ class CodedParty:
         self._data = ctx.run_cache.get(_SHARES)["shares"]
 
     def _check_plan(self, plan: Preparation, ours: int) -> tuple[int, ...]:
-        """Every party's columns, if the server's plan can be followed."""
+        """Returns every party's column count; raises if the server's plan cannot be followed."""
         ctx, columns = self._ctx, tuple(plan.columns.tolist())
         index, most = ctx.federation.names.index(ctx.name), self._cfg.columns
         if columns[index] != ours or not all(1 <= count <= most for count in columns):
@@ -145,14 +135,12 @@ class CodedParty:
             blocks: of all responses in this stage.
 
         Returns:
-            None if the server has gone on without us, or we do not respond: we lack a member's share, or the stage
-            may have been summed over another set before, or too few parties confirm the set.
+            None if the server has moved on without us, or we must not respond: we lack a member's share, the stage may
+            already have been summed over another set, or too few parties confirm the set.
 
         Raises:
             DataError: the sum could leave the field.
-            ContractError: the server announces an invalid set.
             SetError: another party was told another set.
-            EnvironmentFault: the set cannot be written to the disk.
         """
         coded, purpose = sum(len(block.positions) for block in blocks), EVALUATION if stage else TRAINING
         rows = torch.cat([block.rows for block in blocks])
@@ -179,12 +167,10 @@ class CodedParty:
         return self._sum(hash_of(announced.senders), members, opened, coded)
 
     async def answer(self, round: int, stage: int, number: int, positions: Tensor, total: Sum, first: int) -> None:
-        """Computes H_j of some coded rows and sends it: step 23.
+        """Computes H_j for a block's coded rows and sends it: step 23.
 
         Args:
-            number: of the block.
-            positions: of its coded rows.
-            total: of the stage.
+            positions: of the block's coded rows.
             first: index of the block's first row in the stage, which selects its masks.
         """
         masks = None if total.masks is None else total.masks[first : first + len(positions)]
@@ -192,13 +178,13 @@ class CodedParty:
         await self._server.send(Answer(round, stage, number, total.senders, self._ctx.admit_masked(h)))
 
     def _quantised(self, block: Block) -> Tensor:
-        """X_n of some rows, elements of the field, int64 (rows, columns); zeros for padding."""
+        """X_n of a block's rows as field elements, int64 (rows, columns); zeros for padding."""
         values = self._model.powers(self._ctx.features[block.rows.clamp(min=0)]).cpu()
         values[block.rows == NOTHING] = 0
         return quantised_data(self._ctx.name, self._code.field, values, self._cfg.data_bits)
 
     async def _share_data(self, round: int, stage: int, quantised: Tensor, about: bytes) -> Tensor:
-        """(rows of a chunk, columns) -> every party's shares of theirs, int32 (coded, all columns)."""
+        """(rows of a chunk, columns) -> every party's shares of that party's rows, int32 (coded, all columns)."""
         code = self._code
         segments = quantised.view(code.segments, -1)  # (K, coded * columns)
         shares = code.encode(segments, self._uniform((code.masks, segments.shape[1])))
@@ -224,7 +210,6 @@ class CodedParty:
         return shares.to(torch.int32), sizes
 
     def _rounded_weights(self) -> Tensor:
-        """W_n, elements of the field, int64 (columns, width)."""
         bits = self._cfg.weight_bits
         return rounded_weights(self._ctx.name, self._code.field, self._model, bits, self._rounding)
 
@@ -251,12 +236,12 @@ class CodedParty:
     async def _confirm(
         self, round: int, stage: int, members: Collection[str], about: bytes, *, entered: bool, waits: bool
     ) -> bool:
-        """Proves the set to all other parties, and waits until enough of them have; False if that is not to be.
+        """Proves the set to all other parties, and waits until enough of them have; returns False if they will not.
 
         Args:
             about: hash of what the stage sums.
-            entered: False if the stage is bound to another set, which we then do not confirm.
-            waits: False if we do not answer in any case.
+            entered: False if the stage is already bound to another set, so we do not confirm this one.
+            waits: False if we will not answer in any case.
         """
         if self._prover is None:
             return True
@@ -270,14 +255,14 @@ class CodedParty:
             received = await self._server.recv(SetProofs, round, parties=len(names), proof=PROOF_BYTES)
             if received is None:
                 return False
-            if received.stage >= stage:  # else of the stage before, in which we did not answer
+            if received.stage >= stage:  # otherwise it belongs to the previous stage, which we did not answer
                 enough = self._cfg.confirming(len(names))
                 self._prover.check(round, members, received.proofs, about=about, stage=stage, enough=enough)
                 return True
         return False
 
     def _enter(self, round: int, stage: int, members: Sequence[str]) -> bool:
-        """Writes the set to the disk before anything is computed over it. False if the stage is bound to another."""
+        """Records the set durably before anything is computed over it; False if the stage is bound to another set."""
         where = place(round, stage)
         if self._record.enter(where, members):
             return True

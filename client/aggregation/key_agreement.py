@@ -17,10 +17,10 @@ from colonnade.common.secure_aggregation.key_agreement import KeyOffer, KeyProof
 
 @dataclass(frozen=True)
 class Keys:
-    """Keys of a party after the agreement.
+    """A party's keys after the agreement.
 
     Args:
-        seals: a seal with every other party.
+        seals: one with every other party.
         masks: a key with every other party, for masked sums.
         server: verifies the server's signatures; None without certificates.
     """
@@ -34,11 +34,10 @@ async def agree(ctx: ClientContext, server: Link) -> Keys:
     """Agrees on a pairwise key with every other party; both ends have seen the same keys of all parties.
 
     Raises:
-        ForgedError: a party's key is not its own, or not the one that it has offered now, or it was shown
-            other keys than we were; the message names the party.
-        TranscriptError: the server has told another party otherwise of the session than us, or it has other rows.
+        ForgedError: a party's key is not its own, is from another session, or the party was shown other keys than we
+            were; the message names the party.
+        TranscriptError: the server has described the session otherwise to another party, or that party has other rows.
         SealError: a party's key is unusable.
-        ContractError: the server has relayed something else.
     """
     names = ctx.federation.names
     agreement = Agreement(ctx.name, ctx.session, ctx.identity)
@@ -64,7 +63,7 @@ async def agree(ctx: ClientContext, server: Link) -> Keys:
 
 
 async def _confirm(ctx: ClientContext, server: Link, pairing: Pairing) -> PairKeys:
-    """Proves to every other party that we have the same ring, and waits for each party's proof."""
+    """Proves to every other party that we have the same ring of keys, and waits for their proofs."""
     names, ours = ctx.federation.names, pairing.proofs()
     rows = [to_tensor(ours.get(name, bytes(KEY_PROOF_BYTES))) for name in names]
     await server.send(KeyProof(ctx.round, torch.stack(rows)))

@@ -41,17 +41,17 @@ class SumTerms(Protocol):
     """The party side of the sums of a session."""
 
     async def begin(self, round: int, about: bytes) -> bool:
-        """Receives the set that a round sums over. False if we send nothing in it.
+        """Receives the set of parties that a round sums over. False if we send nothing in this round.
 
         Args:
-            about: hash of what the round sums over, as we were asked for it (common/secure_aggregation/subject.py).
+            about: hash of what the round sums over, as the server requested it (common/secure_aggregation/subject.py).
         """
 
     async def train(self, round: int, released: Released) -> None:
-        """Sends our values of the batch, float32 (rows, width), as the privacy stage released them."""
+        """Sends our values for the batch, float32 (rows, width), as the privacy stage released them."""
 
     def evaluation(self, round: int, part: str, block: int, released: Released) -> Message:
-        """Message with our values of a block of validation or test rows."""
+        """Message with our values for a block of validation or test rows."""
 
 
 async def terms(
@@ -63,14 +63,11 @@ async def terms(
     *,
     trains: bool = True,
 ) -> SumTerms:
-    """Returns the terms that the protocol's config selects.
+    """Returns the terms that the protocol's config selects, after the key agreement if sums are masked.
 
     Args:
         training, evaluation: the protocol's own messages, for sums in the clear.
         trains: False for predictions.
-
-    Raises:
-        PeerError: the key agreement failed.
     """
     if aggregate == "clear":
         return _Clear(server, training, evaluation)
@@ -80,28 +77,17 @@ async def terms(
 
 
 class _Clear:
-    """Released values in the clear."""
-
     def __init__(self, server: Link, training: Training, evaluation: Evaluation) -> None:
         self._server, self._training, self.evaluation = server, training, evaluation
 
     async def begin(self, round: int, about: bytes) -> bool:  # noqa: ARG002  # no set is needed
-        """Returns True in every round."""
         return True
 
     async def train(self, round: int, released: Released) -> None:
-        """Sends the protocol's message."""
         await self._server.send(self._training(round, released))
 
 
 class _Blinded:
-    """Values under masks.
-
-    Args:
-        masks: a key with every other party.
-        trains: False for predictions.
-    """
-
     def __init__(self, ctx: ClientContext, server: Link, masks: dict[str, bytes], *, trains: bool) -> None:
         privacy, names = ctx.schedule.privacy, ctx.federation.names
         self._ctx, self._server, self._ring = ctx, server, ring(ctx.federation, privacy)
@@ -118,16 +104,18 @@ class _Blinded:
         self._set: frozenset[str] = frozenset()
         self._about = b""
         self._fresh = self._clipped = False
-        if self._least == 2:  # the smallest that there is
+        if self._least == 2:  # the smallest threshold possible
             ctx.warn("sums may be of two parties: either that shows its part to the server shows the other's")
 
     async def share(self, round: int) -> None:
-        """Shares the keys of a round and of those after it, if sums are to be recovered and it was not done yet."""
+        """Shares the keys of this and the following rounds, if sums are recoverable and it was not done yet."""
         if self._opening is not None:
             await self._opening.begin(round)
 
     async def begin(self, round: int, about: bytes) -> bool:
-        """Receives S and confirms it. A round with another set than before is refused, with a warning and no values.
+        """Receives the set S and confirms it.
+
+        A round that is already bound to another set gets a warning and no values.
 
         Raises:
             ContractError: the set is invalid, or smaller than agreed.
@@ -153,18 +141,18 @@ class _Blinded:
         return self._prover is None or await self._confirm(round, self._prover)
 
     def _may_sum(self, round: int) -> bool:
-        """True if the round was not bound to another set, which is written to the disk."""
+        """Records the round's set durably; False if the round is already bound to another set."""
         self._fresh = self._record.bound(round) is None
         return self._record.enter(round, self._set)
 
     def _refusal(self, round: int) -> Message:
-        """An empty message in the place of the next one that the server waits for."""
+        """An empty message in place of the one that the server waits for next."""
         if self._prover is not None:
             return SetProof(round, 0, torch.empty(0, PROOF_BYTES, dtype=torch.uint8))
         return Masked(round, 0, self._ctx.admit_masked(nothing(0, 0, dtype=torch.int32)))
 
     async def _confirm(self, round: int, prover: SetProver) -> bool:
-        """Proves the set to all others in it, and waits for their proofs. False if the server goes on without us."""
+        """Proves the set to its other members, and waits for their proofs. False if the server moves on without us."""
         await self._server.send(SetProof(round, 0, prover.proofs(round, self._set, about=self._about)))
         received = await self._server.recv(SetProofs, round, parties=len(self._ctx.federation.names), proof=PROOF_BYTES)
         if received is None:
@@ -173,7 +161,7 @@ class _Blinded:
         return True
 
     async def train(self, round: int, released: Released) -> None:
-        """Masks and sends values as stage 0 of the round; with recovery, opens shares for those whose words arrived."""
+        """Masks and sends values as stage 0; with recovery, opens shares for the parties whose words arrived."""
         if self._opening is None:
             await self._server.send(self._masked(round, 0, self._about, released))
             return
@@ -195,7 +183,7 @@ class _Blinded:
         return Masked(round, stage, self._ctx.admit_masked(words.viewed(torch.int32), released))
 
     def _encoded(self, released: Released) -> Tensor:
-        """Words of what was released; with a share of a sum's noise it is in whole steps already."""
+        """Encodes released values as words; values with a share of the sum's noise are integer steps already."""
         if released.steps is not None:
             return self._ring.wrap(released.steps)
         values = released.detach().cpu()

@@ -1,4 +1,4 @@
-"""Recovery of sums without vanished parties, party side. The box: common/secure_aggregation/recovery.py."""
+"""Recovery of sums after parties drop out, party side. The box: common/secure_aggregation/recovery.py."""
 
 from __future__ import annotations
 
@@ -18,15 +18,7 @@ from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked
 
 
 class ShareOpening:
-    """Shares keys ahead of the rounds, confirms whose words arrived, and opens shares for that set alone.
-
-    Args:
-        ctx, server: of the party side.
-        keys: our own, of the session.
-        prover: confirms sets.
-        record: of the sets of rounds that may have been summed.
-        least: minimum parties in a sum.
-    """
+    """Shares keys ahead of the rounds, confirms whose words arrived, and opens shares for that set alone."""
 
     def __init__(
         self,
@@ -42,10 +34,10 @@ class ShareOpening:
         self._record, self._least, self._opened = record, least, 0
 
     async def begin(self, round: int) -> None:
-        """Sends the shares of a block of rounds that comes next, and refuses a server that asked twice in a round.
+        """Sends the shares for the next block of rounds.
 
         Raises:
-            ContractError: it has named a second set in the round before, of which shares were opened for the first.
+            ContractError: the server named a second set in the previous round, after shares were opened for the first.
         """
         if self._opened and await self._server.recv(Arrived, self._opened) is not None:
             said = "one set, for which shares were opened", "another: both shares of a party would be opened"
@@ -54,29 +46,26 @@ class ShareOpening:
             await self._server.send(self._keys.deal(first))
 
     def of_round(self, round: int) -> RoundKeys:
-        """Keys of the masks of a round."""
         return self._keys.of_round(round)
 
     async def settle(self, round: int, laid: frozenset[str], about: bytes, *, fresh: bool) -> frozenset[str] | None:
-        """Confirms who is summed, and opens shares once everybody in that set has confirmed it.
+        """Confirms which parties are summed, and opens shares once every party in that set has confirmed it.
 
-        First that is everybody over whom the words are masked. The server names a smaller set if a party vanishes
-        before it has sent its words or confirmed. A set with anybody else is refused: the other share of that party may
-        be open.
+        The set starts as all parties over which the words are masked. The server names a smaller set if a party drops
+        out before it has sent its words or confirmed. A set with an additional party is refused: that party's other
+        share may already be open.
 
         Args:
-            round: of the words.
-            laid: over whom they are masked, as the record of sets has it.
+            laid: the parties over which the words are masked, from the record of sets.
             about: hash of what the round sums over.
-            fresh: True if the round is a new one, whose set may still become smaller.
+            fresh: True for a new round, whose set may still shrink.
 
         Returns:
-            The set; None if the server goes on without us, or the round may have been summed over another set.
+            The set; None if the server moves on without us, or the round may have been summed over another set.
 
         Raises:
-            ContractError: the set is invalid; names the party of which both shares were asked for.
+            ContractError: the set is invalid; names the party for which both shares were requested.
             SetError: another party does not confirm it.
-            EnvironmentFault: the set cannot be written to the disk.
         """
         parties, summed = len(self._ctx.federation.names), laid
         kinds: Mapping[type[Message], Mapping[str, int]] = {

@@ -21,7 +21,6 @@ class ShareExchange:
     """Sends every other party its share, and receives ours from each.
 
     Args:
-        ctx, server: of the party side.
         seals: between this party and every other.
     """
 
@@ -32,20 +31,17 @@ class ShareExchange:
     async def __call__(
         self, purpose: str, round: int, stage: int, shares: Tensor, sizes: Mapping[str, int], about: bytes
     ) -> dict[str, Tensor] | None:
-        """Sends shares and waits for the bundle of the other parties'.
+        """Sends shares and waits for the bundle of the other parties' shares.
 
         Args:
-            purpose: of the shares; boxes are bound to it, to the round and to the stage.
-            shares: one for each party in roster order, int32 (parties, elements); ours is among them.
+            purpose: boxes are bound to it, to the round and to the stage.
+            shares: one for each party in roster order, ours included, int32 (parties, elements).
             sizes: elements of every party's shares.
-            about: hash of what they are for: a receiver that was told otherwise cannot open them.
+            about: hash of what the shares are for: a receiver that was told otherwise cannot open them.
 
         Returns:
-            The shares that could be opened, int32 (elements,) by sender, our own among them; None if the
-            server has gone on without us.
-
-        Raises:
-            ContractError: the bundle is malformed.
+            The shares that could be opened and our own, int32 (elements,) by sender; None if the server has moved on
+            without us.
         """
         names, me = self.ctx.federation.names, self.ctx.name
         rows = shares.contiguous().view(torch.uint8).numpy()

@@ -1,11 +1,11 @@
-"""What the server has told all parties alike in this run, as a hash that the masks of a sum are bound to.
+"""A hash of what the server has told all parties alike in this run; the masks of a sum are bound to it.
 
-A server may go back to a checkpoint and send one party another answer than before. Two sums of a round then differ by
-what that changes at this party alone. Statements would find it later (docs/transcript.md); here the masks of a party
-that was told otherwise do not cancel from the next sum on, in later sessions and predictions too, since the hash is in
-the checkpoint.
+A server may go back to a checkpoint and then send one party a different answer. The difference between the two sums of
+a round would reveal how that answer changed this party's values. Statements would find it later (docs/transcript.md);
+here the masks of a party that was told otherwise no longer cancel, from the next sum on and in later sessions and
+predictions, because the hash is in the checkpoint.
 
-Only where every party takes part in every round: elsewhere a slow party misses some of what the others are told.
+Used only where every party takes part in every round; elsewhere a slow party misses some of what the others are told.
 """
 
 from __future__ import annotations
@@ -21,16 +21,14 @@ from colonnade.common.conversation.conversation import Link
 from colonnade.common.messaging.message import Message
 from colonnade.common.transcript.entries import entry_of
 
-_NAME = "told"  # in the state: a list, empty until the party has taken a message that is alike for all
+_NAME = "told"  # in the state: a list, empty until the party has received a message that is the same for all
 
 
 class Told:
-    """The hash, of what the party side has taken from its link, in this order.
+    """The hash of what the party side has received on its link, in order.
 
     Args:
-        ctx: of the party side.
-        server: its link.
-        trains: False for predictions, whose own requests are bound by themselves.
+        trains: False for predictions, whose requests are bound separately.
     """
 
     def __init__(self, ctx: ClientContext, server: Link, *, trains: bool = True) -> None:
@@ -43,7 +41,7 @@ class Told:
             server.on_taken = self._take
 
     def bind(self, about: bytes) -> bytes:
-        """Hash of what a sum is over, and of all that we were told before it."""
+        """Hash of a sum's subject and of everything that we were told before it."""
         return sha256(about + self._kept[0].encode()).digest() if self._kept else about
 
     def _take(self, message: Message) -> None:

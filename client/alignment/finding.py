@@ -1,4 +1,4 @@
-"""A party's rows: from a kept alignment where all members hold the same one, else from a new one."""
+"""A party's rows: from a kept alignment if all members hold the same one, else from a new one."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ from colonnade.common.errors import ContractError
 
 
 class MakeMatching(Protocol):
-    """Makes a new alignment."""
-
     def __call__(self, *, terms: ReuseTerms, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Matching:
-        """After so many rounds, with so many common keys known already; `keep` is called with the result."""
+        """Makes an alignment.
+
+        Args:
+            after: rounds used so far.
+            already: number of common keys that are already known.
+            keep: called with the alignment's number and our rows.
+        """
 
 
 @dataclass
@@ -33,8 +37,6 @@ class PartyFinding:
     """One search for a party's rows.
 
     Args:
-        reuse: the agreement on a kept alignment.
-        matching: makes a new alignment.
         keeping: the party's kept alignments.
         record: of this run, or of this prediction.
         whole: True if the whole table is aligned with all members, so that the result is kept for other runs.
@@ -52,16 +54,14 @@ class PartyFinding:
 
     @property
     def keys(self) -> RowKeys:
-        """Of the party's table."""
         return self.record.keys
 
     async def __call__(self) -> Tensor:
-        """The party's rows that all members have, int64 (common,), in the common order; they are on its disk.
+        """Rows of this party that all members have, int64 (common,), in the common order; durable when this returns.
 
         Raises:
             ConfigError: our policy forbids it.
             DataError: no key is common.
-            PeerError: a member breaks the contract, or says what is not true.
         """
         terms = await self.reuse()
         if terms.rows is None:
@@ -77,7 +77,7 @@ class PartyFinding:
 
         def keep_both(number: str, found: Tensor) -> None:
             both = torch.cat([rows, found])
-            if not distinct(both, len(self.keys)):  # a budget counts a row's releases by its one position
+            if not distinct(both, len(self.keys)):  # a budget counts a row's releases by its position
                 raise ContractError(SERVER, "Positions", "positions", "rows besides the kept ones", "some again")
             self.record.keep(number, both)
 

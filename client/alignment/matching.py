@@ -61,31 +61,24 @@ class Matching:
     """One alignment.
 
     Args:
-        name: the party's.
-        federation: the agreed section.
-        policy: the party's own requirements.
-        keys: of its rows.
-        session: number of the session that the secret is for.
-        server: the link.
-        admit_masked: of the egress; admits the points that the hand has raised and shuffled.
-        keep: called with the alignment's number and our rows; they are on the disk when it returns.
-        work: runs slow computations.
+        session: the session that the secret is for.
+        admit_masked: the egress's; admits the points that we have blinded and shuffled.
+        keep: called with the alignment's number and our rows; they are durable when it returns.
         report: called with the exchanges done so far and their total.
         block: keys per message.
         seed: of the secret and the shuffles.
-        foreign: counts others' keys; None for a count of this alignment alone.
-        warn: called when an alignment is repeated that was not completed.
-        exponent: makes one of a fresh secret, perhaps an older one that is kept; None for one of this alignment alone.
+        foreign: counts others' keys; None counts them for this alignment alone.
+        warn: called when an alignment that was not completed is repeated.
+        exponent: makes an exponent, perhaps a kept one, from a fresh secret; None for one used in this alignment alone.
         after: rounds before it.
         already: common keys that are known from a kept alignment, and are not asked for again.
-        daily: counts what others test in a day.
-        checks: of the lists.
-        nonces: random numbers of all members, which pledges of lists are bound to.
+        daily: counts the keys that others test per day.
+        nonces: random numbers of all members, to which pledges of lists are bound.
         identity: signs the pledges; None on loopback without TLS.
         partial: True for a prediction.
 
     Attributes:
-        commitments: digest of every member's own list, by name, once all have pledged themselves; empty without checks.
+        commitments: digest of every member's own list, by name, once all have pledged theirs; empty without checks.
     """
 
     name: str
@@ -118,22 +111,21 @@ class Matching:
         self._members = (SERVER, *self.federation.names)
         self._seat = self._members.index(self.name)
         self._foreign = self.foreign or ForeignKeys(self.name, self.policy.max_other_rows)
-        self._sizes: tuple[int, ...] = ()  # as announced: lists of one element stand for as many
+        self._sizes: tuple[int, ...] = ()  # as announced, also where `sorted` lists have one element
         terms = PledgeTerms(self.session, self.federation, self.nonces)
         self._book = PledgeBook(self.name, terms, self.identity)
-        self._hash = hashlib.sha256()  # of the list that is coming
+        self._hash = hashlib.sha256()  # of the list that is arriving
 
     @property
-    def commitments(self) -> dict[str, str]:  # as above
+    def commitments(self) -> dict[str, str]:
         return self._book.commitments
 
     async def __call__(self) -> Tensor:
-        """Our rows that all members have, int64 (common,), in the common order.
+        """Rows of this party that all members have, int64 (common,), in the common order.
 
         Raises:
             ConfigError: our policy forbids it.
-            DataError: no key is common, or with `sorted` not all keys are the same.
-            ContractError: the server breaks the contract.
+            DataError: no key is common, or with `sorted` the key lists differ.
         """
         ring, hand = await self._gather()
         terms = PledgeTerms(self.session, self.federation, self.nonces)
@@ -180,7 +172,7 @@ class Matching:
         )  # fmt: skip
 
     async def _examine(self, pledging: PartyPledging, found: Tensor) -> Tensor:
-        """Our rows without the planted ones, if these are complete and in the same places at all members."""
+        """Our rows without the planted ones, once all members found every planted key in the same place."""
         rows, places = without_planted(found, len(self.keys), self._planted)
         self._round = await pledging.exchange(pledging.ring.members, self._round, places)
         refuse_other_places(self._members, self._book.digests[-1])
@@ -194,7 +186,7 @@ class Matching:
             )
 
     async def _go_round(self, ring: PsiRing, hand: PsiMember, pledging: PartyPledging) -> None:
-        """Sends our list out, and passes every other one on."""
+        """Sends our list out, and passes the other members' lists on."""
         for stage in range(ring.members):
             if self.checks != "none":
                 self._round = await pledging.exchange(stage, self._round)
@@ -234,7 +226,7 @@ class Matching:
             raise ContractError(SERVER, "Points", "points", "elements of the curve", str(broken)) from None
 
     def _count(self, owner: int, block: int, points: Tensor, *, last: bool) -> None:
-        """Counts a complete list before any of it is passed on."""
+        """Counts a list once it is complete, and before any of it is passed on."""
         if not block:
             self._hash = hashlib.sha256()
         self._hash.update(to_bytes(points))
@@ -242,7 +234,7 @@ class Matching:
             self._foreign.count(self._members[owner], self._sizes[owner], self._hash.hexdigest())
 
     async def _come_back(self, ring: PsiRing, hand: PsiMember, rows: int) -> Tensor:
-        """Undoes our shuffle of every list for the common keys; the last is our own."""
+        """Undoes our shuffle in every list for the common keys; our own list comes last."""
         own = Scratch(NUMBER, self.keys.folder)
         for stage in range(ring.members):
             owner = ring.owner_back(self._seat, stage)
@@ -272,7 +264,7 @@ class Matching:
         return came
 
     def _refuse_sizes(self, sizes: tuple[int, ...]) -> None:
-        """Checks all sizes against ours, and against our policy, before any of our points leave."""
+        """Checks all sizes against ours and against our policy, before any of our points leave."""
         if min(sizes) < 1 or sizes[self._seat] != len(self.keys):
             expected = f"at least 1 each, and {len(self.keys)} for {self.name}"
             raise ContractError(SERVER, "Sizes", "rows", expected, str(list(sizes)))
@@ -285,7 +277,7 @@ class Matching:
         refuse_other_sizes(self.federation.align, self._members, sizes)
 
     def _judge(self, common: Common) -> None:
-        """Checks the number of common keys, while no member knows yet which they are."""
+        """Checks the number of common keys while no member yet knows which they are."""
         allowed = (
             (0, len(self.keys)) if self.federation.align == "sorted" else range(len(self.keys) + self._planted + 1)
         )

@@ -1,4 +1,4 @@
-"""Pledges of an alignment, party side: commits itself to every list that it sends, and checks those that come."""
+"""Pledges of an alignment, party side: commits to every list that the party sends, and checks those that arrive."""
 
 from __future__ import annotations
 
@@ -21,11 +21,8 @@ class PartyPledging:
 
     Args:
         book: of all members' pledges.
-        ring: the schedule of the lists.
         hand: makes the party's own lists.
-        server: the link.
-        work: runs slow computations.
-        keys: that are pledged with the party's own list; empty without proofs.
+        keys: pledged with the party's own list; empty without proofs.
     """
 
     book: PledgeBook
@@ -36,16 +33,15 @@ class PartyPledging:
     keys: bytes = b""
 
     async def exchange(self, stage: int, round: int, places: bytes = b"") -> int:
-        """Pledges the list that we send in a stage, and enters all members' pledges. Returns the last round used.
+        """Pledges the list that we send in a stage, and records all members' pledges. Returns the last round used.
 
         Args:
-            stage: of the list; after the last, `places` are pledged.
+            stage: of the list; after the last stage, `places` are pledged.
             round: the last one used.
-            places: where we have found the planted keys.
+            places: where we found the planted keys.
 
         Raises:
             ForgedError: a party has not signed its pledge.
-            ContractError: the server breaks the contract.
         """
         blocks = self.ring.blocks() if not stage else 1
         for block in range(blocks):
@@ -64,7 +60,7 @@ class PartyPledging:
         return round
 
     def check(self, stage: int) -> None:
-        """Compares the list that has come in a stage with its sender's pledge. Raises ContractError."""
+        """Compares the list that arrived in a stage with its sender's pledge. Raises ContractError."""
         self.book.check(stage, self.hand.came)
 
     def _pledge(self, stage: int, round: int, digest: bytes) -> Pledge:

@@ -1,4 +1,4 @@
-"""Lists with proofs, party side: seals what it sends for the next party, and verifies what it gets."""
+"""Lists with proofs, party side: seals lists for the next party, and verifies those that arrive."""
 
 from __future__ import annotations
 
@@ -22,15 +22,6 @@ _PURPOSE = "list of an alignment"
 
 @dataclass
 class PartyProving:
-    """A party's lists in one alignment with proofs.
-
-    Args:
-        hand: makes and takes lists.
-        terms: of the pledges.
-        ring: the schedule of the lists.
-        book: of the pledges.
-    """
-
     hand: PsiMember
     terms: PledgeTerms
     ring: PsiRing
@@ -41,11 +32,11 @@ class PartyProving:
 
     @property
     def keys(self) -> bytes:
-        """That the party pledges itself to with its own list."""
+        """Public keys that the party pledges together with its own list."""
         return self._exponent.multiplier.public + self._key.public
 
     def give(self, stage: int, block: int) -> MaskedTensor:
-        """The box of a block that we send, uint8 (bytes,): for the server its content, sealed by TLS alone."""
+        """The box of a block to send, uint8 (bytes,). For the server the content is protected by TLS alone."""
         rows = self.hand.give(stage, block)
         content = self._terms.make(self._exponent, self.book.seat, stage, block, to_bytes(rows))
         to = self._next(stage)
@@ -54,11 +45,11 @@ class PartyProving:
         return MaskedTensor(to_tensor(self._sealed.seal(to, content, _PURPOSE, stage, block)), "a list, sealed")
 
     def take(self, stage: int, block: int, box: Tensor) -> Tensor:
-        """The elements of a block that came, uint8 (keys, 64), after verification.
+        """Verifies a block that arrived, and returns its elements, uint8 (keys, 64).
 
         Raises:
             SealError: a box was altered.
-            ContractError: its sender has not proved that it raised the list that it got to its exponent.
+            ContractError: the sender has not proved that it raised the list it received to its exponent.
         """
         seat, content = self.book.seat - 1, to_bytes(box)
         sender = (SERVER, *self.terms.federation.names)[seat]
@@ -72,7 +63,7 @@ class PartyProving:
 
     @property
     def _exponent(self) -> ProvenExponent:
-        assert isinstance(self.hand.exponent, ProvenExponent)  # made with it
+        assert isinstance(self.hand.exponent, ProvenExponent)  # the exponent was made for proofs
         return self.hand.exponent
 
     @property

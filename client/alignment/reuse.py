@@ -1,4 +1,4 @@
-"""Agreement on a kept alignment, party side: says which one the party holds, and takes its rows if all hold it."""
+"""Agreement on a kept alignment, party side: names the one that the party holds, and uses its rows if all hold it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ReuseTerms:
         nonces: of all members, for the identity of a new alignment.
         rows: this party's rows from the kept alignment, int64; None if rows are aligned anew.
         number: of the result, with a kept alignment.
-        others: keys of the server that are still to be aligned.
+        others: number of the server's keys that are still to be aligned.
         round: the last one used.
     """
 
@@ -51,15 +51,11 @@ class PartyReuse:
     """One agreement.
 
     Args:
-        name: the party's.
         federation: the agreed section, with the present parties.
-        policy: the party's own requirements.
         session: that the statements are for.
-        server: the link.
-        identity: key and certificate, None on loopback without TLS: statements are then not signed.
+        identity: None on loopback without TLS: statements are then not signed.
         kept: the alignment that this party holds and would use.
-        partial: True if the server may take some of its rows, and align other keys: for predictions.
-        admit_masked: of the egress.
+        partial: for predictions: True if the server may use some of its rows only, and align other keys.
     """
 
     name: str
@@ -78,8 +74,8 @@ class PartyReuse:
 
         Raises:
             ConfigError: our policy forbids it.
-            ContractError: the server names an alignment that we do not hold, or rows that it does not have.
-            ForgedError: another party has not said that it holds the alignment.
+            ContractError: the server names an alignment that we do not hold, or rows that are not in it.
+            ForgedError: another party has not stated that it holds the alignment.
         """
         nonce = os.urandom(NONCE)
         await self.server.send(Held(self._round, "" if self.kept is None else self.kept.identity, to_tensor(nonce)))
@@ -100,13 +96,12 @@ class PartyReuse:
 
     async def confirm(self, rows: int) -> int:
         """Tells the server that the rows are used, which the ledger records. Returns the last round used."""
-        assert self.kept is not None  # else nothing is used
+        assert self.kept is not None  # otherwise no rows are reused
         self._round += 1
         await self.server.send(Reused(self._round, self.kept.identity, rows))
         return self._round
 
     def _check(self, offers: Offers) -> KeptAlignment:
-        """Refuses an alignment that we do not hold."""
         if self.kept is None or offers.identity != self.kept.identity:
             expected = "none: we keep none" if self.kept is None else f"{self.kept.identity[:16]}…, which we keep"
             raise ContractError(SERVER, "Offers", "identity", expected, f"{offers.identity[:16]}…")
@@ -120,7 +115,7 @@ class PartyReuse:
         return self.kept
 
     async def _state(self, identity: str, nonces: tuple[bytes, ...]) -> None:
-        """States that we hold the alignment, and refuses it if another party has not stated that."""
+        """States that we hold the alignment, and refuses it unless every other party has stated the same."""
         self._round += 1
         signer = Signer(self.identity)
         signature = signer.sign(statement(self.session, self.federation, self.name, identity, nonces))
@@ -143,7 +138,7 @@ class PartyReuse:
             verifier.check(f"the statement that {name} holds the kept alignment", content, to_bytes(signatures[seat]))
 
     async def _wanted(self, count: int, kept: int) -> Tensor:
-        """The positions in the kept alignment that the server uses, int64 (count,): in blocks, each once."""
+        """Positions in the kept alignment that the server uses, int64 (count,): received in blocks, each once."""
         found = torch.empty(count, dtype=torch.int64)
         for at in range(0, count, BLOCK):
             size = min(BLOCK, count - at)

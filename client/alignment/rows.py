@@ -45,8 +45,8 @@ from colonnade.common.privacy.release import release_clear
 from colonnade.common.runtime.run_folder import PartyFolder
 
 
-class TableRenewed(Exception):  # no error: the party comes back at once
-    """A prediction's rows were aligned with another table than ours is now: the party has to join again."""
+class TableRenewed(Exception):  # not an error: the party rejoins at once
+    """A prediction's rows were aligned with an earlier table: the party has to join again."""
 
 
 @dataclass
@@ -54,16 +54,8 @@ class PartyRows:
     """A party's table before it is aligned.
 
     Args:
-        name: the party's.
-        federation: the agreed section.
-        policy: the party's own requirements.
-        features: of all its rows.
-        run_cache: values that are made once in a run.
-        kept: its folder.
-        out: the party's own folder.
-        telemetry: the party's own.
-        progress: counts bytes.
-        whole: True if rows are aligned with the whole roster, and not only with the present parties.
+        kept: folder of what one alignment needs over all its attempts.
+        whole: True if rows are aligned with the whole roster, not only with the present parties.
         identity: signs what the party says it keeps; None on loopback without TLS.
         keeping: the party's kept alignments.
 
@@ -96,13 +88,12 @@ class PartyRows:
             self._foreign = ForeignKeys(self.name, most_predicted, "max_predicted_rows", path)
 
     async def align(self, membership: Membership, begin: Begin) -> Features | None:
-        """The rows that all members have, in their common order; None if the server wants to go back.
+        """Rows that all members have, in the common order; None if the server wants to go back.
 
         Raises:
             ConfigError: our policy forbids it.
             DataError: no key is common, or the table has changed since it was aligned.
             CheckpointError: the run was aligned before, with another table or alignment.
-            PeerError: the server is gone, has failed or breaks the contract.
             TableRenewed: in a prediction, the rows were aligned with another table.
         """
         if begin.aligned and not self.whole and self.record.outdated:
@@ -116,7 +107,9 @@ class PartyRows:
         with membership.telling():
             self._refuse_again()
         started, found = time.monotonic(), list[tuple[Tensor, int]]()
-        with closing(Ledger(PartyFolder(self.out).ledger, after=sys.maxsize)) as ledger:  # with secrets of its own
+        with closing(
+            Ledger(PartyFolder(self.out).ledger, after=sys.maxsize)
+        ) as ledger:  # new secrets: nothing is a repeat
             egress = Egress(membership.post, SERVER, release_clear, ledger, self.progress.traffic.sent)
             kinds, limits = alignment_kinds(self.federation), alignment_limits(len(self.federation.parties) + 1)
             link = Link(SERVER, kinds, limits, egress, outlet=membership.outlet)
@@ -149,7 +142,7 @@ class PartyRows:
             )
 
     def _federation(self, begin: Begin) -> FederationConfig:
-        """The agreed section, with the participants as its roster. Raises ContractError if we are not one."""
+        """The agreed section, with the participants as its roster. Raises ContractError if we are not among them."""
         if self.whole:
             return self.federation
         if self.name not in begin.parties or not set(begin.parties) <= set(self.federation.names):
@@ -183,7 +176,7 @@ class PartyRows:
         return PartyFinding(reuse, matching, self.keeping, self.record, self.whole)
 
     def _kept(self) -> KeptAlignment | None:
-        """The alignment that we would use again: for a prediction, that of the run."""
+        """The alignment that could be reused: for a prediction, that of the run."""
         if self.whole:
             return self.keeping.held(self.record.keys)
         if not self.keeping.terms:
@@ -196,7 +189,6 @@ class PartyRows:
 
 
 def _sort(link: Link, membership: Membership, item: Item) -> None:
-    """Routes alignment messages to their link; others wait for the protocol."""
     if type(item).__name__ in link.kinds:
         link.deliver(item)
     else:

@@ -52,7 +52,7 @@ from colonnade.common.wire.dial import ClientTls, Dialer
 
 _N = TypeVar("_N", bound=Parcel)
 
-_HEARD = (PartyFailed, PartyLost, RefusedError)  # errors of others of which the server has told; it finds none itself
+_HEARD = (PartyFailed, PartyLost, RefusedError)  # errors elsewhere, of which the server told us
 _PARTING = 60.0  # seconds that the server has for its farewell: other parties may be slower
 
 
@@ -60,9 +60,7 @@ class Membership:
     """One membership in a federation, from Hello to Farewell, over as many connections as needed.
 
     Args:
-        codec: of the agreed protocol.
         largest: bytes of the largest frame that the server may send.
-        telemetry: of this party.
         ledger: the party's; None records no control messages (tests).
     """
 
@@ -85,7 +83,6 @@ class Membership:
 
     @property
     def gone(self) -> bool:
-        """True if the connection has ended."""
         return self._connection is None or self._connection.done.is_set()
 
     @property
@@ -100,7 +97,7 @@ class Membership:
         """Dials, says Hello, and waits for the welcome.
 
         Raises:
-            EnvironmentFault: the server did not come within `patience` seconds.
+            EnvironmentFault: the server did not answer within `patience` seconds.
             RefusedError: the server refused us, or its certificate is not the pinned one.
             PartyAway: the connection broke again.
         """
@@ -113,16 +110,13 @@ class Membership:
         self._telemetry.event("join", party=hello.party)
 
     async def begin(self) -> Begin | None:
-        """Waits until the whole roster is present; None if the server has ended without us.
-
-        Raises as `join`, and PartyFailed if the run has failed.
-        """
+        """Waits until the whole roster is present; None if the run ended without us. Raises PeerError."""
         begun = await self._await(Begin, Farewell)
         return begun if isinstance(begun, Begin) else None
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Reports to the server that our input is unusable, with only as much detail as others may read."""
+        """Reports unusable input to the server, without the details that others may not read."""
         try:
             yield
         except Exception as error:
@@ -131,10 +125,10 @@ class Membership:
             raise
 
     def greet_again(self, hello: Hello) -> None:
-        """Says Hello again after the server's rewind."""
+        """Says Hello again after the server's Rewind."""
         for _ in range(len(self._inbox)):
             heard = self._inbox.get_nowait()
-            if not isinstance(heard, Item):  # items set aside are of the previous session
+            if not isinstance(heard, Item):  # queued items belong to the previous session
                 self._inbox.put(heard)
         self.post(hello)
 
@@ -151,11 +145,11 @@ class Membership:
         Args:
             deliver: called with every item for the party side's link.
             side: party side of the protocol, or of the alignment before it.
-            last: True if the run ends with it, so that the farewell is due.
+            last: True if the run ends with it, so that the farewell follows.
             link: of the party side; while it is full, nothing more is read.
 
         Returns:
-            True if the party side has ended. If not, the server wants to go back to a common checkpoint.
+            True if the party side has ended; False if the server wants to go back to a common checkpoint.
 
         Raises:
             PartyAway: the connection broke. The server may come back.
@@ -164,19 +158,19 @@ class Membership:
         self._deliver, self._stop, self._link = deliver, asyncio.get_running_loop().create_future(), link
         self._closed = False
         self._farewell.clear()
-        for _ in range(len(self._inbox)):  # items after the end of the session go back
+        for _ in range(len(self._inbox)):  # items after the end of the session are queued again
             self._hear(self._inbox.get_nowait())
         try:
             return await self._until_stopped(side, last=last)
         finally:
             self._deliver = self._stop = self._link = None
             if link is not None:
-                link.mailbox.abandon()  # readers that wait for room are released
+                link.mailbox.abandon()  # releases readers that wait for room
 
     @property
     def outlet(self) -> Capacity:
         """Capacity of the connection to the server: the party side waits while it is full."""
-        assert self._connection is not None  # join comes first
+        assert self._connection is not None  # `join` was called
         return self._connection.outlet
 
     @property
@@ -185,7 +179,6 @@ class Membership:
         return self._inbox.full or (self._link is not None and self._link.full)
 
     async def room(self) -> None:
-        """Waits until the connection may read on."""
         while self.full:
             await (self._link.room() if self._link is not None and self._link.full else self._inbox.room())
 
@@ -198,25 +191,21 @@ class Membership:
         self._inbox.put(item)
 
     def post(self, parcel: Parcel) -> None:
-        """Sends a parcel to the server; a control message is entered in the ledger first, as others were before.
-
-        Raises:
-            EnvironmentFault: the ledger takes no line.
-        """
-        assert self._connection is not None  # join comes first
+        """Sends a parcel to the server. A control message is entered in the ledger first; the egress enters others."""
+        assert self._connection is not None  # `join` was called
         if not isinstance(parcel, Message):
             self._ledger.note(parcel, SERVER)
         self._connection.post(parcel)
 
     async def leave(self) -> None:
-        """Sends the remaining parcels and hangs up. What is heard from then on is of no use."""
+        """Sends the remaining parcels and hangs up; anything received after this call is ignored."""
         if self._connection is not None:
-            self._connection.attach(_ignore, _ignore)  # its end would be taken for that of the next one
+            self._connection.attach(_ignore, _ignore)  # its end must not be taken for the end of the next connection
             await self._connection.close()
         await self._dialer.close()
 
     async def _until_stopped(self, side: Callable[[], Awaitable[None]], *, last: bool) -> bool:
-        assert self._stop is not None  # attend has made it
+        assert self._stop is not None  # set by `attend`
         running = asyncio.ensure_future(side())
         either: set[asyncio.Future[Any]] = {running, self._stop}
         try:
@@ -228,7 +217,7 @@ class Membership:
                 running.cancel()
             await asyncio.wait({running})
             if not running.cancelled():
-                running.exception()  # seen: the loop would report it, with a traceback, where the server was first
+                running.exception()  # retrieved: otherwise asyncio logs a traceback when the server's error came first
         if not self._stop.done():
             return True
         stopped = self._stop.result()
@@ -239,9 +228,9 @@ class Membership:
     async def _finish(self, side: asyncio.Future[None], stop: asyncio.Future[Any], *, last: bool) -> None:
         """Ends the party side: the last one says farewell, and waits for the server's farewell or error."""
         if (error := side.exception()) is not None:
-            if not isinstance(error, _HEARD):  # else the server knows already
+            if not isinstance(error, _HEARD):  # the server knows about the others already
                 self.post(Failure("", *declared(error)))
-            if isinstance(error, TrainingDiverged):  # the server says who began it, or goes back with everybody
+            if isinstance(error, TrainingDiverged):  # the server names the cause, or everyone goes back
                 await self._hear_end(stop)
             if stop.done() and not isinstance(stop.result(), PartyAway):
                 return
@@ -265,7 +254,7 @@ class Membership:
         raise self._told(notice, " or ".join(kind.__name__ for kind in kinds))
 
     def _told(self, heard: Parcel | Exception, expected: str) -> Exception:
-        """The error of what was heard; a breach of contract is reported to the server."""
+        """Converts what was heard into an error; a breach of contract is reported to the server."""
         error = heard if isinstance(heard, Exception) else _as_error(heard, expected)
         if isinstance(error, ContractError):
             self.post(Failure("", *declared(error)))
@@ -273,7 +262,7 @@ class Membership:
 
     def _hear(self, heard: Parcel | Exception) -> None:
         if self._deliver is None or self._stop is None or self._stop.done():
-            self._inbox.put(heard)  # after Rewind too: the next one to ask hears that the connection broke
+            self._inbox.put(heard)  # also after Rewind: the next reader learns that the connection broke
             return
         match heard:
             case Message() | Open() | Close() | Save() | Statement():
@@ -293,7 +282,6 @@ def _ignore(_heard: Parcel | Exception) -> None: ...
 
 
 def _trust(identity: Identity | None, pin: str, host: str, port: int) -> ClientTls | None:
-    """Checks the server's certificate against its pin."""
     if identity is None:
         return None
     certificate = fetch_certificate(host, port, identity)

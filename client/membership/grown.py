@@ -1,4 +1,4 @@
-"""Records of a party that only grow: how far each has come, so that the pin shows one that is lost or older."""
+"""Append-only records of a party: the pin stores the length of each, so that a lost or older copy is noticed."""
 
 from __future__ import annotations
 
@@ -18,22 +18,14 @@ from colonnade.common.secure_aggregation.summed_sets import times_written
 
 
 def grown(folder: PartyFolder) -> dict[str, int]:
-    """How far each record has come, by its file's path in the folder; those that are not there are left out.
-
-    Raises:
-        CheckpointError: one is damaged.
-    """
+    """Length of each record that exists, by path in the folder. Raises CheckpointError if one is damaged."""
     return {
         path.relative_to(folder.path).as_posix(): found for path, count in _counts(folder) if (found := count(path))
     }
 
 
 def refuse_older(folder: PartyFolder, before: dict[str, int]) -> None:
-    """Refuses a record that is not as far as it was.
-
-    Raises:
-        CheckpointError: it has lost something; or one is damaged.
-    """
+    """Raises CheckpointError if a record is shorter than `before` says, or damaged."""
     now = grown(folder)
     for name, count in before.items():
         if now.get(name, 0) < count:

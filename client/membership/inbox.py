@@ -1,4 +1,4 @@
-"""Items from the server that no party side has taken yet: before a session, and between two of them."""
+"""Items from the server that no party side has taken yet: before a session, and between two sessions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from colonnade.common.conversation.capacity import Bounded, bound
 from colonnade.common.conversation.membership import Parcel
 from colonnade.common.messaging.message import Message, memory
 
-_NOTICE = 512  # bytes that any other item counts as
+_NOTICE = 512  # bytes counted for an item that is not a message
 
 Heard = Parcel | Exception
 
@@ -31,20 +31,17 @@ class Inbox(Bounded):
 
     @property
     def full(self) -> bool:
-        """True if no more should be read."""
+        """True if reading should stop."""
         return self._bytes > self._most
 
     def put(self, heard: Heard) -> None:
-        """Adds an item."""
         self._bytes += _size(heard)
         self._heard.put_nowait(heard)
 
     async def get(self) -> Heard:
-        """Waits for the first item, and removes it."""
         return self._taken(await self._heard.get())
 
     def get_nowait(self) -> Heard:
-        """Removes the first item of a non-empty inbox."""
         return self._taken(self._heard.get_nowait())
 
     def _taken(self, heard: Heard) -> Heard:

@@ -1,4 +1,4 @@
-"""Check of the server's instructions in a session: the rounds that it opens, the checkpoints, the close.
+"""Checks the server's instructions in a session: opened rounds, checkpoints, the close.
 
 An honest server opens rounds in order, asks for a checkpoint between two rounds, and closes after the last one.
 """
@@ -12,13 +12,11 @@ from colonnade.common.conversation.control import Close, Item, Open, Save, State
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError, FloodError, PartyLost
 
-# Statements of one party in a session, and more for each round that we were told of: a slow party is not told of all.
+# Statements of one party per session, and per round opened here: a slow party is not told of all rounds.
 _STATEMENTS, _STATEMENTS_A_ROUND = 1024, 4
 
 
 class Record(Protocol):
-    """The party's record of the run."""
-
     @property
     def committed(self) -> bool:
         """True if every member has saved a checkpoint of the run."""
@@ -28,13 +26,11 @@ class Instructions:
     """The instructions of one session, in the order of their arrival.
 
     Args:
-        party: its name, for messages.
-        begun: the round that the session goes on after.
+        begun: the round after which the session continues.
         last: the round before which the run cannot end.
         held: rounds of the checkpoints that the party holds.
-        record: of the run.
-        saves: False for predictions, which change no model: checkpoints stay as they are.
-        parties: number of parties, whose statements the server passes on.
+        saves: False for predictions, which leave checkpoints as they are.
+        parties: number of parties whose statements the server relays.
     """
 
     def __init__(
@@ -52,14 +48,13 @@ class Instructions:
         self._saves, self._parties = saves, parties
         self._opens, self._statements = 0, 0
         self._held = {round for round in held if round <= begun}
-        self._opened = False  # True while no checkpoint was asked for of the newest open round
+        self._opened = False  # True until a checkpoint of the newest open round is requested
         self._closed = False
 
     def checked(self, deliver: Callable[[Item], None], fail: Callable[[Exception], None]) -> Callable[[Item], None]:
         """Wraps the delivery of items.
 
         Args:
-            deliver: takes an item.
             fail: ends the party side, with the ContractError of an instruction that no honest server gives.
         """
 
@@ -74,7 +69,7 @@ class Instructions:
         return receive
 
     def check(self, item: Item) -> None:
-        """Takes the next item. Raises ContractError."""
+        """Checks the next item. Raises ContractError."""
         if isinstance(item, Open | Save | Close) and self._closed:
             raise ContractError(SERVER, type(item).__name__, "", "nothing more after Close", "it")
         match item:
@@ -97,7 +92,7 @@ class Instructions:
                 self._closed = True
 
     def _check_save(self, save: Save) -> None:
-        """Checks a request for a checkpoint: the party removes all others than those that it names."""
+        """Checks a request for a checkpoint, because the party then removes all checkpoints that it does not name."""
         if not self._saves:
             raise ContractError(SERVER, "Save", "", "none in a prediction", f"one of round {save.round}")
         if save.round != self._newest or not self._opened:

@@ -1,4 +1,4 @@
-"""The run that a party's folder belongs to, pinned at its first Begin: the server names runs, sessions and rounds."""
+"""The run that a party's folder belongs to, pinned at its first Begin, because the server names runs and rounds."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Pinned:
     """Content of the pin on the disk.
 
     Args:
-        run: the run's number; "" if none was pinned.
+        run: "" if none was pinned.
         session: the newest that began.
         committed: True if every member has saved a checkpoint of the run.
         backed_off: largest number of times that the run went back after a divergence.
-        entered: no round beyond this one was entered; rounds are reserved in blocks. 0 if unknown.
-        ledger: length and newest hash of the ledger when the pin was last written; "" of versions before 0.3.
-        grown: how far other records had come then, by file.
-        start: whether the party's start is secret or public; "" of a run that an older version began, whose was public.
+        entered: no later round was entered; rounds are reserved in blocks. 0 if unknown.
+        ledger: length and newest hash of the ledger when the pin was last written; "" before version 0.3.
+        grown: lengths of other records at that time, by file.
+        start: whether the party's start is secret or public; "" in runs begun before this was stored, which are public.
         model: round of the checkpoint whose model is the run's; 0 for the newest.
-        stops: True if the run was begun under an early stop by default, which versions before 0.3 had not.
+        stops: True if the run began with early stopping by default, which versions before 0.3 did not have.
     """
 
     run: str = ""
@@ -55,16 +55,13 @@ class Pinned:
     grown: dict[str, int] = field(default_factory=dict)
 
 
-_AHEAD = 1000  # rounds that are reserved at once, so that a round costs no write
+_AHEAD = 1000  # rounds reserved at once, to avoid a write every round
 
 
 class Pin:
     """Refuses every Begin that would discard something of the pinned run.
 
     Args:
-        party: its name, for messages.
-        folder: the party's own.
-        store: its checkpoints.
         predicts: True for predictions, which use no learning rates: the server says nothing about them.
         public: True if a run that begins here has a public start.
 
@@ -72,8 +69,8 @@ class Pin:
         start: the secret of the party's own draws, kept with the first Begin.
 
     Raises:
-        CheckpointError: the file is torn, was altered, or is missing beside checkpoints; or the secret is missing; or
-            the ledger or another record has lost something since the pin was written.
+        CheckpointError: the pin is torn, was altered, or is missing beside checkpoints; the secret is missing; or a
+            record is shorter than when the pin was written.
     """
 
     def __init__(
@@ -83,33 +80,33 @@ class Pin:
         self._writing = Lock()  # checkpoints are written by threads
         self._pinned = self._read()
         self._refuse_lost()
-        recorded = self._pinned.start if self.run else None  # what holds nothing may begin anew
+        recorded = self._pinned.start if self.run else None  # a folder without state may begin anew
         self.start = StartSecret(self._folder.start, recorded, public=public, needed=not predicts)
 
     @property
     def run(self) -> str:
-        """The run that the folder holds state of, "" if none."""
+        """The run whose state the folder holds, "" if none."""
         return self._pinned.run if self._holds() else ""
 
     @property
     def committed(self) -> bool:
-        """True if every member has saved a checkpoint of the run, as far as the server has said."""
+        """True if every member has saved a checkpoint of the run, according to the server."""
         return self._pinned.committed
 
     def admit(self, begin: Begin) -> None:
-        """Records a Begin before it is acted on: it is on the disk when this returns.
+        """Records a Begin durably before it is acted on.
 
         Raises:
             CheckpointError: the folder belongs to another run.
-            ContractError: the session is no newer one, the run is to begin anew, or lowered rates are to be raised.
-            EnvironmentFault: the disk refuses it.
+            ContractError: the session is not newer, the run would begin anew, or lowered rates would be raised.
+            EnvironmentFault: the pin cannot be written.
         """
         if not _RUN.fullmatch(begin.run):
             raise ContractError(SERVER, "Begin", "run", "1 to 64 letters and digits", repr(begin.run[:80]))
         pinned = self._pinned
         if begin.run != pinned.run:
             self._refuse_another(begin.run)
-            # of a folder that holds nothing of its run: its record has decided how the configuration was read
+            # the folder holds nothing of the earlier run, but its pin has decided how the configuration was read
             pinned = Pinned(begin.run, stops=pinned.stops or not pinned.run)
         if begin.session <= pinned.session:
             raise ContractError(SERVER, "Begin", "session", f"more than {pinned.session}", str(begin.session))
@@ -121,31 +118,25 @@ class Pin:
             raise ContractError(SERVER, "Begin", "backed_off", f"at least {pinned.backed_off}", str(begin.backed_off))
         committed = pinned.committed or begin.round > 0
         backed_off = pinned.backed_off if self._predicts else begin.backed_off
-        self.start.keep()  # first: a pin without its secret is of a lost party
+        self.start.keep()  # first: a pin without its secret means that the secret was lost
         pinned = replace(pinned, session=begin.session, committed=committed, start=self.start.record)
         self._keep(replace(pinned, backed_off=backed_off))
 
     def seal(self, saved: Save | None = None) -> None:
-        """Records how far the ledger and other records have come, so that an older copy is noticed.
+        """Records the lengths of the ledger and other records, so that an older copy is noticed.
 
         Args:
-            saved: a checkpoint that is on the disk now, and says whose model is the run's.
-
-        Raises:
-            EnvironmentFault: the disk refuses it.
+            saved: a checkpoint that is durable now, and names the run's model.
         """
         if self._pinned.run:
             self._keep(self._pinned if saved is None else replace(self._pinned, model=saved.model))
 
     def refuse_early_end(self, always: bool, last: Callable[[], int]) -> None:
-        """Refuses the server's farewell in the place of a Begin, unless the run can have ended without us.
+        """Raises PartyLost if the server says farewell instead of Begin, unless the run can have ended without us.
 
         Args:
-            always: True if it cannot, but for a connection that was lost after the last checkpoint.
-            last: returns the round before which it cannot end; only called where we hold a checkpoint.
-
-        Raises:
-            PartyLost: it ends early.
+            always: True if it can only have ended without us when the connection broke after the last checkpoint.
+            last: returns the round before which it cannot end; only called if we hold a checkpoint.
         """
         if not always and self.run:
             return
@@ -154,13 +145,13 @@ class Pin:
             raise ended_early()
 
     def enter(self, round: int) -> None:
-        """Records a round that the server opens; on the disk, ahead, before it is entered. Raises EnvironmentFault."""
+        """Records a round durably before it is entered, reserving a block of rounds ahead. Raises EnvironmentFault."""
         if round > self._pinned.entered and not self._predicts:
             with self._writing:
                 self._write(replace(self._pinned, entered=round + _AHEAD))
 
     def note(self, save: Save) -> None:
-        """Records from a Save whether a checkpoint was committed. Raises EnvironmentFault as `admit`."""
+        """Records from a Save whether a checkpoint was committed. Raises EnvironmentFault."""
         if save.keep and not self._pinned.committed:
             with self._writing:
                 self._write(replace(self._pinned, committed=True))
@@ -171,9 +162,8 @@ class Pin:
         """Wraps the delivery of items: records every round that the server opens before it is entered.
 
         Args:
-            deliver: takes an item.
-            fail: ends the party side, with the error of a disk that refuses the record. An exception would end the
-                connection's reader instead, as if the server were gone.
+            fail: ends the party side if the record cannot be written. An exception would end the connection's reader
+                instead, as if the server were gone.
         """
 
         def receive(item: Item) -> None:
@@ -188,7 +178,7 @@ class Pin:
         return receive
 
     def _refuse_invented(self, begin: Begin, pinned: Pinned) -> None:
-        """Refuses to go on from a round of which we hold no checkpoint."""
+        """Refuses to continue from a round of which we hold no checkpoint."""
         if not begin.round:
             return
         held = self._store.rounds()
@@ -210,7 +200,6 @@ class Pin:
         )
 
     def _holds(self) -> bool:
-        """Returns True if there is a ledger, a cached value, or a checkpoint."""
         own = self._folder
         folders = (own.run_cache, own.prediction_cache, own.checkpoints)
         return own.has_sent or any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
@@ -218,7 +207,7 @@ class Pin:
     def _read(self) -> Pinned:
         path = self._folder.pinned
         if not path.exists():
-            if run := self._store.run():  # every version has written a pin before a checkpoint
+            if run := self._store.run():  # every version wrote the pin before its first checkpoint
                 raise CheckpointError(f"{path} is missing, and there are checkpoints of run {run}", hint=LOST)
             return Pinned()
         try:
@@ -227,7 +216,7 @@ class Pin:
                 str(kept["run"]),
                 whole(kept["session"]),
                 bool(kept["committed"]),
-                backed_off=whole(kept.get("backed_off", 0)),  # older versions have none of these
+                backed_off=whole(kept.get("backed_off", 0)),  # missing in older versions
                 entered=whole(kept.get("entered", 0)),
                 start=str(kept.get("start", "")),
                 model=whole(kept.get("model", 0)),
@@ -239,7 +228,7 @@ class Pin:
             raise CheckpointError(f"{path} is torn or was altered", hint=_ANOTHER) from None
 
     def _refuse_lost(self) -> None:
-        """Raises CheckpointError if a record beside the pin has lost what it had when the pin was last written."""
+        """Raises CheckpointError if a record beside the pin is shorter than when the pin was last written."""
         if self._pinned.ledger:
             refuse_shorter(self._folder.ledger, self._pinned.ledger)
         elif self._left() and not self._folder.ledger.exists():

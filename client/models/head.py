@@ -10,10 +10,9 @@ from colonnade.common.models.optimiser import build_optimiser, stepper
 
 
 class OwnHead(nn.Module):
-    """W_k, (rows, width) -> (rows, classes), with its optimiser: both in the party-side state.
+    """W_k, (rows, width) -> (rows, classes), and its optimiser, both in the party-side state.
 
     Args:
-        ctx: of the party side; `head_optimiser` is the party's own choice.
         width: of an embedding, which stays at the party.
     """
 
@@ -30,5 +29,4 @@ class OwnHead(nn.Module):
         self.step = stepper(self.optimiser)
 
     def forward(self, h: Tensor) -> Tensor:
-        """h W_k."""
         return h @ self.weight

@@ -19,7 +19,7 @@ class WithWidth(Protocol):
 
 
 class Local(nn.Module):
-    """Rows -> the party's outputs: embeddings, or logits where it has a head of its own.
+    """Rows -> the party's outputs: embeddings, or logits if it has its own head.
 
     Args:
         model: theta_k, (rows, ...) -> (rows, width).
@@ -40,7 +40,7 @@ class Local(nn.Module):
         return self.answer(self.model(x))
 
     def answer(self, h: Tensor) -> Tensor:
-        """Outputs from the embeddings (rows, width)."""
+        """Embeddings (rows, width) -> outputs."""
         return h if self.head is None else self.head(h)
 
 
@@ -50,6 +50,6 @@ def bottom(ctx: ClientContext, cfg: WithWidth) -> Local:
 
 
 def headed(ctx: ClientContext, cfg: WithWidth) -> tuple[Local, OwnHead]:
-    """theta_k and W_k, restored from the state or newly initialised; the head also by itself."""
+    """theta_k with W_k, and W_k by itself; both restored from the state or newly initialised."""
     head = OwnHead(ctx, cfg.embedding)
     return Local(ctx.model(cfg.embedding), head), head

@@ -10,12 +10,7 @@ from colonnade.common.numerics.two_point import TwoPoint
 
 
 class Follower:
-    """A party's model, which takes zeroth-order steps. Its directions are drawn from the party-side state.
-
-    Args:
-        ctx, server: of the party side.
-        cfg: the agreed one.
-    """
+    """A party's model, trained by zeroth-order steps. Its directions are drawn from the party-side state."""
 
     def __init__(self, ctx: ClientContext, server: Link, cfg: PairsConfig) -> None:
         self._ctx, self._server, self._width = ctx, server, cfg.embedding
@@ -25,14 +20,11 @@ class Follower:
         self._two_point = TwoPoint(self.model, draws, draw=cfg.draw, mu=cfg.mu)
 
     async def exchange(self, t: int, turn: int, until: int) -> bool:
-        """Steps 1 and 5 of either protocol's box, on the batch of a turn.
+        """Steps 1 and 5 of either protocol's box, on one turn's batch. Returns False if given up.
 
         Args:
             t: the round.
             until: the exchange is given up when the server is beyond this round.
-
-        Returns:
-            False if it was given up.
         """
         ctx, batch = self._ctx, self._ctx.schedule.batch(turn)
         h, perturbed = self._two_point(ctx.features[batch])  # (rows, width) each

@@ -16,7 +16,7 @@ from colonnade.common.secure_aggregation.subject import PREDICTION, subject
 
 
 async def answer(ctx: ClientContext, server: Link) -> None:
-    """Releases the outputs of its part of the joint model for the requested rows, round after round.
+    """Releases the outputs of this party's part of the joint model for the requested rows, round after round.
 
     Raises:
         ContractError: a requested row does not exist, or is repeated.
@@ -28,7 +28,7 @@ async def answer(ctx: ClientContext, server: Link) -> None:
         ctx, server, "blinded" if summed(ctx.federation) else "clear", Output, lambda t, _part, _block, o: Output(t, o),
         trains=False,
     )  # fmt: skip
-    asked = b""  # hash of all requests of the session: masks cancel if all parties were sent the same ones
+    asked = b""  # hash of all requests of the session: masks cancel only if all parties were sent the same ones
     async for t in _requests(ctx, server):
         ask = await server.recv(Ask, t)
         if ask is None:  # the server went on without us: follow it
@@ -55,7 +55,7 @@ async def _requests(ctx: ClientContext, server: Link) -> AsyncIterator[int]:
 
 
 async def _predict(ctx: ClientContext, server: Link, ask: Ask) -> None:
-    """Predicts with the party's own head from the average of all parties, and keeps the result at the party."""
+    """Predicts with the party's own head from the average over all parties; the result stays at the party."""
     refuse_own(ctx.federation)
     e = await server.recv(Averaged, ask.round, rows=len(ask.rows), width=width(ctx.federation))
     if e is None:

@@ -19,9 +19,8 @@ class OwnPredictions:
     """A CSV file that grows with every prediction, readable by its owner alone.
 
     Args:
-        path: of the file.
-        ids: ids of the rows; None where rows have numbers only.
-        classes: their names, or their number: they are then called 0, 1 and so on.
+        ids: of the rows; None if rows have only numbers.
+        classes: their names, or their number n for the names 0 to n - 1.
     """
 
     path: Path
@@ -29,14 +28,11 @@ class OwnPredictions:
     classes: int | Sequence[str]
 
     def add(self, rows: Tensor, values: Tensor) -> None:
-        """Appends some rows.
+        """Appends rows. Raises EnvironmentFault.
 
         Args:
-            rows: their numbers, int64 (rows,).
+            rows: int64 (rows,).
             values: probabilities, (rows, classes).
-
-        Raises:
-            EnvironmentFault: the disk refuses them.
         """
         names = tuple(map(str, range(self.classes))) if isinstance(self.classes, int) else self.classes
         best = values.argmax(1).tolist()

@@ -1,18 +1,16 @@
-"""Reused memory for the egress's own copies of outgoing values: new memory costs as much as the copy itself."""
+"""Reused memory for the egress's copies of outgoing values: allocating it costs as much as the copy itself."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-_MOST = 16  # shapes that memory is kept for
+_MOST = 16  # shapes to keep memory for
 
 _Key = tuple[torch.Size, torch.dtype, torch.device]
 
 
 class Copies:
-    """Makes copies in reused memory."""
-
     def __init__(self) -> None:
         self._spare: dict[_Key, Tensor] = {}
 

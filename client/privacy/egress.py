@@ -26,10 +26,9 @@ class _Pass(NamedTuple):
     """Record of a tensor that may leave once.
 
     Attributes:
-        tensor: as the party side holds it.
-        content: its values when it was released: the egress's own copy, which nothing else refers to.
-        version: of the party side's tensor at that time, which torch increments with every in-place change.
-        mechanism, epsilon: for the ledger.
+        tensor: the party side's own tensor.
+        content: its values at release: the egress's own copy, which nothing else refers to.
+        version: of `tensor` at release; torch increments it with every in-place change.
         packed: the content as it travels, if packed.
     """
 
@@ -47,9 +46,7 @@ class Egress:
     Args:
         carry: the transport.
         to: the receiver.
-        release: the party's privacy stage.
-        ledger: the party's own record.
-        left: counts what leaves, by kind, as `Traffic` does and in the bytes that the ledger names.
+        left: counts what leaves by kind, in the same bytes as the ledger.
     """
 
     def __init__(
@@ -63,8 +60,8 @@ class Egress:
     def release(self, private: Tensor, *, evaluation: bool = False, rows: Tensor | None = None) -> Released:
         """Passes a function of private rows through the privacy stage and keeps a copy of the result.
 
-        Only the returned tensor itself may then be sent, and once. `evaluation` marks validation or test
-        rows; `rows` gives their numbers, where each has a row of the matrix.
+        Only the returned tensor itself may then be sent, and once. `evaluation` marks validation or test rows; `rows`
+        gives the row numbers of a matrix that has a line for each.
 
         Raises:
             TrainingDiverged: a number is not finite, and no noise is agreed.
@@ -77,12 +74,12 @@ class Egress:
         """Admits values that reveal nothing by themselves: sealed for others, masked, shares of a code.
 
         Args:
-            value: the outgoing values, as the code that masks them returned them.
-            of: the result of `release`, if `value` masks it: it was paid for, and is not sent itself.
+            value: as the code that masks it returned it.
+            of: the result of `release` that `value` masks, if any: it was paid for, and is not sent itself.
 
         Raises:
-            InputError: the values are not masked; a summand of the receiver's sum was not released; `of` did not
-                come from `release`, or was masked, sent or changed before.
+            InputError: the values are not masked; a summand of the receiver's sum was not released; `of` did not come
+                from `release`, or was masked, sent or changed before.
         """
         if not isinstance(value, MaskedTensor):
             raise InputError(
@@ -105,8 +102,8 @@ class Egress:
         """Sends an item; a message is charged first.
 
         Raises:
-            ContractError: the message is no party's or does not say how a tensor leaves; one that must be released or
-                masked was not, or was changed afterwards.
+            ContractError: no party sends this message, its kind does not say how a tensor leaves, or a tensor that must
+                be released or masked was not, or was changed afterwards.
         """
         if not isinstance(item, Message):
             self._carry(item)
@@ -118,7 +115,7 @@ class Egress:
             item = _as_released(item, passes)
             self._ledger.charge(item, self._to, mechanism, epsilon)
             Traffic.count(self._left, item)
-            self._carry(item)  # encodes or copies it before it returns
+            self._carry(item)  # `carry` encodes or copies before it returns
             for charge in charges:
                 self._copies.give_back(charge.content)
 
@@ -152,7 +149,7 @@ def _ways_out(message: Message) -> Mapping[str, type[Outgoing]]:
 
 
 def _changed(known: _Pass) -> bool:
-    """Returns True if torch counted a change in place. It misses others: the copy is what leaves."""
+    """True if torch counted an in-place change. It misses some changes: therefore the copy is what leaves."""
     return known.tensor._version != known.version
 
 
@@ -161,6 +158,6 @@ def _as_released(message: Message, passes: dict[str, _Pass]) -> Message:
         return message
     own: dict[str, object] = {name: known.content for name, known in passes.items()}
     packed = {name: known.packed for name, known in passes.items() if known.packed is not None}
-    made = object.__new__(type(message))  # `dataclasses.replace` takes ten times as long
+    made = object.__new__(type(message))  # ten times as fast as `dataclasses.replace`
     made.__dict__.update(message.__dict__, packed=packed or message.packed, **own)
     return made

@@ -1,7 +1,7 @@
-"""Codes of a party's rows on its disk: each is drawn once, and the same draw is sent whenever the row is asked for.
+"""Codes of a party's rows on its disk: each is drawn once, and the same draw is sent whenever the row is requested.
 
-A second draw of a row would cost its epsilon again. Draws are therefore durable before they leave, and a row that has
-one keeps it, whatever its code has become since.
+A second draw of a row would cost its epsilon again. Draws are therefore durable before they leave, and a row keeps its
+draw even if its code changes later.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from colonnade.common.privacy.subsets import SubsetSelection
 
 
 class KeptCodes:
-    """Releases the codes of rows by subset selection: epsilon of a row is the mechanism's, over the whole run.
+    """Releases the codes of rows by subset selection; a row costs the mechanism's epsilon once over the whole run.
 
-    Every call writes all draws so far, of a bit per row and code: ask for many rows at once.
+    Every call writes all draws so far, one bit per row and code: ask for many rows at once.
 
     Args:
-        path: of the file; None keeps draws in memory.
-        mechanism: k codes and a size of their sets.
+        path: None keeps draws in memory.
+        mechanism: number of codes k, and size of their sets.
         rows: number of rows that have a code.
-        begun: True if codes may have left in an earlier start: their file must then be there.
-        bits: source of randomness.
-        later: how many of the rows have come since the run was trained, the last ones.
+        begun: True if codes may have left in an earlier start: the file must then exist.
+        later: number of rows, the last ones, that were added after training.
 
     Raises:
-        CheckpointError: the file is missing although codes have left, is damaged, or is of other settings.
+        CheckpointError: the file is missing although codes have left, is damaged, or has other settings.
     """
 
     def __init__(
@@ -50,27 +49,27 @@ class KeptCodes:
 
     @property
     def drawn(self) -> Tensor:
-        """Rows that have a draw: bool (rows,)."""
+        """Rows that have a draw, bool (rows,)."""
         return torch.from_numpy(self._sets.any(axis=1))
 
     def create(self) -> None:
-        """Writes the file before anything is drawn, so that later it can be missed. Raises EnvironmentFault."""
+        """Writes the file before anything is drawn, so that a loss is noticed. Raises EnvironmentFault."""
         if self._path is not None and not self._path.exists():
             self._write(self._sets)
 
     def release(self, rows: Tensor, codes: Tensor) -> Tensor:
-        """The sets of some rows, drawn now for those that have none; all are on the disk when this returns.
+        """Sets of the given rows, drawn now for those that have none; all are durable when this returns.
 
         Args:
-            rows: their numbers, int64 (n,), each once.
-            codes: their codes, from 0 to k - 1, int64 (n,).
+            rows: int64 (n,), distinct.
+            codes: from 0 to k - 1, int64 (n,).
 
         Returns:
             Membership as 1 and 0, float64 (n, k).
 
         Raises:
-            InputError: a row or a code is outside its range, or a row comes twice.
-            EnvironmentFault: the disk refuses the draws; none is used then.
+            InputError: a row or a code is outside its range, or a row is repeated.
+            EnvironmentFault: the draws cannot be written; none is used then.
         """
         at, of = rows.cpu().numpy(), codes.cpu().numpy()
         self._refuse(at, of)

@@ -1,4 +1,4 @@
-"""A tensor on a party's disk that a run depends on, with a record of what it is of."""
+"""A tensor on a party's disk that a run depends on, with a record of its settings."""
 
 from __future__ import annotations
 
@@ -21,19 +21,12 @@ _NAME = "values"
 
 
 def read_any(path: Path) -> Tensor:
-    """The tensor of a file, of whatever it is. Raises CheckpointError if it is damaged."""
+    """Reads a tensor regardless of its record. Raises CheckpointError if it is damaged."""
     return _read(path)[0]
 
 
 def read_tensor(path: Path, about: Mapping[str, str]) -> Tensor:
-    """The tensor of a file.
-
-    Args:
-        about: what it must be of, as it was written.
-
-    Raises:
-        CheckpointError: the file is damaged, or of something else.
-    """
+    """Reads a tensor. Raises CheckpointError if it is damaged, or its record is not `about`."""
     restored, found = _read(path)
     if found != about:
         hint = "restore epsilon, the number of codes and the rows, or begin a new run, which spends epsilon anew"
@@ -48,7 +41,6 @@ def write_tensor(path: Path, values: Tensor, about: Mapping[str, str]) -> None:
 
 
 def _read(path: Path) -> tuple[Tensor, dict[str, str]]:
-    """The tensor and what it is of."""
     try:
         with safe_open(path, "pt") as file:
             found, values = dict(file.metadata() or {}), file.get_tensor(_NAME)

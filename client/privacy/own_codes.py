@@ -25,12 +25,11 @@ _ENCODER = "encoder.safetensors"
 
 
 class KeptCounts:
-    """Noisy counts of what the encoder names, drawn once: when it is trained, and before its weights are kept.
+    """Noisy counts of the classes that the encoder names, drawn once: after training, before its weights are kept.
 
     Args:
         plan: of the run; without counts nothing is drawn.
-        path: of the file; None keeps them in memory.
-        bits: source of the noise.
+        path: None keeps them in memory.
     """
 
     def __init__(self, plan: DiscretePlan, path: Path | None, bits: Bits) -> None:
@@ -40,9 +39,10 @@ class KeptCounts:
         self._classes = plan.classes
 
     def draw(self, labels: Tensor, named: Tensor) -> None:
-        """Draws and keeps them. Raises EnvironmentFault.
+        """Draws and keeps the counts. Raises EnvironmentFault.
 
-        A crash before the weights are kept leaves counts that never left: they are drawn anew with the encoder.
+        A crash before the weights are kept leaves counts that never left the party: they are drawn anew with the
+        encoder.
         """
         if self._noise is None:
             return
@@ -54,7 +54,7 @@ class KeptCounts:
         """The counts, int64 (classes, classes).
 
         Raises:
-            CheckpointError: they are gone, damaged, or of other settings.
+            CheckpointError: they are missing, damaged, or have other settings.
         """
         if self._values is None and self._path is not None and self._path.exists():
             self._values = read_tensor(self._path, self._about)
@@ -67,18 +67,13 @@ class OwnCodes:
     """What a party releases under `mechanism: discrete`.
 
     Args:
-        plan: of the run.
         budget: of one release, which is the whole plan.
-        rows: that may have a code.
+        rows: number of rows that may have a code.
         folder: of codes and encoder; None keeps both in memory.
-        later: how many of the rows have come since the run was trained, the last ones.
-
-    Attributes:
-        encoder: trains once.
-        release: the privacy stage.
+        later: number of rows, the last ones, that were added after training.
 
     Raises:
-        CheckpointError: draws are missing although the budget was spent, are damaged, or of other settings.
+        CheckpointError: draws are missing although the budget was spent, are damaged, or have other settings.
     """
 
     def __init__(self, plan: DiscretePlan, budget: Budget, rows: int, folder: Path | None, later: int = 0) -> None:
@@ -98,7 +93,7 @@ class OwnCodes:
         self.release = CodeRelease(plan, first, second, rows, self._pay, self._counts.get)
 
     def _pay_first(self) -> None:
-        """Pays for the run. The files of the draws are there before, so that they are missed if they get lost."""
+        """Pays for the run, after creating the draws' files, so that their loss is noticed."""
         for each in self._kept:
             each.create()
         self._pay()
@@ -108,15 +103,7 @@ class OwnCodes:
 
 
 class SeededCodes:
-    """The same for tests: all draws follow from the federation's seed, and nothing is kept.
-
-    Args:
-        plan: of the run.
-        budget: counted only.
-        rows: of the data.
-        seed: of the federation.
-        party: its name.
-    """
+    """The same for tests: draws follow from the federation's seed, spending is only counted, and nothing is kept."""
 
     def __init__(self, plan: DiscretePlan, budget: Budget, rows: int, seed: int, party: str) -> None:
         def bits(part: str, of: Tensor) -> Bits:

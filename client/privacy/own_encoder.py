@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OwnEncoder:
-    """Trains once. Of two trainings both would count: only the kept weights are ever used.
+    """Trains once: a second training would spend budget again, so only the kept weights are ever used.
 
-    A training that a crash ends leaves nothing: it is begun anew at no further cost, as long as no code has left.
+    A training that a crash ends leaves nothing: it restarts at no further cost, as long as no code has left.
 
     Args:
         mechanism: DP-SGD.
-        path: of the weights' file; None keeps none.
-        begin: pays for the training, on the disk.
+        path: None keeps no weights.
+        begin: pays for the training, durably.
         left: True if codes may have left.
         finish: called before the weights are kept, with the rows' classes and the named ones, int64 (rows,) each.
         normals: source of the noise.
-        bits: source of the draws of rows; the system's if None.
+        bits: source of the draws of rows; None for the system's.
     """
 
     mechanism: SampledGaussian
@@ -49,19 +49,15 @@ class OwnEncoder:
     bits: Bits | None = None
 
     def train(self, inputs: Tensor, targets: Tensor, lr: float) -> Tensor:
-        """The weights, read if they were trained before and trained if not.
+        """Trains, or reads the kept weights. Returns float64 (inputs, classes).
 
         Args:
             inputs: of the training rows, float32 (rows, inputs).
             targets: a probability of every class, (rows, classes).
-            lr: learning rate.
-
-        Returns:
-            float64 (inputs, classes).
 
         Raises:
-            CheckpointError: the weights are damaged, of other settings, or gone although codes have left.
-            EnvironmentFault: the disk refuses them.
+            CheckpointError: the weights are damaged, have other settings, or are missing although codes have left.
+            EnvironmentFault: the weights cannot be written.
         """
         settings = [inputs.shape[1], targets.shape[1], self.mechanism.rate, self.mechanism.noise_multiplier]
         about = {"settings": json.dumps([*settings, self.mechanism.steps, lr])}
@@ -79,12 +75,7 @@ class OwnEncoder:
 
 
 def unprotected(train: Tensor, draws: Draws, config: Config) -> OwnEncoder:
-    """The same steps without noise, where nothing is protected.
-
-    Args:
-        train: numbers of the training rows.
-        draws: of the party's own, for the rows of the steps.
-    """
+    """The same steps without noise, where nothing is protected."""
     mechanism = SampledGaussian(min(1.0, config.drawn / len(train)), 1.0, config.steps)
     return OwnEncoder(
         mechanism,

@@ -1,6 +1,6 @@
-"""Places of a party's rows among its draws, by their keys: an alignment gives rows other numbers.
+"""Places of a party's rows among its draws, by their keys, because every alignment numbers rows anew.
 
-The rows of the run's own alignment come first, in its order, and those that are first seen in a prediction after them.
+The rows of the run's own alignment come first, in its order; rows first seen in a prediction follow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from colonnade.common.privacy.release import Release
 from colonnade.common.runtime.run_folder import PartyFolder
 
 PLACES = "rows.safetensors"
-_BYTES = 32  # of a key's hash
+_BYTES = 32  # length of a key's hash
 _ABOUT = {"settings": "keys of the rows that have a place"}
 
 
@@ -33,16 +33,16 @@ class RowPlaces:
 
     Args:
         path: of the file, which holds a hash of every key.
-        keys: of the rows as they are numbered now, each once, as members compare them.
+        keys: of the rows in their current numbering, distinct, normalised.
         trained: number of rows of the run's alignment.
         predicts: True if the rows are those of a prediction.
 
     Attributes:
-        total: number of places that there are, from 0 on.
-        later: how many of them are of rows that the run did not have.
+        total: number of places.
+        later: number of places of rows that the run did not have.
 
     Raises:
-        CheckpointError: the file is missing in a prediction, is damaged, or is of other rows.
+        CheckpointError: the file is missing in a prediction, is damaged, or has other rows.
     """
 
     def __init__(self, path: Path, keys: Sequence[str], trained: int, *, predicts: bool) -> None:
@@ -59,14 +59,14 @@ class RowPlaces:
         self.later, self._on_disk = self.total - trained, len(known or ())
 
     def of(self, rows: Tensor) -> Tensor:
-        """Places of rows, int64 (n,); they are on the disk when this returns.
+        """Places of rows, int64 (n,); durable when this returns.
 
         Args:
-            rows: numbers of rows as they are now, int64 (n,).
+            rows: in their current numbering, int64 (n,).
 
         Raises:
             InputError: a row is outside its range.
-            EnvironmentFault: the disk refuses places of new rows.
+            EnvironmentFault: places of new rows cannot be written.
         """
         if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(self._places)):
             raise InputError(f"rows to release: expected numbers from 0 to {len(self._places) - 1}")
@@ -97,14 +97,10 @@ def aligned_places(
     *,
     predicts: bool,
 ) -> RowPlaces | None:
-    """Places of aligned rows; None where rows are not drawn once, or keep their numbers.
+    """Places of aligned rows; None if rows have no lasting draws, or keep their numbers. Raises CheckpointError.
 
     Args:
-        folder: the party's.
-        ids: keys of the rows as they are numbered now, as the table has them.
-
-    Raises:
-        CheckpointError: as `RowPlaces`.
+        ids: keys of the rows in their current numbering, as the table has them.
     """
     if federation.align == "none" or not isinstance(plan, DiscretePlan):
         return None
@@ -116,14 +112,13 @@ class PlacedRelease:
     """A privacy stage that knows rows by their places.
 
     Args:
-        places: of the rows as they are numbered now.
-        release: the stage.
+        places: of the rows in their current numbering.
+        release: the stage, called with places.
     """
 
     places: RowPlaces
     release: Release
 
     def __call__(self, private: Tensor, *, evaluation: bool = False, rows: Tensor | None = None) -> Released:
-        """As the stage, for rows as they are numbered now."""
         there = None if rows is None else self.places.of(rows)
         return self.release(private, evaluation=evaluation, rows=there)

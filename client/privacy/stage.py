@@ -36,15 +36,11 @@ class Privacy:
     """Privacy protection of one party.
 
     Args:
-        party: its name.
-        federation: the agreed section.
-        policy: the party's own requirements.
         plan: consequences of the agreed privacy; None without any.
         ledger: the party's record, from which earlier spending is read; None keeps none.
         rows: number of released rows, where it differs from the plan's; or the places of aligned rows with codes.
 
     Attributes:
-        plan: as above.
         steps: noise on the bottom model's steps in the newest session; None without.
         encoder: of codes, in the newest session; None without.
 
@@ -88,7 +84,7 @@ class Privacy:
 
     @property
     def releases(self) -> float:
-        """Matrices released and paid for so far."""
+        """Number of matrices released and paid for so far."""
         return 0 if self._budget is None else self._budget.releases
 
     def stage(self, state: State, draws: Draws | None = None) -> Release:
@@ -149,7 +145,7 @@ def rescale(state: State, config: AdaptivePrivacyConfig, deviation: float) -> Re
 
 
 def _limit(party: str, policy: PolicyConfig, plan: PrivacyPlan) -> int | None:
-    """The releases that both the agreed budget and the party's policy allow."""
+    """Number of releases that both the agreed budget and the party's policy allow."""
     sigma = plan.noise_multiplier
     if policy.min_noise_multiplier is not None and sigma < policy.min_noise_multiplier:
         cost = f"epsilon = {plan.epsilon(plan.most, plan.strict):.2f} at delta = {plan.config.delta:g}"
@@ -164,7 +160,7 @@ def _limit(party: str, policy: PolicyConfig, plan: PrivacyPlan) -> int | None:
 
 
 def _affordable(party: str, policy: PolicyConfig, plan: PrivacyPlan, most: float) -> int:
-    """Releases that stay within an epsilon of the policy: other data includes other features in one row."""
+    """Number of releases within the policy's epsilon. "Other data" means other features in one row."""
     own = plan.within(most)
     if own < plan.most:
         cost = f"epsilon = {plan.epsilon(plan.most, plan.strict):.2f} at delta = {plan.config.delta:g}"

@@ -53,13 +53,13 @@ def _head(ctx: ClientContext, cfg: Config) -> nn.Module:
 
 
 async def _others(ctx: ClientContext, server: Link, round: int, *, rows: int, width: int) -> list[Tensor] | None:
-    """The other parties' embeddings, (rows, width) each, in roster order; None if the server has gone on."""
+    """The other parties' embeddings, (rows, width) each, in roster order; None if the server has moved on."""
     received = [await server.recv(Other, round, rows=rows, width=width) for _ in ctx.federation.names[1:]]
     came = [other.h.to(ctx.device) for other in received if other is not None]
     return came if len(came) == len(received) else None
 
 
 def _logits(head: nn.Module, before: list[Tensor], after: list[Tensor], h: Tensor) -> Tensor:
-    """g of every party's embeddings concatenated, of which this party's are h: (rows, width) -> (rows, classes)."""
+    """g of all parties' embeddings, concatenated; h is this party's: (rows, width) -> (rows, classes)."""
     logits: Tensor = head(torch.cat([*before, h, *after], dim=1))
     return logits

@@ -32,7 +32,7 @@ from colonnade.common.protocols.codes import (
 
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
-    """Trains an encoder as soon as it has all labels, and releases a code of every row."""
+    """Trains an encoder once it has all labels, and releases a code for every row."""
     weights, known = _weights(ctx)
     encoder = ctx.encoder or unprotected(ctx.schedule.partition.train, ctx.draws, cfg)
     coder = _Coder(ctx, weights)
@@ -53,7 +53,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
 
 
 def local(ctx: ClientContext, _cfg: Config) -> Local:
-    """A row's code as 1 in its column, by the encoder of the state."""
+    """A row's code, one-hot, by the encoder of the state."""
     return Local(_Coder(ctx, _weights(ctx)[0], torch.float32))
 
 
@@ -65,11 +65,7 @@ def _weights(ctx: ClientContext) -> tuple[Tensor, dict[str, bool]]:
 
 
 async def _group(ctx: ClientContext, server: Link, round: int, coder: _Coder, known: dict[str, bool]) -> bool:
-    """Sends the counts until the server has answered with groups; False if it has gone on.
-
-    Raises:
-        ContractError: a class is in no group that there is.
-    """
+    """Sends the counts until the server has answered with groups; False if the server has moved on."""
     if "grouped" in known:
         return True
     classes = ctx.federation.outputs
@@ -85,13 +81,14 @@ async def _group(ctx: ClientContext, server: Link, round: int, coder: _Coder, kn
 
 
 async def _targets(ctx: ClientContext, server: Link, round: int) -> Tensor | None:
-    """What the server says of the training rows' labels in a round.
+    """Receives what the server reveals about the training rows' labels in a round.
 
     Returns:
-        A probability of every class, float64 (rows, classes), of no row where it says nothing; None if it has gone on.
+        A probability of every class, float64 (rows, classes), with no rows if the server reveals nothing; None if it
+        has moved on.
 
     Raises:
-        ContractError: labels of some rows alone are announced, or blocks come out of order.
+        ContractError: labels of only some rows are announced, or blocks come out of order.
     """
     classes, found = ctx.federation.outputs, [torch.zeros(0, ctx.federation.outputs, dtype=torch.float64)]
     blocks = torch.split(ctx.schedule.partition.train, ctx.federation.batch)
@@ -112,14 +109,14 @@ async def _targets(ctx: ClientContext, server: Link, round: int) -> Tensor | Non
 
 
 def _probabilities(labels: Labels | Beliefs, classes: int) -> Tensor:
-    """float64 (rows, classes). Others than there can be are brought within bounds: gradients are clipped anyway."""
+    """float64 (rows, classes). Out-of-range values are clamped: gradients are clipped anyway."""
     if isinstance(labels, Beliefs):
         return labels.y.double().clamp(0, 1)
     return nn.functional.one_hot(labels.y.clamp(0, classes - 1), classes).double()
 
 
 class _Coder(nn.Module):
-    """Rows' codes by an encoder: (rows, ...) -> 1 in the column of a row's code, (rows, codes)."""
+    """One-hot codes of rows by an encoder: (rows, ...) -> (rows, codes)."""
 
     def __init__(self, ctx: ClientContext, weights: Tensor, dtype: torch.dtype = torch.uint8) -> None:
         super().__init__()
@@ -129,6 +126,6 @@ class _Coder(nn.Module):
         self._weights, self._dtype = weights, dtype
 
     def forward(self, x: Tensor) -> Tensor:
-        """Float32 (rows, ...) -> (rows, codes), of the given type."""
+        """Float32 (rows, ...) -> (rows, codes), in the dtype of the coder."""
         codes = self._book.of((encoder_inputs(x.cpu()).double() @ self._weights.cpu()).softmax(1))
         return nn.functional.one_hot(codes, self._book.codes).to(self._dtype)

@@ -47,7 +47,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
 
 
 def refuse_others(differences: Differences, drawn: Drawn) -> None:
-    """Raises ContractError if the server took other directions: its differences would be noise to us."""
+    """Raises ContractError if the server drew other directions: its differences would be noise to us."""
     if differences.mark != drawn.mark:
         expected = f"{drawn.mark}, of the directions that we drew"
         raise ContractError(SERVER, "Differences", "mark", expected, f"{differences.mark}: it drew others")

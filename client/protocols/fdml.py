@@ -27,7 +27,7 @@ def local(ctx: ClientContext, cfg: Config) -> Local:
 
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
-    """Sends logits and makes one step, head and bottom model at once, down the loss of every party's mean."""
+    """Sends logits and takes one step, on head and bottom model at once, down the loss of the mean over all parties."""
     (whole, head), classes, loss = headed(ctx, cfg), ctx.federation.outputs, OBJECTIVES[ctx.federation.task]
     bottom, step = backprop(whole.model), stepper(ctx.optimiser())
     parties = len(ctx.federation.names)

@@ -45,7 +45,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
 
 @evaluation
 async def _evaluate(ctx: ClientContext, rows: CodedRows, coded: CodedParty, round: int) -> None:
-    """Evaluates the parts that are due, coded like the training rows: one sharing of the model for all of them."""
+    """Evaluates the parts that are due, coded like the training rows: one sharing of the model serves all of them."""
     blocks = [block for part in ctx.schedule.evaluations(round) for block in rows.blocks(part)]
     total = await coded.share(round, 1, blocks) if blocks else None
     if total is None:

@@ -33,7 +33,8 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     async def look(t: int) -> None:
         """Evaluates, party side: our embeddings of a block, then a prediction for the block before it.
 
-        A server that waits for predictions reads no embeddings: if all were sent first, they would fill the connection.
+        The order matters: a server that waits for predictions reads no embeddings, and all of them together would fill
+        the connection.
         """
         blocks = [
             (part, number, block)
@@ -50,7 +51,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
                 await predict(t, len(blocks), still, len(blocks[-1][2]))
 
     async def predict(t: int, stage: int, still: TwoPartEvaluation, rows: int) -> bool:
-        """Sends a prediction of a block, numbered from 1. False if we are late."""
+        """Sends a prediction for a block, numbered from 1. False if we are late."""
         if (shared := await average(t, stage, rows)) is None:
             return False
         await server.send(Prediction(t, stage, still.predict(shared.e.to(ctx.device))))

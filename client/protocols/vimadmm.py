@@ -57,7 +57,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
 
 
 def _descent(ctx: ClientContext, cfg: Config, bottom: Backprop, step: Callable[[], None]) -> Callable[..., None]:
-    """The local steps of Eq. 9, called with the inputs, the head as it travels, and the terms of the equation."""
+    """The local steps of Eq. 9, as a function of the inputs, the head as it travels, and the terms of the equation."""
     width, classes = cfg.embedding, ctx.federation.outputs
     if not isinstance(cfg.head, MlpHeadConfig):
         return lambda x, head, **terms: local_steps(bottom, step, x, head=head.view(width, classes), **terms)

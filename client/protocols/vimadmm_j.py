@@ -57,7 +57,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
 
 
 async def _receive_signal(cfg: Config, server: Link, t: int, o: Tensor, **dims: int) -> tuple[Tensor, Tensor] | None:
-    """lambda and s_k, or g and the o_k that was sent, which make the same gradients; None if we are late."""
+    """lambda and s_k, or g and the o_k that was sent, which give the same gradients; None if we are late."""
     if cfg.update == "signal":
         signal = await server.recv(Signal, t, **dims)
         return None if signal is None else (signal.g, o)

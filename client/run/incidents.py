@@ -13,17 +13,13 @@ from colonnade.common.runtime.durable import write_durably
 
 
 class RealIncidents:
-    """Signals to this process. Each happens once in a run, also if its round is repeated after a restart.
-
-    Args:
-        record: the file of past incidents.
-    """
+    """Signals to this process. Each happens once in a run, even if its round is repeated after a restart."""
 
     def __init__(self, record: Path) -> None:
         self._record = record
 
     def pause(self, chaos: Chaos, pause: Pause) -> None:
-        """Sends SIGSTOP now, and SIGCONT from a separate process when the time is over."""
+        """Sends SIGSTOP now; a separate process sends SIGCONT later."""
         if self._first(f"pause@{pause.round}"):
             chaos.report("paused", round=pause.round, seconds=pause.seconds)
             wake = f"sleep {pause.seconds}; kill -CONT {os.getpid()}"
@@ -31,7 +27,6 @@ class RealIncidents:
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def crash(self, chaos: Chaos, round: int) -> None:
-        """Sends SIGKILL now."""
         if self._first(f"crash@{round}"):
             chaos.report("crashed", round=round)
             os.kill(os.getpid(), signal.SIGKILL)

@@ -12,24 +12,15 @@ from colonnade.common.observability.telemetry import Event
 
 
 class ClientMetrics:
-    """Counts connections and losses of the server, and reads the other counts on demand.
-
-    Args:
-        sessions: of the run.
-        membership: of the connection.
-    """
-
     def __init__(self, sessions: PartySessions, membership: Membership) -> None:
         self._sessions, self._membership = sessions, membership
         self._joined = False
 
     def __call__(self, event: Event) -> None:
-        """Takes in an event."""
         if event["kind"] in ("join", "server_away"):
             self._joined = event["kind"] == "join"
 
     def collect(self) -> Iterator[Metric]:
-        """Yields all metrics, now."""
         name, own = self._sessions.name, self._sessions.progress
         yield metric.build(self._sessions.federation, name)
         yield from metric.rounds(own.done, own.round, own.planned)

@@ -49,12 +49,10 @@ class ClientRun:
     """One start of a party.
 
     Args:
-        name: the party's.
-        federation, config: the two sections of its file.
-        base: the folder that paths in the file are relative to.
+        base: the folder that paths in the configuration are relative to.
         out: the party's own folder, which exists.
         secure: False for no TLS, on loopback only.
-        find_address: HOST:PORT of the server, or "" while it is not known yet; None takes the config's.
+        find_address: HOST:PORT of the server, or "" while it is not known yet; None uses the configuration's.
         listeners: receive every event, for progress lines.
         answers: True for predictions of a run that has ended.
     """
@@ -85,12 +83,12 @@ class ClientRun:
         identity, folder = self._identity(), PartyFolder(self.out)
         Checkpoints(folder.checkpoints).refuse_others(self.name, self.federation.lasting_hashes())
         tracking = None if self.answers else self._tracking()
-        # A table of other rows leaves the copy of training's where it is.
+        # A prediction's table with other rows must not replace the cached training table.
         cache = TableCache(self.out, writes=not self.answers or self.federation.align == "none")
         read = self._features(cache)
         task = prediction_task(self.federation) if self.answers else training(self.federation)
         address, pin = self._address(), self.federation.server
-        doubtful = read.doubts if self.answers else doubts(read)  # of columns of training nothing new is said
+        doubtful = read.doubts if self.answers else doubts(read)  # training reported those about its columns
         contract = task.contract
         kinds, limits = all_kinds(self.federation, contract), all_limits(self.federation, contract)
         incoming = form_of(self.federation.compress.down)
@@ -129,9 +127,9 @@ class ClientRun:
             await self._converse(_Joining(membership, address, identity, pin), sessions, task, cache)
 
     async def _converse(self, joining: _Joining, sessions: PartySessions, task: PartyTask, cache: TableCache) -> None:
-        """Takes part over as many connections as needed, with the table and those that are read later."""
-        features, self._table = self._table, None  # once the sessions have it, nobody else holds it as it was read
-        assert features is not None  # at first
+        """Takes part over as many connections as needed, with the first table and those that replace it."""
+        features, self._table = self._table, None  # frees the unscaled table once the sessions have taken it
+        assert features is not None  # `_take_part` sets it
         membership, telemetry, hello = joining.membership, sessions.telemetry, self._hello(features, task)
         reload = self._reload(features, telemetry) if self.answers else None
         patience = self.federation.timeouts.away
@@ -144,13 +142,13 @@ class ClientRun:
                     with membership.telling():
                         sessions.take(features)
                     cache.keep()
-                    features = None  # as the source had them; the kept ones are scaled
+                    features = None  # frees the unscaled copy; the sessions keep the scaled one
                     release_free_memory()
                 if await _attend(sessions, membership, hello, reload):
                     phases = sessions.progress.phases.summary()
                     telemetry.event("end", party=self.name, round=sessions.progress.round, phases=phases)
                     return
-                assert reload is not None  # it has the new table
+                assert reload is not None  # only a reload ends `_attend` early
                 features = reload.take()
                 hello = self._hello(features, task)
                 sessions.forget_rows()
@@ -170,7 +168,7 @@ class ClientRun:
         return party_tracking(self.name, self.federation, self.config, self.base, self.out)
 
     def _reload(self, now: Features, telemetry: Telemetry) -> TableReload | None:
-        """Reads the table again at every SIGHUP; where rows go by their order it is that of training, and stays."""
+        """Reads the table again at every SIGHUP; with rows matched by order, only the training table will do."""
         if self.federation.align == "none":
             on_hangup(
                 partial(self._warn, telemetry, "its rows are matched by their order: the table is not read again")
@@ -210,8 +208,6 @@ class ClientRun:
 
 @dataclass(frozen=True)
 class _Joining:
-    """How the party reaches the server."""
-
     membership: Membership
     address: Callable[[], str]
     identity: Identity | None
@@ -219,7 +215,7 @@ class _Joining:
 
 
 async def _attend(sessions: PartySessions, membership: Membership, hello: Hello, reload: TableReload | None) -> bool:
-    """Takes part to the end; returns False if a new table is there first, and no request is being answered."""
+    """Takes part to the end; returns False as soon as a new table is ready and no request is being answered."""
     running = asyncio.ensure_future(sessions.run(membership, hello))
     waits = [running] if reload is None else [running, asyncio.ensure_future(reload.due(sessions.idle))]
     try:

@@ -1,4 +1,4 @@
-"""A party's table of predictions, read again while the party runs: whole, or the one before stays."""
+"""Reloads a party's prediction table while the party runs: completely, or the old one stays."""
 
 from __future__ import annotations
 
@@ -14,13 +14,10 @@ from colonnade.common.errors import ColonnadeError
 
 
 class TableReload:
-    """Reads the table when it is asked to.
+    """Reads the table on request.
 
     Args:
-        name: the party's.
-        federation: the agreed section.
-        read: reads the table.
-        kept: the run's encoder file; the new table has to be one that it can encode.
+        kept: the run's encoder file; the new table must be encodable with it.
         report: called with the kind and the fields of an event.
         now: the table in use.
     """
@@ -40,7 +37,7 @@ class TableReload:
         self._task: asyncio.Task[None] | None = None
 
     def request(self) -> None:
-        """Begins to read the table; another request while it is being read has it read once more."""
+        """Begins to read the table; a request during a read causes one more read."""
         self._again = True
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._work())
@@ -52,7 +49,7 @@ class TableReload:
             await idle.wait()
 
     def take(self) -> Features:
-        """The new table, which is now the one in use."""
+        """Returns the new table, which is now the one in use."""
         self._ready.clear()
         self._now = self._next
         return self._now

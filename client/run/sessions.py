@@ -71,21 +71,14 @@ class PartySessions:
     """State of a party over all connections and sessions.
 
     Args:
-        name: the party's.
-        federation, config: the two sections of its file.
-        base: the folder that paths in the file are relative to.
-        out: the party's own folder.
-        device: of the model.
-        store: the party's checkpoints.
-        telemetry: the party's own.
+        base: the folder that paths in the configuration are relative to.
         task: training, or predictions with a trained model.
-        identity: its key and certificate, None without TLS.
+        identity: None without TLS.
 
     Attributes:
         begun: when the server last began or ended a session; seconds of the monotonic clock.
-        progress: of the party.
         state: of the party side in the newest session; None before the first.
-        idle: set while no request of a prediction is answered, and the next one is waited for.
+        idle: set while a prediction waits for the next request.
     """
 
     name: str
@@ -114,7 +107,7 @@ class PartySessions:
     _rows: PartyRows | None = field(default=None, init=False)
     _saving: asyncio.Task[None] | None = field(default=None, init=False)
     _told: bool = field(default=False, init=False)
-    _idle: int = field(default=0, init=False)  # sessions in a row in which no round was completed
+    _idle: int = field(default=0, init=False)  # consecutive sessions in which no round was completed
 
     def __post_init__(self) -> None:
         self._folder = PartyFolder(self.out)
@@ -144,11 +137,10 @@ class PartySessions:
         )  # fmt: skip
 
     def forget_rows(self) -> None:
-        """Drops the rows of the newest prediction: they are of a table that was replaced."""
+        """Drops the rows of the newest prediction, whose table was replaced."""
         self._run_cache.forget("alignment")
 
     def _keeping(self) -> Keeping:
-        """Our kept alignments, as configured."""
         policy, own = self.config.policy, self.config.identity
         return Keeping.of(
             self.federation, Place(self.config.alignments, self.base, self.out, self.name),
@@ -165,7 +157,7 @@ class PartySessions:
         """
         if self.progress.privacy is not None:
             self.progress.privacy.close()
-        others = self.task.predicts and self.federation.align != "none"  # rows than those that were trained on
+        others = self.task.predicts and self.federation.align != "none"  # rows may differ from training
         trained = len(kept_rows(RunCache(self._folder.run_cache), self.name)) if others else len(features.values)
         self._schedule = Schedule(self.federation, trained, features.official_test)
         ledger, plan, rows = self._folder.ledger, self._schedule.privacy, len(features.values)
@@ -224,14 +216,14 @@ class PartySessions:
         finally:
             await self._saved()
             self._scored.end()
-            if self.progress.privacy is not None:  # else there is nothing yet that spends
+            if self.progress.privacy is not None:  # otherwise nothing has been spent
                 self.progress.privacy.close()
-            with suppress(EnvironmentFault):  # the end is reported; the pin before holds
+            with suppress(EnvironmentFault):  # the end is reported; the previous pin stays valid
                 self._pin.seal()
 
     @property
     def _last_round(self) -> int:
-        """The round before which the run cannot end; 0 where it is not known, before the alignment."""
+        """The round before which the run cannot end; 0 before the alignment, when it is unknown."""
         return self._schedule.earliest_end if self.progress.privacy is not None else 0
 
     def _flooded(self, membership: Membership, error: FloodError) -> FloodError:
@@ -239,7 +231,7 @@ class PartySessions:
         return error
 
     def _admit(self, membership: Membership, begin: Begin) -> None:
-        """Pins the run, and refuses a Begin that would discard some of it; the error is reported to the server."""
+        """Pins the run, and refuses a Begin that would discard part of it; the error is reported to the server."""
         with membership.telling():
             try:
                 _refuse_many(begin)
@@ -250,16 +242,16 @@ class PartySessions:
                 raise
 
     async def _go_on(self, membership: Membership, begin: Begin) -> bool:
-        """Runs a session, which first aligns rows if they are not aligned yet."""
+        """Runs a session, which first aligns rows if necessary."""
         if self._rows is not None:
             aligned = await self._rows.align(membership, begin)
             if aligned is None:
                 return False
             with membership.telling():
                 self._prepare(aligned)
-                self._pin.seal()  # what others have tested is counted
-            if not self.task.predicts:  # predictions may align others again
-                self._rows = None  # the table as the source had it; the kept one is scaled
+                self._pin.seal()  # records the keys that others have tested
+            if not self.task.predicts:  # predictions may align other rows again
+                self._rows = None  # frees the unscaled table; the kept one is scaled
             release_free_memory()
         return await self._attend(membership, begin)
 
@@ -346,10 +338,10 @@ class PartySessions:
                 self.telemetry.event("capture", party=self.name, bytes=capture.size)
 
     def _present(self, begin: Begin) -> tuple[str, ...]:
-        """The parties of a prediction, as the server names them; empty in training, of the whole roster.
+        """The parties of a prediction, as the server names them; empty in training, which needs the whole roster.
 
         Raises:
-            ContractError: we are not among them, others are not of the roster, or a sum would lack one.
+            ContractError: we are not among them, one is not in the roster, or a sum would lack one.
         """
         if not self.task.predicts:
             return ()
@@ -376,7 +368,7 @@ class PartySessions:
         )  # fmt: skip
 
     def _tell_planned(self) -> None:
-        """Tells the party's operator once which epsilon the agreed privacy comes to."""
+        """Tells the party's operator once the epsilon of the agreed privacy."""
         plan = self._schedule.privacy
         if plan is None or self.task.predicts or self._told:
             return
@@ -392,14 +384,13 @@ class PartySessions:
         self.telemetry.event("batch", party=self.name, said=said, rows=record["rows"])
 
     def _capture(self, session: int) -> Capture | None:
-        """Capture of all messages on our link, nearest to the wire, if configured."""
+        """Capture of all messages on our link, closest to the wire, if configured."""
         if self.config.capture is None or self.task.predicts:  # a capture is of training
             return None
         self._warn("capture: everything that is sent and received is kept in clear on this party's disk")
         return Capture(self.out, self.config.capture, self.federation, self._schedule, session)
 
     def _chaos(self) -> Chaos | None:
-        """The faults configured for this party; None costs nothing."""
         if self.config.chaos == ChaosConfig():
             return None
         if self.config.chaos.computing:
@@ -429,7 +420,7 @@ class PartySessions:
             membership.post(Spent(self._privacy.releases))
 
     def _save(self, membership: Membership, owner: Owner, save: Save, state: State) -> None:
-        """Takes a snapshot at once, and writes it while the rounds go on, after the one before."""
+        """Takes a snapshot at once; it is written while the rounds continue, after the previous one."""
         self._tell_spent(membership)
         with self.progress.phases.aside(CHECKPOINT):
             writing = asyncio.to_thread(self._write, save, state.capture(), owner)
@@ -445,7 +436,7 @@ class PartySessions:
     async def _report(
         self, membership: Membership, save: Save, writing: Awaitable[None], before: asyncio.Task[None] | None
     ) -> None:
-        if before is not None:  # else it might remove this checkpoint, which it does not know, once this is reported
+        if before is not None:  # which does not name this checkpoint and would remove it
             await asyncio.wait({before})
         try:
             await writing
@@ -457,7 +448,6 @@ class PartySessions:
             membership.post(Saved(save.round))
 
     async def _saved(self) -> None:
-        """Waits for the checkpoint that is being written, if there is one."""
         if self._saving is not None:
             await asyncio.wait({self._saving})
 
@@ -466,6 +456,6 @@ class PartySessions:
 
 
 def _refuse_many(begin: Begin) -> None:
-    """Raises ContractError for a Begin that would lower the learning rates beyond what can be agreed."""
+    """Raises ContractError for a Begin that would lower the learning rates more often than can be agreed."""
     if begin.backed_off > MOST_BACK_OFFS:
         raise ContractError(SERVER, "Begin", "backed_off", f"at most {MOST_BACK_OFFS}", str(begin.backed_off))

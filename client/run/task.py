@@ -26,8 +26,6 @@ class PartyTask:
     """Training or prediction.
 
     Args:
-        contract: of the messages.
-        side: party side of the protocol.
         federation: the agreed section, adapted to this task.
         purpose: what the Hello must state besides the agreed configuration.
         predicts: True for predictions: the last round is not agreed, and rows may differ from those of training.
@@ -40,11 +38,9 @@ class PartyTask:
     predicts: bool = False
 
     def events(self, folder: PartyFolder) -> Path:
-        """The file of the party's own record."""
         return folder.prediction_events if self.predicts else folder.events
 
     def run_cache(self, folder: PartyFolder) -> Path:
-        """The folder of the run cache."""
         return folder.prediction_cache if self.predicts else folder.run_cache
 
     def repeats_after(self, round: int) -> int:

@@ -17,18 +17,12 @@ from colonnade.common.runtime.run_folder import PartyFolder, read_record
 from colonnade.common.tracking.listener import Tracked, Tracking
 from colonnade.common.tracking.tracker import Status, TrackedRun, prepare
 
-_MODELS = ("model", "head", "weights")  # names of a party's models in its state
+_MODELS = ("model", "head", "weights")  # keys of a party's models in its state
 _PHASES = (COMPUTING, WAITING, CHECKPOINT)
 
 
 def party_tracking(name: str, federation: FederationConfig, config: PartyConfig, base: Path, folder: Path) -> Tracking:
     """Makes a party's trackers, a listener of its events. Nothing is opened before the run begins.
-
-    Args:
-        name: the party's.
-        federation, config: the two sections of its file.
-        base: the folder that paths in the file are relative to.
-        folder: the party's own.
 
     Raises:
         EnvironmentFault: a tracker's package is not installed, or cannot be imported.
@@ -65,7 +59,6 @@ def tracked(tracking: Tracking, sessions: PartySessions) -> Iterator[None]:
 
 
 def _values(progress: TrainingProgress) -> dict[str, float]:
-    """The party's counts, at the end of a round."""
     seconds = progress.phases.seconds()
     values = {f"seconds_{phase}": seconds[phase] for phase in _PHASES}
     values["bytes_sent"], values["bytes_received"] = (
@@ -77,7 +70,7 @@ def _values(progress: TrainingProgress) -> dict[str, float]:
 
 
 def _epsilon(progress: TrainingProgress) -> dict[str, float]:
-    """The budget spent, where there is a guarantee. Computing it takes time: only at the end."""
+    """The budget spent, if there is a guarantee. It takes time to compute: call it only at the end."""
     privacy = progress.privacy
     if privacy is None or privacy.plan is None or privacy.plan.void is not None:
         return {}

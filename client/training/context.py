@@ -35,7 +35,7 @@ from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.rows import NoisySteps, SampledSteps, deviation
 from colonnade.common.transcript.receipts import Receipts
 
-_PROBE = 32  # rows that a user's module is tested with
+_PROBE = 32  # rows used to test a user's module
 
 
 @dataclass
@@ -43,25 +43,22 @@ class ClientContext:
     """Features, schedule, state and the privacy stage.
 
     Attributes:
-        name: the party's.
-        features: of all rows: `features[rows]` is float32 (rows, ...), on the device.
-        release: passes a function of private rows through the party's privacy stage; only its result can
-            be sent.
-        admit_masked: admits values that reveal nothing by themselves, as the code that sealed, masked or coded them
-            returned them.
-        draws: the party's own, for first weights, dropout and the like; never for noise or keys.
-        warn: reports a warning of this party.
-        scored: counts rows of a prediction that was made, int64 (rows,).
+        features: `features[rows]` is float32 (rows, ...), on the device.
+        release: passes a function of private rows through the party's privacy stage; only its result can be sent.
+        admit_masked: admits values that reveal nothing by themselves, exactly as sealing, masking or coding returned
+            them.
+        draws: the party's own, for initial weights, dropout and the like; never for noise or keys.
+        scored: counts the rows of a prediction, int64 (rows,).
         idle: set by the party side of a prediction while it waits for the next request.
         keep: keeps the party's own predictions on its disk: rows int64 (rows,), probabilities (rows, classes).
         round: the last completed one.
-        session: its number, part of all that is derived for it.
-        identity: the party's key and certificate; None on loopback without TLS.
+        session: its number, from which keys and draws are derived.
+        identity: None on loopback without TLS.
         run_cache: values that are made once in a run.
         steps: noise on the bottom model's steps; None without.
         encoder: of codes, with `federation.privacy.mechanism: discrete`; None without.
         keyed: called with the keys that the parties have agreed on.
-        receipts: books of the boxes that parties send each other.
+        receipts: records of the sealed boxes that parties send each other.
     """
 
     name: str
@@ -95,7 +92,7 @@ class ClientContext:
     def backprop(self, model: nn.Module) -> Backprop:
         """Forward and backward through the bottom model, with the party's own loss terms if any are agreed."""
         if self.steps is not None:
-            assert isinstance(model, Shaped)  # noise on steps comes with regions
+            assert isinstance(model, Shaped)  # noise on steps requires a region for the embeddings
             return NoisyBackprop(model, self.steps)
         through = ShapedBackprop(model) if isinstance(model, Shaped) else backprop(model)
         adjust = self.federation.adjust
@@ -108,22 +105,22 @@ class ClientContext:
         return self.state.keep("head", lambda: self._build_head(width))
 
     def head_optimiser(self) -> torch.optim.Optimizer:
-        """Optimiser of the prediction network, which must have been made."""
+        """Optimiser of the prediction network; call `head` first."""
         make = lambda: build_optimiser(self.config.head_optimiser, self.state["head"].parameters())  # noqa: E731
         return self.state.keep("head optimiser", make)
 
     def optimiser(self) -> torch.optim.Optimizer:
-        """Optimiser of the bottom model, which must have been made."""
+        """Optimiser of the bottom model; call `model` first."""
         make = lambda: build_optimiser(self.config.optimiser, self.state["model"].parameters())  # noqa: E731
         return self.state.keep("optimiser", make)
 
     @property
     def own_code(self) -> list[str]:
-        """Those of the party's models that are a user's code, for errors."""
+        """Names of the party's models that are user code, for errors."""
         return user_parts(model=self.config.model, head=self.config.head)
 
     def sits_out(self, round: int) -> bool:
-        """Returns True if this party sends nothing in a training round, since others were drawn for it."""
+        """True if other parties were drawn for this training round, so that this one sends nothing."""
         return self.name not in self.schedule.participants(round)
 
     def _build(self, width: int) -> nn.Module:
@@ -154,7 +151,7 @@ class ClientContext:
         return head.to(self.device)
 
     def _look_for_mixing(self, owner: str, model: nn.Module, rows: Tensor, *, by_row: bool) -> None:
-        """Tests a user's module. Raises ConfigError if it mixes rows although each is protected by itself."""
+        """Tests a user's module. Raises ConfigError if it mixes rows although each row is protected by itself."""
         if not (said := mixing(model, rows)):
             return
         if by_row:

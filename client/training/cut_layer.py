@@ -19,16 +19,12 @@ from colonnade.common.numerics.row_gradients import row_gradients
 from colonnade.common.privacy.rows import NoisySteps, SampledSteps
 
 _TINY = 1e-30  # gradients are small; 0 has no direction
-_FIRST, _NEXT = 20, 1  # iterations of clustering: from nothing, and from the last batch's centres
-_MOST = 64  # rows in the contrastive term, the surest of a batch: pairs grow with its square
+_FIRST, _NEXT = 20, 1  # fuzzy c-means iterations: from scratch, and from the previous batch's centres
+_MOST = 64  # rows in the contrastive term, the most certain of a batch: pairs grow quadratically
 
 
 class ShapedBackprop:
-    """`Backprop` of f with its fast implementation, and of the small shape behind it by autograd.
-
-    Args:
-        model: f and its shape.
-    """
+    """`Backprop` of f with its fast implementation, and of the small shape behind it by autograd."""
 
     def __init__(self, model: Shaped) -> None:
         self._body, self._shape = backprop(model.body), model.shape
@@ -51,8 +47,7 @@ class NoisyBackprop(ShapedBackprop):
     """`Backprop` that clips every row's gradient by itself and adds noise to their mean.
 
     Args:
-        model: f and its shape; it does not mix rows of a batch.
-        noise: of the steps.
+        model: f and its shape; it must not mix rows of a batch.
     """
 
     def __init__(self, model: Shaped, noise: NoisySteps | SampledSteps) -> None:
@@ -61,7 +56,6 @@ class NoisyBackprop(ShapedBackprop):
         self._inputs = torch.empty(0)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The embeddings of a batch in their region, detached."""
         self._inputs = inputs
         return super().forward(inputs)
 
@@ -91,14 +85,12 @@ class NoisyBackprop(ShapedBackprop):
 class Adjusted:
     """`Backprop` that adds the gradients of the party's own terms: VFL-AFE, Algorithm 1, lines 16 to 18.
 
-    The gradients' directions are clustered. Their lengths measure the server's error on a row: once
-    it learns, unscaled gradients (Eq. 7) cluster into short and long ones, regardless of the class.
+    The gradients' directions are clustered. Their lengths measure the server's error on a row: once the server learns,
+    unscaled gradients (Eq. 7) cluster into short and long ones, regardless of the class.
 
     Args:
-        inner: of the model.
-        config: weights and threshold.
         classes: C, which parties know.
-        last: keeps the last batch's centres, from which the next one's are found in few iterations.
+        last: the previous batch's centres, from which the next ones are found in few iterations.
     """
 
     def __init__(self, inner: Backprop, config: AdjustConfig, classes: int, last: dict[str, Tensor]) -> None:
@@ -106,23 +98,21 @@ class Adjusted:
         self._h = torch.empty(0)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The embeddings of a batch."""
         self._h = self._inner.forward(inputs)
         return self._h
 
     def backward(self, gradient: Tensor) -> None:
-        """Backpropagates the given gradient and the party's own."""
         config, total = self._config, gradient
-        if config.contrastive and len(gradient) >= self._classes:  # an epoch may end with fewer rows
+        if config.contrastive and len(gradient) >= self._classes:  # the last batch of an epoch may be smaller
             total = total + self._apart(gradient)
         if config.normality and len(gradient) > 1:
             total = total + config.normality * self._towards_normal()
         self._inner.backward(total)
 
     def _apart(self, gradient: Tensor) -> Tensor:
-        """The gradient of Eq. 8, over the rows that the gradients' clusters (Eq. 7) are sure of."""
+        """The gradient of Eq. 8, over the rows that the gradients' clusters (Eq. 7) assign with certainty."""
         directions, start = functional.normalize(gradient, dim=1, eps=_TINY), self._last.get("centres")
-        start = None if start is None else start.to(directions.device)  # a checkpoint has them on the CPU
+        start = None if start is None else start.to(directions.device)  # checkpoints are loaded on the CPU
         iterations = _FIRST if start is None else _NEXT
         found = fuzzy_c_means(directions, self._classes, start=start, iterations=iterations)
         self._last["centres"] = found.centres

@@ -37,5 +37,5 @@ async def evaluate(
             with torch.no_grad():
                 embeddings = model(ctx.features[block])
             await server.send(answer(part, number, ctx.release(embeddings, evaluation=True, rows=block)))
-            await asyncio.sleep(0)  # it leaves now, not when all blocks are computed: the server waits for the first
+            await asyncio.sleep(0)  # lets the block leave now: the server waits for the first
     model.train()

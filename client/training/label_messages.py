@@ -1,4 +1,4 @@
-"""Label messages from the server, where a protocol supposes that parties have the labels (FDML, C-VFL)."""
+"""Label messages from the server, in protocols that assume that parties have the labels (FDML, C-VFL)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ async def receive_labels(ctx: ClientContext, server: Link, round: int, rows: int
     """Receives y of the batch, the targets of the loss.
 
     Returns:
-        Classes, int64 (rows,); of protected labels, which only the server knows to be so, distributions over the
-        classes, float32 (rows, classes); in a regression the standardised numbers, float64 (rows, targets). None if the
-        server has gone on.
+        Classes, int64 (rows,); for protected labels, which only the server knows to be protected, distributions over
+            the classes, float32 (rows, classes); in a regression the standardised numbers, float64 (rows, targets).
+            None if the server has moved on.
     """
     wide = {"rows": rows, "classes": ctx.federation.outputs}
     regression = ctx.federation.task == "regression"

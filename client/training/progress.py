@@ -22,7 +22,6 @@ class TrainingProgress:
         done: number of completed rounds.
         round: the last of them.
         saved: the round of the newest checkpoint.
-        privacy: protection of the party, once known.
         on_round: called with the number of every completed round.
     """
 
@@ -52,7 +51,6 @@ class TrainingProgress:
 
     @property
     def unread(self) -> int:
-        """Number of the server's messages that wait for the party side."""
         return 0 if self._link is None else self._link.mailbox.unread(SERVER)
 
     def _enter(self, round: int) -> None:

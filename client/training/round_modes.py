@@ -13,12 +13,12 @@ class Exchange(Protocol):
     """One turn of a protocol."""
 
     async def __call__(self, t: int, turn: int, until: int) -> bool:
-        """Takes one turn. False if it was given up, since the server is beyond round `until`: it is repeated.
+        """Takes one turn. False if it was given up, because the server is beyond round `until`: it is repeated.
 
         Args:
             t: the round.
             turn: number of its batch, counted from 1; the round, in synchronous runs.
-            until: the last round that it waits in.
+            until: the last round in which it waits.
         """
 
 
@@ -34,8 +34,6 @@ async def follow_rounds(
     """Follows the server's rounds to their end. The number of turns taken is in the party-side state.
 
     Args:
-        exchange: takes one turn.
-        evaluate: takes part in the evaluation after a round, if there is one.
         arrivals: turn after turn until all parties are called for an evaluation, instead of one turn a round.
         begin: returns True if the party takes part in a round.
     """

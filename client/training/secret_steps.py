@@ -1,4 +1,4 @@
-"""Local steps of VIMADMM over rows that the party draws in secret among all whose duals it holds."""
+"""Local steps of VIMADMM over rows that the party draws in secret among all rows whose duals it holds."""
 
 from __future__ import annotations
 
@@ -13,23 +13,21 @@ from colonnade.common.privacy.rows import SampledSteps
 
 
 class SecretSteps:
-    """Eq. 9 by DP-SGD: a step's rows are drawn by the party itself, not from the announced batch.
+    """Eq. 9 by DP-SGD: the party itself draws a step's rows, instead of using the announced batch.
 
-    The newest dual and residual of every training row are kept, in the state. A row that has none yet is not drawn;
-    which rows these are is known to the server, and the probability of the others stays q.
+    The newest dual and residual of every training row are kept in the state. A row that has none yet is not drawn; the
+    server knows which rows these are, and the probability of the others stays q.
 
     Args:
-        ctx: whose `steps` draw and pay.
+        ctx: its `steps` draw the rows and pay.
         bottom: f; its backward pass clips rows and adds noise.
-        step: of the optimiser.
-        classes: of duals and residuals.
         rho: penalty of the local problem.
     """
 
     def __init__(
         self, ctx: ClientContext, bottom: Backprop, step: Callable[[], None], classes: int, rho: float
     ) -> None:
-        assert isinstance(ctx.steps, SampledSteps)  # the caller asks for it
+        assert isinstance(ctx.steps, SampledSteps)  # ensured by the caller
         self._features, self._draws, self._bottom, self._step, self._rho = ctx.features, ctx.steps, bottom, step, rho
         rows = ctx.features.shape[0]
         zeros = lambda: torch.zeros(rows, classes, device=ctx.device)  # noqa: E731
@@ -43,7 +41,7 @@ class SecretSteps:
         self._held[batch.cpu()] = True
 
     def descend(self, head: Tensor, steps: int) -> None:
-        """Takes tau steps, each over rows of its own.
+        """Takes tau steps, each over its own rows.
 
         Args:
             head: W_k, (width, classes).
@@ -56,6 +54,6 @@ class SecretSteps:
         for _ in range(steps):
             rows = self._draws.draw(held)
             logits = self._bottom.forward(self._features[rows]) @ head
-            pull = self._dual[rows] + self._rho * (logits - self._residual[rows])  # of every row, not averaged
-            self._bottom.backward(pull @ head.t() / max(1, len(rows)))  # as of the mean, which is undone there
+            pull = self._dual[rows] + self._rho * (logits - self._residual[rows])  # per row, not averaged
+            self._bottom.backward(pull @ head.t() / max(1, len(rows)))  # of a mean, which NoisyBackprop undoes
             self._step()

@@ -1,4 +1,4 @@
-"""What other parties state of the session, compared with our own record."""
+"""Compares what other parties state about the session with our own record."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.transcript.statement import WindowStatement, is_in, rows
 
-_MOST = 20_000  # hashes of one party that wait for our own
+_MOST = 20_000  # hashes of one party that wait for ours
 
 
 @dataclass
 class OwnRecord:
-    """What we were told, as far as it was stated.
+    """What we were told, as far as we have stated it.
 
     Attributes:
         entries: (name, round) -> salted hash.
@@ -26,7 +26,6 @@ class OwnRecord:
     last: int = 0
 
     def forget(self, before: int) -> None:
-        """Drops rounds before this one."""
         self.entries = {key: found for key, found in self.entries.items() if key[1] >= before}
         self.opened = [round for round in self.opened if round >= before]
 
@@ -36,12 +35,11 @@ class OtherParty:
     """One other party.
 
     Args:
-        name: its name.
-        begun: the round that the session goes on after.
+        begun: the round after which the session continues.
 
     Attributes:
         next: number of its next statement; None if it has stated nothing yet.
-        session: that it was told.
+        session: the number that it was told.
         last: newest round that it has covered.
         final: True if it has stated the end.
     """
@@ -73,13 +71,13 @@ class OtherParty:
         self.final = statement.final
 
     def begin_again(self, session: int, round: int) -> None:
-        """The party has come back, and was told a new session."""
+        """Handles a party that came back, and was told a new session."""
         self.session, self.next, self.final, self.last = session, None, False, round
         self._rows.clear()
         self._saves.clear()
 
     def compare(self, ours: OwnRecord, *, in_step: bool) -> None:
-        """Compares what both have.
+        """Compares the entries that both have.
 
         Args:
             in_step: True if no party misses a round: then both must have opened and saved the same rounds.
@@ -97,7 +95,6 @@ class OtherParty:
             self._compare_rows(first, last, opened, ours)
 
     def forget(self, before: int) -> None:
-        """Drops rounds before this one."""
         self._waiting = {key: found for key, found in self._waiting.items() if key[1] >= before}
         self._rows = [row for row in self._rows if row[1] >= before]
 

@@ -30,13 +30,13 @@ from colonnade.common.transcript.receipts import Receipts
 from colonnade.common.transcript.statement import WindowStatement, rows, signed
 
 _SLACK = 10  # rounds beyond a window that a statement may take
-_MOST_ENTRIES = 400  # of a statement
-_KEPT = 20  # windows that are kept for parties that are behind, or 1000 rounds
+_MOST_ENTRIES = 400  # per statement
+_KEPT = 20  # windows kept for parties that are behind, or 1000 rounds
 _LEAST_KEPT = 1000
 _PATIENCE = 2.0  # seconds at the end for parties that may be absent
-_LOOK = 0.5  # seconds between two looks at the connection
+_LOOK = 0.5  # seconds between two checks of the connection
 _SALT = "transcript salt"
-_RING = "KeyRing"  # after it the parties have keys
+_RING = "KeyRing"  # from this message on the parties have keys
 _WITHHELD = "the server withholds it, or {other} has not sent it: ask {other}'s operator (docs/transcript.md)"
 
 
@@ -50,13 +50,10 @@ class PartyTranscript:
     """One session's transcript.
 
     Args:
-        name: the party's.
-        federation: the agreed section.
         session: as the server has begun it here.
         identity: signs; None on loopback without TLS: nothing is signed then.
-        there: the parties that take part; the whole roster if left out.
+        there: the parties that take part; the whole roster by default.
         in_step: True if every party answers in every round.
-        send: sends a statement to the server.
         report: called with every finding: (error, True if it ends the run).
         fail: ends the party side with an error.
     """
@@ -86,14 +83,13 @@ class PartyTranscript:
         self._own, self._noted = OwnRecord(last=session.round), dict[tuple[str, int], ToldEntry]()
         self._newest, self._number, self._due, self._warned = session.round, 0, False, set[str]()
         self._keys: PairKeys | None = None
-        self._salt: bytes | None = b""  # None where keys are agreed on and it has not come yet
+        self._salt: bytes | None = b""  # None until it arrives, where keys are agreed on
         self._salt_box = ""
         self._found: Exception | None = None
         self._changed = asyncio.Event()
         self.receipts = Receipts(name, federation.names)
 
     def begin(self) -> None:
-        """States the beginning of the session."""
         self._state()
 
     def inward(self, deliver: Callable[[Item], None]) -> Callable[[Item], None]:
@@ -129,7 +125,7 @@ class PartyTranscript:
         self._flush_if_due()
 
     async def conclude(self, gone: Callable[[], bool] = lambda: False) -> None:
-        """States the end of this side, and waits until all others have stated theirs, as long as `timeouts.answer`.
+        """States the end of this side, and waits up to `timeouts.answer` until all others have stated theirs.
 
         Args:
             gone: returns True once the connection to the server is closed.
@@ -169,7 +165,7 @@ class PartyTranscript:
         """Notes an item, and states the window that it ends.
 
         Raises:
-            ContractError: there was one like it before: we would act on the first, and state the second.
+            ContractError: a second item like this came: we would act on the first, and state the second.
         """
         if isinstance(item, Message) and type(item).__name__ == _RING and self._keys is None:
             self._salt = None
@@ -229,7 +225,6 @@ class PartyTranscript:
             other.forget(before)
 
     def _state(self, *, final: bool = False, **content: Any) -> None:
-        """Signs and sends a statement."""
         if not self._others:
             return
         body = WindowStatement(self._number, final, dict(self._told), self._own.last, **content).encode()
@@ -238,7 +233,7 @@ class PartyTranscript:
         self._send(Statement("", body, self._signer.certificate, signature))
 
     def _hear(self, said: Statement) -> None:
-        """Checks a statement, and compares what it states."""
+        """Checks a statement, and compares it."""
         if (other := self._others.get(said.party)) is None:
             raise self._unusable(said.party[:80], "one of another party than those of the roster")
         if len(said.body) > LARGEST:
@@ -276,7 +271,6 @@ class PartyTranscript:
         self._open_salt()
 
     def _open_salt(self) -> None:
-        """Opens the first party's salt, once we have its keys."""
         if self._keys is None or not self._salt_box:
             return
         first = self._federation.names[0]
@@ -330,7 +324,7 @@ class PartyTranscript:
         return TranscriptError(text, other=other.name, part="statement", round=self._newest, hint=hint)
 
     def _withheld(self, other: OtherParty, what: str) -> None:
-        """A finding where every party is in step; else a warning, once, since the party may be slow or away."""
+        """Fails if every party is in step; otherwise warns once, because the party may be slow or away."""
         error = self._missing(other, what)
         if self._in_step:
             self._find(error)
