@@ -1,5 +1,3 @@
-"""Comparison of the raised lists: finds the elements that all members hold."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -22,18 +20,16 @@ def compare(
 ) -> tuple[int, dict[str, Scratch]]:
     """Finds the elements that are in all lists, and their positions in each.
 
-    The order of the result is that of the raised elements, which is random to all members.
+    The result is in the order of the raised elements, which is random to all members.
 
     Args:
-        lists: by owner, elements and their positions; with equal numbers of buckets.
-        folder: as for `Scratch`.
-        width: bytes of an element.
+        lists: by owner, elements of `width` bytes and their positions; with equal numbers of buckets.
 
     Returns:
         The number of common elements, and as many positions for every list: the n-th of each is the same element.
 
     Raises:
-        ContractError: a list holds an element twice.
+        ContractError: a list repeats an element.
     """
     places, common = {owner: Scratch(NUMBER, folder) for owner in lists}, 0
     for buckets in zip(*(elements.sorted() for elements in lists.values()), strict=True):
@@ -49,12 +45,7 @@ def compare(
 
 
 def distinct(rows: Tensor, size: int) -> bool:
-    """True if no row number repeats.
-
-    Args:
-        rows: int64 (n,), each of 0 to size - 1.
-        size: number of rows; the check uses one bit for each.
-    """
+    """True if no row number repeats; uses one bit for each of `size` rows."""
     seen = np.zeros(-(-size // 8), dtype=np.uint8)
     for some in torch.split(rows, BLOCK):
         np.bitwise_or.at(seen, some.numpy() >> 3, np.left_shift(1, some.numpy() & 7).astype(np.uint8))

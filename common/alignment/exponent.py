@@ -1,4 +1,4 @@
-"""A member's secret exponent in an alignment: on several processors, and with what was raised before."""
+"""A member's secret exponent in an alignment."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ class Exponent:
 
     Args:
         scalar: the secret, 32 bytes.
-        raising: the processors to use.
-        known: what was raised to this secret before; None raises everything.
+        known: results of earlier alignments with this secret; None raises everything.
     """
 
     width = ELEMENT
     """Bytes of an element."""
     proves = False
-    """True if it can prove what it has raised."""
 
     def __init__(self, scalar: bytes, raising: Raising, known: RaisedElements | None = None) -> None:
         self._secret, self._raising, self._known = Secret(scalar), raising, known
@@ -36,15 +34,15 @@ class Exponent:
         return self._known.get(_OWN + tag, keys, lambda new: self._raising.keys(self._secret, new, tag))
 
     def elements(self, elements: bytes) -> bytes:
-        """Raises concatenated elements. Raises InputError: one is not an element, or is of small order."""
+        """Raises concatenated elements. Raises InputError: one is not an element, or has small order."""
         return self._raised(_FORTH, self._secret, elements)
 
     def take_back(self, elements: bytes) -> bytes:
-        """Removes the secret from concatenated elements. Raises InputError likewise."""
+        """Removes the secret from concatenated elements."""
         return self._raised(_BACK, self._inverse, elements)
 
     def check(self, elements: bytes) -> None:
-        """Refuses bytes that are no elements. Raises InputError."""
+        """Refuses bytes that are no elements."""
         check_elements(elements)
 
     def _raised(self, purpose: bytes, secret: Secret, elements: bytes) -> bytes:
@@ -55,4 +53,4 @@ class Exponent:
 
 
 MakeExponent = Callable[[bytes], Exponent]
-"""Makes an exponent of a fresh secret of 32 bytes, or ignores it for one that is kept."""
+"""Makes an exponent of a fresh secret of 32 bytes, or ignores the secret and returns a kept one."""

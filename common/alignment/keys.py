@@ -50,7 +50,6 @@ class _Compared:
         return len(self.ids)
 
     def blocks(self) -> Iterator[list[bytes]]:
-        """All keys in the order of rows, some thousand at a time."""
         for start in range(0, len(self.ids), _BLOCK):
             some = [self.ids[row] for row in range(start, min(start + _BLOCK, len(self.ids)))]
             yield [key.encode(errors="surrogatepass") for key in self.config.normals(some)]
@@ -73,13 +72,7 @@ class RowKeys:
 
     @classmethod
     def of(cls, ids: Sequence[str] | None, config: KeysConfig, member: str, folder: Path | None = None) -> RowKeys:
-        """Builds keys from a table's column. No message names a key.
-
-        Args:
-            ids: the identifier of each row; None if the source has none.
-            config: rules of comparison.
-            member: their owner, for messages.
-            folder: on the disk that may hold files.
+        """Builds keys from a table's column (None if the source has none). No message quotes a key.
 
         Raises:
             DataError: there are none, some are empty, or several rows share one.
@@ -100,22 +93,23 @@ class RowKeys:
                 hint="keep one row a key; federation.keys says what counts as the same",
             )
         found = cls(values, folder)
-        found.__dict__["digest"] = digest  # of the pass that is over: it need not be computed again
+        found.__dict__["digest"] = digest  # fills the cached property
         return found
 
     @cached_property
     def digest(self) -> bytes:
-        """32 bytes that change with any key or the order: for the member's own disk alone, since it can be guessed."""
+        """32 bytes that change with any key or the order. For the member's own disk alone: keys can be
+        guessed from it.
+        """
         return _digest(len(self), self.values)
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """The row numbers by ascending key."""
         return tuple(sorted(range(len(self.values)), key=self.values.__getitem__))
 
     @cached_property
     def as_one(self) -> RowKeys:
-        """One key that stands for the whole set, whatever the order of its rows."""
+        """One key that stands for the whole set, independent of the order of rows."""
         return RowKeys((_digest(len(self), map(self.values.__getitem__, self.order)),), self.folder)
 
     def __len__(self) -> int:
@@ -123,14 +117,14 @@ class RowKeys:
 
 
 def digest_in_order(ids: Sequence[str], config: KeysConfig) -> bytes:
-    """32 bytes that change with any key or the order of rows: under a secret alone, since it can be guessed."""
+    """32 bytes that change with any key or the order of rows. Keys can be guessed from it: use under a secret alone."""
     return _digest(len(ids), _Compared(ids, config))
 
 
 def _examined(values: _Compared, folder: Path | None) -> tuple[int, int, bytes]:
-    """Numbers of empty keys and of keys that repeat an earlier one, and the digest of all, in one pass.
+    """Numbers of empty and of repeated keys, and the digest of all, in one pass.
 
-    The disk holds the keys' hashes under a secret that is in memory alone: without it they cannot be guessed.
+    The disk holds hashes under a secret that exists in memory alone, so keys cannot be guessed from it.
     """
     secret, sorter, empty = os.urandom(_HASH), Sorter(len(values), _HASH, _HASH, folder), 0
     digest = hashlib.sha256(len(values).to_bytes(8))

@@ -1,6 +1,6 @@
 """Messages of the alignment, in which members find their common rows. See docs/alignment.md.
 
-Rounds here are exchanges, counted from 1 in the alignment alone: one block of every member's list in each.
+A round here is one exchange, counted from 1 within the alignment: one block of every member's list.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from colonnade.common.messaging.message import Kinds, PartyMessage, ServerMessag
 from colonnade.common.messaging.outgoing import MaskedTensor
 
 BLOCK = 8192
-"""Keys that a message holds at most: 256 KiB of elements, a quarter of a second of exponentiations."""
+"""Maximum keys of a message: 256 KiB of elements, a quarter of a second of exponentiations."""
 
 
 _CERTIFICATE = 8192  # maximum bytes of a chain in PEM
@@ -29,7 +29,6 @@ _PROVED = 128  # of two points
 _BOX = 128  # bytes of a box beyond them: a proof, a nonce and a tag
 
 DIGEST = 32
-"""Bytes of the digest of a list."""
 
 NONCE = 32
 """Bytes of the random number that every member contributes to the identity of an alignment."""
@@ -228,7 +227,6 @@ def alignment_kinds(federation: FederationConfig) -> Kinds:
 
 
 def alignment_limits(members: int) -> dict[str, int]:
-    """The largest values of the dimensions of these messages."""
     return {
         "members": members,
         "keys": BLOCK,
@@ -251,6 +249,6 @@ def all_kinds(federation: FederationConfig, contract: Contract[Any]) -> Kinds:
 
 
 def all_limits(federation: FederationConfig, contract: Contract[Any]) -> Mapping[str, int]:
-    """The largest values of all their dimensions."""
+    """Maximum sizes of all their dimensions."""
     own = contract.limits_of(federation)
     return own if federation.align == "none" else {**own, **alignment_limits(len(federation.parties) + 1)}

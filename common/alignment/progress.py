@@ -1,5 +1,3 @@
-"""Progress of an alignment."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

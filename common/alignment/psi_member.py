@@ -37,23 +37,21 @@ _RANDOM = 8  # bytes of a shuffle's sort key
 
 
 class PsiMember:
-    """A member's part in one alignment. Its secret is drawn here and lives as long as this object, unless one is given.
+    """A member's part in one alignment. Its secret lives as long as this object, unless `exponent` returns a kept one.
 
     Lists and shuffles are on the disk, and are read by block or bucket: memory does not grow with the number of keys.
 
     Args:
-        ring: the sizes of all lists.
         index: the member's place in the ring.
         keys: its own; their folder is used for files.
-        tag: domain of the hash: equal for all members.
+        tag: domain of the hash, equal for all members.
         draw: source of randomness; the system's unless the configuration says `seeded`.
-        exponent: makes one of the drawn secret, perhaps an older one that is kept; None for it alone.
+        exponent: makes one of the drawn secret, or returns a kept one; None makes one for this alignment alone.
         checked: True if lists are committed to: `prepare` is called for each of our own blocks before any is sent.
 
     Attributes:
-        exponent: the member's.
-        came: digest of the list that came in the last stage, if lists are checked.
-        sent: digest of the list that is sent in the next stage, likewise.
+        came: digest of the list received in the last stage, if lists are checked.
+        sent: digest of the list to send in the next stage, likewise.
     """
 
     def __init__(
@@ -81,9 +79,9 @@ class PsiMember:
         self._digests: tuple[ListDigest, ListDigest]
 
     def give(self, stage: int, block: int) -> MaskedTensor:
-        """A block of the list that is sent in a stage, uint8 (keys, 32). Our own is hashed and raised here.
+        """A block of the list to send in a stage, uint8 (keys, 32). Our own is hashed and raised here.
 
-        With proofs, a party's list has behind every element the one that it was raised from: uint8 (keys, 128).
+        With proofs, each element of a party's list is followed by the one that it was raised from: uint8 (keys, 128).
         """
         if not stage and not block and not self._checked:
             self._shuffle_own()
@@ -95,8 +93,7 @@ class PsiMember:
     def prepare(self, block: int) -> None:
         """Hashes and raises a block of our own list, so that it can be committed to before any of it is sent.
 
-        Raises:
-            InputError: after the last block, if an element comes twice.
+        Raises InputError after the last block if an element repeats.
         """
         if not block:
             self._shuffle_own()
@@ -113,10 +110,7 @@ class PsiMember:
         """Takes a block of the list received in a stage; a party raises it. Shuffles the list after the last block.
 
         Args:
-            points: uint8 (keys, 32), with the length that the ring gives.
-
-        Raises:
-            InputError: one of them is not an element.
+            points: uint8 (keys, 32), of the length that the ring gives.
         """
         owner = self._ring.owner(self._index, stage + 1)
         if not block:
@@ -138,22 +132,12 @@ class PsiMember:
             del self._coming
 
     def take_back(self, points: Tensor) -> Tensor:
-        """Removes our secret from elements of our own list that return, uint8 (keys, 32): raised by the others alone.
-
-        Raises:
-            InputError: one of them is not an element.
-        """
+        """Removes our secret from our own elements, uint8 (keys, 32), which the others have raised."""
         return self._as_points(self.exponent.take_back(to_bytes(points)))
 
     def undo(self, owner: int, positions: Tensor) -> Tensor:
-        """Positions before our shuffle, of rows of a list that we have sent.
-
-        Args:
-            owner: of the list; in our own, the positions are rows of our table.
-            positions: int64 (rows,).
-
-        Raises:
-            InputError: there is no such position.
+        """Maps positions of a list that we sent, int64 (rows,), to those before our shuffle; in our own list, to our
+        rows.
         """
         size = self._ring.sizes[owner]
         if len(positions) and not (int(positions.min()) >= 0 and int(positions.max()) < size):
@@ -166,7 +150,6 @@ class PsiMember:
 
     @property
     def folder(self) -> Path | None:
-        """For files."""
         return self._keys.folder
 
     @property
@@ -206,7 +189,6 @@ class PsiMember:
         return np.hstack([numbers, places_of(span)])
 
     def _settle(self, owner: int, sorter: Sorter, elements: Scratch | None = None) -> None:
-        """Writes a list's order, and the shuffled list that is sent on."""
         at = 0
         for records in sorter.sorted():
             self._orders.write(self._starts[owner] + at, records[:, _RANDOM : _RANDOM + NUMBER])
@@ -216,11 +198,7 @@ class PsiMember:
 
 
 def tag_of(session: Session) -> bytes:
-    """Domain of the key hash: the same for all members of a federation in all its runs, so that a list can be repeated.
-
-    Args:
-        session: with the hashes of the whole agreed section.
-    """
+    """Domain of the key hash: the same for all members in all runs of a federation, so that lists can be repeated."""
     agreed = sorted(item for item in session.config.items() if item[0].split(".")[0] in ("align", "keys"))
     content = json.dumps([session.federation, agreed, session.config.get("parties", "")]).encode()
     return b"colonnade alignment curve25519_XMD:SHA-512_ELL2_NU_ " + hashlib.sha256(content).digest()
@@ -230,7 +208,6 @@ def about(tag: bytes, ring: PsiRing, keys: RowKeys, nonces: Sequence[bytes] = ()
     """Digest of a member's inputs to an alignment: any change gives other secrets.
 
     Args:
-        tag, ring, keys: of the alignment.
         nonces: of all members, if an attempt may not be repeated with the same secrets.
     """
     return b"".join([tag, keys.digest, *(size.to_bytes(8) for size in ring.sizes), *nonces])

@@ -20,13 +20,7 @@ _BYTES = ("identity", "terms", "keys")
 
 @dataclass(frozen=True)
 class AlignmentRecord:
-    """The row numbers of an alignment, stored under its number, which the server draws.
-
-    Args:
-        run_cache: of the member.
-        keys: of its current rows.
-        member: its owner, for messages.
-    """
+    """The row numbers of an alignment, stored under its number, which the server draws; `keys` are the current ones."""
 
     run_cache: RunCache
     keys: RowKeys
@@ -41,8 +35,8 @@ class AlignmentRecord:
         """Stores row numbers, int64 (common,), replacing earlier ones; they are on the disk when this returns.
 
         Args:
-            identity: that members have computed for the alignment, for predictions with the run's model; "" for none.
-            terms: digest of the roster and the member's own rules that it holds under.
+            identity: the alignment's, for predictions with the run's model; "" for none.
+            terms: digest of the roster and the member's own rules under which the alignment is valid.
         """
         content = {"rows": rows.to(torch.int64), "keys": to_tensor(self.keys.digest)}
         if identity:
@@ -50,7 +44,7 @@ class AlignmentRecord:
         self.run_cache.keep(_NAME, number, content)
 
     def kept(self, terms: bytes) -> KeptAlignment | None:
-        """The stored alignment, if it has an identity and holds under these terms for the keys as they are now."""
+        """The stored alignment, if it has an identity and is valid under these terms for the current keys."""
         if not self.number or not _is_content(content := self.run_cache.get(_NAME)):
             return None
         there = {name: to_bytes(content[name]) for name in _BYTES if name in content}
@@ -64,7 +58,6 @@ class AlignmentRecord:
         return bool(self.number) and to_bytes(_content(self.run_cache, self.member)["keys"]) != self.keys.digest
 
     def forget(self) -> None:
-        """Drops the stored alignment."""
         self.run_cache.forget(_NAME)
 
     def rows(self, number: str) -> Tensor:
@@ -93,7 +86,7 @@ class AlignmentRecord:
 
 
 def kept_rows(run_cache: RunCache, member: str) -> Tensor:
-    """The row numbers of a run that has ended, int64 (common,). Raises CheckpointError if they are missing."""
+    """The row numbers of a finished run, int64 (common,). Raises CheckpointError if they are missing."""
     if not run_cache.number(_NAME):
         raise CheckpointError(f"{member}: there is no alignment of this run", hint="give a complete run folder")
     return _content(run_cache, member)["rows"]
@@ -107,7 +100,6 @@ def _content(run_cache: RunCache, member: str) -> Mapping[str, Tensor]:
 
 
 def _is_content(content: Mapping[str, Tensor]) -> bool:
-    """True if the tensors are those that `keep` stores."""
     if not {"rows", "keys"} <= content.keys() or content["rows"].dtype != torch.int64 or content["rows"].ndim != 1:
         return False
     return all(content[name].dtype == torch.uint8 and content[name].ndim == 1 for name in _BYTES if name in content)

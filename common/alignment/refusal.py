@@ -13,15 +13,6 @@ _ALIKE = (
 
 
 def refuse_nothing(align: str, rows: int) -> None:
-    """Refuses an alignment without common rows.
-
-    Args:
-        align: value of `federation.align`.
-        rows: number of common rows.
-
-    Raises:
-        DataError: there are none.
-    """
     if rows:
         return
     found = "the members' keys are not the same" if align == "sorted" else "no key is common to all members"
@@ -35,15 +26,7 @@ def may_be_empty(align: str, *, predicting: bool) -> bool:
 
 
 def refuse_other_sizes(align: str, members: Sequence[str], sizes: Sequence[int]) -> None:
-    """Refuses members with different numbers of rows, if rows are only sorted.
-
-    Args:
-        align: value of `federation.align`.
-        members, sizes: names and numbers of keys, the server first.
-
-    Raises:
-        DataError: a member has more or fewer than the server.
-    """
+    """Refuses different numbers of rows where rows are only sorted; names and sizes have the server first."""
     for member, rows in zip(members, sizes, strict=True):
         if align == "sorted" and rows != sizes[0]:
             said = f"federation.align = sorted: {member} has {rows} keys, the server {sizes[0]}"  # all know the sizes
@@ -52,15 +35,7 @@ def refuse_other_sizes(align: str, members: Sequence[str], sizes: Sequence[int])
 
 
 def refuse_aligned(align: str, what: str) -> None:
-    """Refuses a feature that reads the members' tables by itself, without their alignment.
-
-    Args:
-        align: value of `federation.align`.
-        what: the feature, for the message; it needs rows in the same order.
-
-    Raises:
-        ConfigError: `align` is not none.
-    """
+    """Refuses a feature (`what`) that reads the members' tables in their own order, without their alignment."""
     if align != "none":
         raise ConfigError(
             f"federation.align = {align}: {what} needs tables whose rows are in the same order",

@@ -25,9 +25,9 @@ NUMBER = 8
 
 
 class Scratch:
-    """A file of records of one width. Its pages are in the system's cache, not in the memory of the process.
+    """A file of records of one width. Its pages are in the system's cache, not in the process's memory.
 
-    It has no name, so that no other process can open it, and is removed with this object or at the end of the process.
+    The file has no name, so no other process can open it; it is removed with this object or when the process ends.
 
     Args:
         width: bytes of a record.
@@ -42,7 +42,7 @@ class Scratch:
         with self._refused():
             file = TemporaryFile(buffering=0, dir=folder)  # noqa: SIM115  # closed with this object
         self._fd = file.fileno()
-        # Not earlier: a thread whose caller was cancelled may still be writing.
+        # Not earlier: a thread whose caller was cancelled may still write.
         weakref.finalize(self, file.close)
 
     def write(self, at: int, records: Records) -> None:
@@ -50,7 +50,6 @@ class Scratch:
         self._move(os.pwritev, at, np.ascontiguousarray(records))
 
     def read(self, at: int, count: int) -> Records:
-        """Reads `count` records from a position on."""
         records = np.empty((count, self._width), dtype=np.uint8)
         self._move(os.preadv, at, records)
         return records
@@ -64,7 +63,7 @@ class Scratch:
         return np.frombuffer(pages, dtype=np.uint8).reshape(-1, self._width)[rows]
 
     def numbers(self, count: int) -> Tensor:
-        """The first positions of a file of positions, int64 (count,). They stay in the file."""
+        """The first `count` positions of a file of positions, int64 (count,), mapped rather than read."""
         if not count:
             return torch.empty(0, dtype=torch.int64)
         with self._refused():

@@ -13,36 +13,29 @@ from colonnade.common.alignment.psi_member import Draw
 from colonnade.common.runtime.durable import write_kept
 
 NAME = "alignment.seed"
-"""Name of its file."""
 
 _BYTES = 32
 _NONCE = bytes(16)  # every key is used for one stream
 
 
 class Seed:
-    """Randomness for an alignment, repeatable after a restart.
-
-    Other sizes, another run or other keys of the member give another stream.
+    """Randomness for an alignment, repeatable after a restart; other sizes, keys or another run give another stream.
 
     Args:
-        path: of its file, readable by its owner alone; None keeps it in memory.
+        path: its file, readable by its owner alone; None keeps it in memory.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self._path, self._held = path, b""
 
     def draw(self, about: bytes) -> Draw:
-        """Returns a source of random bytes, the same for the same `about`, until the seed is forgotten.
-
-        Raises:
-            EnvironmentFault: the disk refuses the seed.
-        """
+        """Returns a source of random bytes, the same for the same `about`, until the seed is forgotten."""
         key = hashlib.blake2b(about, key=self._get(), digest_size=_BYTES).digest()
         stream = Cipher(ChaCha20(key, _NONCE), mode=None).encryptor()
         return lambda count: stream.update(bytes(count))
 
     def forget(self) -> None:
-        """Removes the seed once the alignment is settled: the next one has another."""
+        """Removes the seed once the alignment is settled: the next alignment draws another."""
         self._held = b""
         if self._path is not None:
             self._path.unlink(missing_ok=True)

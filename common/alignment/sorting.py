@@ -1,4 +1,4 @@
-"""Sorting by buckets of the records' first bytes, in the memory of a few thousand records."""
+"""Sorting on the disk by buckets of the records' first bytes, with one bucket in memory."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from colonnade.common.alignment.scratch import Records, Scratch
 from colonnade.common.errors import InputError
 
 BUCKET = 16384
-"""Records of a bucket, at most and on average."""
+"""Maximum records of a bucket on average."""
 
 _MOST_BITS = 16  # of the two bytes that select a record's bucket
-_SPARE = 128  # over twice the average: random bytes do not reach it in the age of the universe
+_SPARE = 128  # over twice the average, which random bytes practically never reach
 
 
 class Sorter:
     """Records that begin with random bytes, in ascending order of these.
 
-    Random bytes fill all buckets about equally. Chosen bytes may not; a bucket that is too full is refused, since
-    buckets are held in memory.
+    Random bytes fill all buckets about equally. Chosen bytes may not; since a bucket is held in memory, one that is too
+    full is refused.
 
     Args:
         rows: maximum number of records.
         key: bytes of the sort key at the beginning of a record, 2 or more.
         width: bytes of a record.
-        folder: as for `Scratch`.
-        bucket: records of a bucket, at most and on average.
+        bucket: maximum records of a bucket on average.
     """
 
     def __init__(self, rows: int, key: int, width: int, folder: Path | None, bucket: int = BUCKET) -> None:

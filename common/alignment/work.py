@@ -1,4 +1,4 @@
-"""Execution of long computations during a conversation."""
+"""Where long computations run during a conversation."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ T = TypeVar("T")
 
 
 class Work(Protocol):
-    """Runs a computation and waits for it."""
-
     async def __call__(self, call: Callable[[], T], /) -> T:
         """Returns the result of the call."""
 

@@ -15,13 +15,7 @@ from colonnade.common.errors import InputError
 class ListDigest:
     """Hashes the elements of a list in ascending order, so that a shuffle does not change the digest.
 
-    Elements are raised to a secret of their sender, so that no key can be tested against their digest: the secret is
-    the salt of the commitment.
-
-    Args:
-        rows: number of elements.
-        width: bytes of an element.
-        folder: as for `Scratch`.
+    Elements are raised to a secret of their sender, the salt of the commitment: no key can be tested against it.
     """
 
     def __init__(self, rows: int, width: int, folder: Path | None = None) -> None:
@@ -29,15 +23,13 @@ class ListDigest:
         self._hash = hashlib.sha256(rows.to_bytes(8))
 
     def add(self, elements: Records) -> None:
-        """Adds elements, uint8 (n, width). Raises InputError as `Sorter.add`."""
         if len(elements):
             self._sorter.add(elements)
 
     def digest(self) -> bytes:
-        """SHA-256 over their number and all of them.
+        """SHA-256 over the number of elements and all elements.
 
-        Raises:
-            InputError: an element comes twice: a list with repeats tells how often a member passes each key on.
+        Refuses (InputError) an element that repeats: repeats would show how often a member passes each key on.
         """
         for bucket in self._sorter.sorted():
             if twice := again(words(bucket, self._width)):

@@ -1,19 +1,17 @@
-"""The checks of an alignment: what each of them needs."""
-
 from __future__ import annotations
 
 from colonnade.common.config.federation import AlignChecks
 
 
 def checks_of(agreed: AlignChecks, *, whole: bool) -> AlignChecks:
-    """The checks of one alignment: of whole tables as agreed, of the few keys of a prediction their signatures."""
+    """Checks of one alignment: as agreed for whole tables; signatures suffice for the few keys of a prediction."""
     return agreed if whole or agreed == "none" else "signed"
 
 
 def one_time(checks: AlignChecks) -> bool:
-    """True if an alignment needs secrets of its own.
+    """True if an alignment needs fresh secrets.
 
-    After an alignment a member can tell planted keys in the lists that it has passed on: in another one with the same
-    secrets it would know them. Exponents with proofs are of another group, and nothing is kept in it.
+    After an alignment a member can recognize planted keys in the lists that it passed on; under the same secrets it
+    would recognize them again. Exponents with proofs are in another group, in which nothing is kept.
     """
     return checks in ("planted", "proofs")

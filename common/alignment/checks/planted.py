@@ -1,7 +1,7 @@
-"""Keys that members plant in their lists, and whose way through an alignment shows if a list was changed.
+"""Keys that members plant in their lists, which show if a list was changed on its way.
 
-All members plant the same keys, which are in no table. Raised and shuffled, no member can tell them from keys that all
-members have, so whoever changes elements or positions changes planted ones too: of the list's elements, one in twenty.
+All members plant the same keys, which are in no table. Once raised and shuffled they look like any key that all members
+have, so a member that changes elements or positions changes planted ones too: one element in twenty is planted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def planted_among(sizes: Sequence[int]) -> int:
 
 
 def with_planted(keys: RowKeys, count: int) -> RowKeys:
-    """A member's keys, and behind them the planted ones."""
+    """A member's keys, followed by the planted ones."""
     return RowKeys(_WithPlanted(keys.values, count), keys.folder)
 
 
@@ -54,29 +54,21 @@ class _WithPlanted:
 
 
 def refuse_missing(found: int, planted: int) -> None:
-    """Refuses a result that lacks planted keys: all members have them, so some list was changed.
-
-    Raises:
-        PeerError: fewer than `planted` were found.
-    """
+    """Refuses a result that lacks planted keys: all members have them, so a list was changed."""
     if found < planted:
         said = f"a member has changed a list of the alignment: {planted - found} of {planted} planted keys are missing"
         raise PeerError(said, hint=_HINT, shared=said)
 
 
 def without_planted(found: Tensor, rows: int, planted: int) -> tuple[Tensor, bytes]:
-    """The common rows of a member's own table, and where the planted ones were among them.
+    """The common rows of a member's own table, and a digest of the planted keys' places among them.
 
     Args:
         found: rows of the table with planted keys, each once, int64 (common + planted,).
-        rows: number of the table's own.
-        planted: number of planted keys.
+        rows: number of rows of the table itself.
 
     Returns:
-        The own rows, int64 (common,), and 32 bytes that are the same at all members if all of them have the same order.
-
-    Raises:
-        PeerError: a planted key is missing.
+        The own rows, int64 (common,), and 32 bytes that are equal at all members if their orders are.
     """
     there = found >= rows
     refuse_missing(int(there.sum()), planted)
@@ -85,11 +77,7 @@ def without_planted(found: Tensor, rows: int, planted: int) -> tuple[Tensor, byt
 
 
 def refuse_other_places(members: Sequence[str], digests: Sequence[bytes]) -> None:
-    """Refuses members that do not have the planted keys in the same places: positions were changed on their way back.
-
-    Raises:
-        PeerError: names those that differ from the server.
-    """
+    """Refuses planted keys in other places than the server's: positions were changed on their way back."""
     if others := [name for name, digest in zip(members, digests, strict=True) if digest != digests[0]]:
         said = f"a member has changed positions of common rows: planted keys have other places at {', '.join(others)}"
         raise PeerError(said, hint=_HINT_OF_PLACES, shared=said)

@@ -20,9 +20,8 @@ class PledgeTerms:
     """Context of all pledges of an alignment.
 
     Args:
-        session: of the alignment.
         federation: the agreed section, with the present parties and their fingerprints.
-        nonces: random numbers of all members, drawn for this alignment: a pledge of another one is not valid.
+        nonces: one of every member, drawn for this alignment, so that pledges of another one are not valid.
     """
 
     session: Session
@@ -30,14 +29,7 @@ class PledgeTerms:
     nonces: Sequence[bytes] = ()
 
     def content(self, member: str, stage: int, digest: bytes, more: bytes = b"") -> bytes:
-        """The signed content.
-
-        Args:
-            member: that sends the list.
-            stage: in which it sends it; 0 for its own list.
-            digest: of the list.
-            more: what else it is bound to.
-        """
+        """The signed content; stage 0 is the member's own list, `more` is what else the pledge is bound to."""
         seats = [[name, pin] for name, pin in {SERVER: self.federation.server, **self.federation.parties}.items()]
         words = json.dumps([seats, [nonce.hex() for nonce in self.nonces], digest.hex(), more.hex()])
         return self.session.transcript("pledged list", member, stage, words)
@@ -48,15 +40,12 @@ class PledgeBook:
 
     Args:
         name: the party's.
-        terms: context of all pledges.
-        identity: signs the party's own pledges; None on loopback without TLS: nothing is signed, nor verified.
+        identity: signs the party's pledges; None on loopback without TLS: nothing is signed or verified.
 
     Attributes:
-        name: the party's.
-        seat: its place among the members.
-        signer: of the party's own pledges.
+        seat: the party's place among the members.
         digests: of all members' lists, by stage, the server first.
-        keys: that the parties have pledged with their own lists, the server's empty.
+        keys: what the parties pledged with their own lists; empty for the server.
     """
 
     def __init__(self, name: str, terms: PledgeTerms, identity: Identity | None) -> None:
@@ -67,7 +56,7 @@ class PledgeBook:
         self._verifiers: dict[str, Verifier] = {}
 
     def sign(self, stage: int, digest: bytes, more: bytes = b"") -> bytes:
-        """The party's signature of its own pledge; empty without an identity."""
+        """The party's signature; empty without an identity."""
         return self.signer.sign(self._terms.content(self.name, stage, digest, more))
 
     def enter(
@@ -81,11 +70,11 @@ class PledgeBook:
         """Checks the pledges of the next stage, and keeps them.
 
         Args:
-            stage: that is entered; after the last one, digests are of the places of planted keys.
+            stage: the stage that is entered; after the last one, digests are of the places of planted keys.
             digests: of all members, the server first.
             certificates: likewise, PEM, in the first stage.
             signatures: likewise; the server's is empty, since it speaks for itself.
-            more: what else each is bound to.
+            more: what else each pledge is bound to.
 
         Raises:
             ForgedError: a party has not signed its pledge for this alignment.
@@ -106,7 +95,7 @@ class PledgeBook:
         self.keys = self.keys or list(more)
 
     def check(self, stage: int, came: bytes) -> None:
-        """Compares a list that came in a stage with its sender's pledge. Raises ContractError."""
+        """Compares a list received in a stage with its sender's pledge. Raises ContractError."""
         names = (SERVER, *self._terms.federation.names)
         seat = self.seat - 1
         if came != self.digests[stage][seat]:
@@ -118,6 +107,6 @@ class PledgeBook:
 
     @property
     def commitments(self) -> dict[str, str]:
-        """Digest of every member's own list, hexadecimal, by name."""
+        """Hexadecimal digest of every member's own list, by name."""
         names = (SERVER, *self._terms.federation.names)
         return {name: digest.hex() for name, digest in zip(names, self.digests[0], strict=True)} if self.digests else {}

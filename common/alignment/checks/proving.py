@@ -25,18 +25,11 @@ from colonnade.common.messaging.raw import to_bytes, to_tensor
 
 _SEAL_KEY = 32
 KEYS = POINT + _SEAL_KEY
-"""Bytes that a party pledges itself to with its own list: x G of its exponent x, and a key for sealing."""
+"""Bytes that a party pledges with its own list: x G of its exponent x, and a key for sealing."""
 
 
 class ProvenExponent(Exponent):
-    """An exponent whose use can be proved, in a group of its own (common/crypto/proven.py).
-
-    Args:
-        scalar: the secret, 32 bytes.
-
-    Attributes:
-        multiplier: raises elements, and proves it.
-    """
+    """An exponent whose use can be proved, in a group of its own (common/crypto/proven.py)."""
 
     width = POINT
     proves = True
@@ -45,19 +38,15 @@ class ProvenExponent(Exponent):
         self.multiplier = Multiplier(scalar)
 
     def keys(self, keys: Sequence[bytes], tag: bytes) -> bytes:
-        """Hashes our own keys and raises them; concatenated."""
         return self.multiplier.multiply(proven.hash_to_points(keys, tag))
 
     def elements(self, elements: bytes) -> bytes:
-        """Raises concatenated elements. Raises InputError: one is not a point."""
         return self.multiplier.multiply(proven.points_of(elements))
 
     def take_back(self, elements: bytes) -> bytes:
-        """Removes the secret from concatenated elements. Raises InputError likewise."""
         return self.multiplier.take_back(elements)
 
     def check(self, elements: bytes) -> None:
-        """Refuses bytes that are no elements. Raises InputError."""
         proven.points_of(elements)
 
 
@@ -66,11 +55,8 @@ class ProofTerms:
     """Context of the proofs of an alignment, once all members have pledged their own lists.
 
     Args:
-        terms: of the pledges.
-        ring: the schedule of the lists.
         digests: of all members' lists, by stage, the server first; grows with every stage.
-        keys: KEYS bytes of every party, the server's empty.
-        folder: for files.
+        keys: KEYS bytes of every party; empty for the server.
     """
 
     terms: PledgeTerms
@@ -86,16 +72,14 @@ class ProofTerms:
         return hashlib.sha256(self.terms.content("proof", stage, b"", json.dumps(told).encode())).digest()
 
     def proven(self, seat: int, stage: int) -> bool:
-        """True if a member sends pairs of elements and proofs in a stage: a party, of lists that it passes on."""
+        """True if a member sends pairs of elements and proofs in a stage: parties do, of lists that they pass on."""
         return bool(stage) and seat != SERVER_SEAT
 
     def make(self, exponent: ProvenExponent, seat: int, stage: int, block: int, rows: bytes) -> bytes:
-        """The content to send of a block.
+        """The content to send for a block.
 
         Args:
-            exponent: of the member.
-            seat, stage, block: of the list.
-            rows: elements; of a proven list each with the one that it was raised from behind it.
+            rows: elements; in a proven list each is followed by the one that it was raised from.
         """
         if not rows or not self.proven(seat, stage):
             return rows
@@ -106,8 +90,8 @@ class ProofTerms:
         """The elements of a block that a member has sent, after verification.
 
         Raises:
-            ContractError: it is of another length, or the elements were not all raised to the member's exponent, or
-                they are not those that the member before it has passed on. Names the member.
+            ContractError: the length is wrong, the elements were not all raised to the member's exponent, or they are
+                not those that the member before it passed on. Names the member.
         """
         owner = self.ring.owner(seat, stage)
         rows, proves = self.ring.length(owner, block), self.proven(seat, stage)
@@ -142,10 +126,9 @@ def _halves(rows: bytes) -> tuple[bytes, bytes]:
 
 
 class SealKey:
-    """A party's key of one alignment, with which the lists that it sends and gets are sealed.
+    """A party's key of one alignment, which seals the lists that it sends and receives.
 
-    Attributes:
-        public: 32 bytes, pledged with the party's own list.
+    `public`, 32 bytes, is pledged with the party's own list.
     """
 
     def __init__(self) -> None:
@@ -153,16 +136,7 @@ class SealKey:
         self.public = self._private.public_key().public_bytes_raw()
 
     def seals(self, name: str, keys: dict[str, bytes], terms: PledgeTerms) -> Seals:
-        """Seals with the other parties.
-
-        Args:
-            name: the party's.
-            keys: KEYS bytes of every other party, signed by it.
-            terms: of the alignment.
-
-        Raises:
-            ContractError: a key is unusable.
-        """
+        """Seals with the other parties; `keys` are KEYS bytes of each, signed by it."""
         found = {}
         for other, pledged in keys.items():
             try:

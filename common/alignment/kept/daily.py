@@ -1,7 +1,7 @@
-"""Limits of the identifiers that other members can test against a member's own in a day, over all of its runs.
+"""Daily limits on the identifiers that other members can test against a member's own, over all of its runs.
 
-The count is in the member's own folder of alignments (common/alignment/kept/place.py), not in that of a run, so that
-another run does not begin at zero. A partner is known by its pinned fingerprint, which no server chooses.
+The count is in the member's own folder of alignments (common/alignment/kept/place.py) and not in a run's, so that a new
+run does not start at zero. A partner is identified by its pinned fingerprint, which no server chooses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from colonnade.common.runtime.json_values import parse_json, whole
 from colonnade.common.runtime.kept_records import Witness
 
 NAME = "tested.json"
-"""Name of the count in a member's folder of alignments. `forget` leaves it."""
+"""Name of the count in a member's folder of alignments. `forget` keeps it."""
 
 WITNESS = "tested.hash"
 """Name of the file beside it that says which count is the newest."""
@@ -34,15 +34,14 @@ _Hours = dict[int, tuple[int, int]]  # by hour since 1970: alignments and keys
 
 
 class DailyLimits:
-    """The alignments of a member with each other one, and the others' keys in them, in the last 24 hours.
+    """A member's alignments with each other member, and the others' keys in them, in the last 24 hours.
 
-    Counts are kept by the hour, and an hour counts until all of it is 24 hours ago. Hours in the future, of a clock
-    that was set back, count too.
+    Counts are kept by the hour; an hour counts until all of it is 24 hours ago. Hours in the future (a clock was set
+    back) count too.
 
     Args:
-        path: of the count; None counts nothing.
+        path: file of the count; None counts nothing.
         partners: the pinned fingerprint of every other member, by name.
-        config: with the limits, which hold for each of them.
         now: seconds since 1970.
     """
 
@@ -58,19 +57,17 @@ class DailyLimits:
 
     @classmethod
     def of(cls, federation: FederationConfig, config: AlignmentsConfig, folder: Path, *, pinned: bool) -> DailyLimits:
-        """The same, as configured.
+        """Builds the limits as configured.
 
         Args:
             federation: the agreed section, with the whole roster.
-            config: the member's `alignments`.
-            folder: the member's own, of alignments.
-            pinned: False where fingerprints identify nobody: nothing is counted.
+            pinned: False where fingerprints identify no member: nothing is counted.
         """
         partners = {"server": federation.server, **federation.parties}
         return cls(folder / NAME if pinned else None, partners, config)
 
     def count(self, sizes: Mapping[str, int]) -> None:
-        """Counts an alignment with some members before it begins; the count is on the disk when this returns.
+        """Counts an alignment before it begins; the count is on the disk when this returns.
 
         Args:
             sizes: number of keys of each other member that takes part.
@@ -99,7 +96,7 @@ class DailyLimits:
                 ) from failed
 
     def tested(self, member: str) -> tuple[int, int]:
-        """Numbers of alignments with a member, and of its keys in them. Raises CheckpointError as `count`."""
+        """Numbers of alignments with a member, and of its keys in them."""
         return _sums({} if self._path is None else self._read(self._path).get(self._partners[member], {}))
 
     def _judge(self, member: str, hours: _Hours, rows: int) -> None:

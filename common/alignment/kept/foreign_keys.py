@@ -15,13 +15,13 @@ NAME = "foreign-keys.json"
 
 
 class ForeignKeys:
-    """The lists that came from each other member, by their hashes. An exact repeat of a list is not counted again.
+    """The lists received from each other member, by hash; an exact repeat is not counted again.
 
     Args:
         party: the party whose keys they are compared with.
-        most: keys of any other member, in all its lists together; None for no limit.
-        rule: of the policy that sets the limit.
-        path: of the count; None keeps it in memory.
+        most: limit on the keys of any other member, over all its lists; None for no limit.
+        rule: the policy's key that sets the limit.
+        path: file of the count; None keeps it in memory.
 
     Raises:
         CheckpointError: the file is torn or was altered.
@@ -35,12 +35,11 @@ class ForeignKeys:
 
     @property
     def settled(self) -> bool:
-        """True if an alignment was completed here."""
         return self._settled
 
     @property
     def counted(self) -> int:
-        """Number of lists that were counted, which only grows."""
+        """Number of lists counted, which only grows."""
         return sum(map(len, self._lists.values()))
 
     def begin(self) -> int:
@@ -55,7 +54,7 @@ class ForeignKeys:
             self._keep(0, True, self._lists)
 
     def expect(self, owner: str, rows: int) -> None:
-        """Refuses an announced list that cannot be a repeat and is too long. Raises ConfigError."""
+        """Refuses an announced list that cannot be a repeat and exceeds the limit."""
         if rows not in self._lists.get(owner, {}).values():
             self._judge(owner, rows)
 
@@ -63,12 +62,12 @@ class ForeignKeys:
         """Counts a list before any of it is passed on; the count is on the disk when this returns.
 
         Args:
-            owner: the list's owner, as the server reports it.
+            owner: as the server reports it.
             rows: number of its keys.
             digest: of all its bytes.
 
         Raises:
-            ConfigError: it is another list than before, and exceeds the limit.
+            ConfigError: the list is new and exceeds the limit.
             EnvironmentFault: the disk refuses it.
         """
         known = self._lists.get(owner, {})

@@ -17,9 +17,9 @@ def roster_digest(federation: FederationConfig, *, pinned: bool) -> bytes:
 
     Args:
         federation: the agreed section, with the whole roster.
-        pinned: False where fingerprints are those of keys for one start, so that they identify nobody.
+        pinned: False where fingerprints belong to keys made for one start, so that they identify no member.
     """
-    checks = [] if federation.align_checks == "none" else [federation.align_checks]  # as before there were any
+    checks = [] if federation.align_checks == "none" else [federation.align_checks]  # as in versions without checks
     pins = [[name, pin if pinned else ""] for name, pin in federation.parties.items()]
     server = federation.server if pinned else ""
     content = [
@@ -37,15 +37,13 @@ def roster_digest(federation: FederationConfig, *, pinned: bool) -> bytes:
 def identity_of(roster: bytes, nonces: Sequence[bytes], common: int, commitments: Mapping[str, str]) -> str:
     """The identity of one alignment, 64 hexadecimal digits.
 
-    It contains a random number of every member, so no member can choose it or make that of an earlier alignment, and
-    it is a function of no key, so nobody can test keys against it.
+    It contains a nonce of every member, so no member can choose it or reproduce an earlier one. It depends on no key,
+    so keys cannot be tested against it.
 
     Args:
-        roster: as `roster_digest` gives it.
-        nonces: of all members, the server first, then the parties in the roster's order.
-        common: number of common keys.
+        nonces: the server's first, then the parties' in the roster's order.
         commitments: digest of every member's list, by name; empty if lists were not checked. Members that were shown
-            different ones have different identities, and cannot use the alignment again.
+            different ones compute different identities, and cannot reuse the alignment.
     """
     content = [
         _VERSION,
@@ -60,17 +58,14 @@ def identity_of(roster: bytes, nonces: Sequence[bytes], common: int, commitments
 def statement(
     session: Session, federation: FederationConfig, party: str, identity: str, nonces: Sequence[bytes]
 ) -> bytes:
-    """The signed content: a party, in a session of these members, states that it holds an alignment.
+    """The signed content with which a party states, in a session of these members, that it holds an alignment.
 
-    Every verifier has drawn one of the random numbers for this agreement, so a statement of another agreement, even of
-    one with the same session number, or one made for other members, is not valid.
+    Every verifier has drawn one of the nonces for this agreement, so a statement made in another agreement (even with
+    the same session number) or for other members is not valid.
 
     Args:
-        session: of the agreement.
         federation: the agreed section, with the present parties and their fingerprints.
-        party: the name of the party that signs.
-        identity: of the alignment.
-        nonces: of all members, the server first, then the parties in the roster's order.
+        nonces: the server's first, then the parties' in the roster's order.
     """
     members = {"server": federation.server, **federation.parties}
     seats = [[name, pin, nonce.hex()] for (name, pin), nonce in zip(members.items(), nonces, strict=True)]

@@ -1,4 +1,4 @@
-"""A member's kept alignments, under its own configuration. A disk that refuses is a warning, no failure."""
+"""A member's kept alignments, as configured. A disk that refuses is a warning, not a failure."""
 
 from __future__ import annotations
 
@@ -29,10 +29,8 @@ class Place:
     """Where a member keeps alignments.
 
     Args:
-        config: the member's `alignments`.
-        base: the folder that paths in its file are relative to.
-        out: its folder of the run.
-        member: its name.
+        base: the folder that paths in the member's file are relative to.
+        out: the member's folder of the run.
     """
 
     config: AlignmentsConfig
@@ -42,18 +40,14 @@ class Place:
 
 
 class Keeping:
-    """The kept alignments of one member in one start, and the processors that raise its keys.
+    """The kept alignments of one member in one start, and the processes that raise its keys.
 
     Args:
         store: None keeps nothing, and draws a secret for every alignment.
         policy: digest of the member's own rules about alignments.
-        processors: number that may raise keys at once.
         warn: called with a reason when the disk refuses.
         roster: names of all parties.
-        daily: limits of what others can test in a day; None counts nothing.
-
-    Attributes:
-        daily: as given.
+        daily: limits on what others can test in a day; None counts nothing.
     """
 
     def __init__(
@@ -82,13 +76,12 @@ class Keeping:
         processors: int = 1,
         warn: Callable[[str], None] = lambda _reason: None,
     ) -> Keeping:
-        """The same, as configured.
+        """Builds it as configured.
 
         Args:
             federation: the agreed section, with the whole roster.
-            place: where.
             pinned: True if the roster's fingerprints identify members beyond this start.
-            reuse: False keeps nothing and uses nothing that was kept; what others test is counted all the same.
+            reuse: False keeps and uses no kept alignment; what others test is still counted.
         """
         store, folder = None, place_of(place.config, place.base, place.out, place.member)
         if reuse and place.config.days and not federation.keys.seeded:
@@ -98,11 +91,10 @@ class Keeping:
 
     @property
     def terms(self) -> bytes:
-        """32 bytes that change with the roster and the member's own rules; none if nothing is kept."""
+        """32 bytes that change with the roster and the member's own rules; empty if nothing is kept."""
         return b"" if self._store is None else hashlib.sha256(self._store.roster + self._policy).digest()
 
     def held(self, keys: RowKeys) -> KeptAlignment | None:
-        """The kept alignment of these keys; None if there is none."""
         store = self._store
         return None if store is None else self._tried(lambda: store.held(keys, self._policy))
 
@@ -117,10 +109,8 @@ class Keeping:
             self._tried(lambda: store.keep(keys, self._policy, found))
 
     def exponent(self, drawn: bytes) -> Exponent:
-        """The member's exponent for this roster; one drawn for the alignment alone, if nothing is kept.
-
-        Args:
-            drawn: a fresh secret, 32 bytes.
+        """The member's exponent for this roster; if nothing is kept, one of `drawn` (32 fresh bytes) for one
+        alignment.
         """
         store = self._store
         found = None if store is None else self._tried(lambda: _with_raised(store))
@@ -131,9 +121,9 @@ class Keeping:
         return Exponent(scalar, self._raising, raised)
 
     def among(self, parties: Collection[str]) -> MakeExponent:
-        """The way to an exponent for an alignment of some parties: that of the roster serves the whole roster alone.
+        """Source of the exponent for an alignment of some parties: the roster's exponent serves only the whole roster.
 
-        Else lists that some have raised, and others have not, could be compared with lists of other alignments.
+        Otherwise lists raised by only some parties could be compared with lists of other alignments.
         """
         return self.exponent if frozenset(parties) == self._roster else self.fresh
 
@@ -145,7 +135,7 @@ class Keeping:
         """Stores what was raised, and ends the processes that raised it.
 
         Args:
-            complete: an alignment has come to its end: elements that it did not need are dropped.
+            complete: the alignment is complete: elements that it did not need are dropped.
         """
         self._raising.close()
         while self._raised:
@@ -155,13 +145,12 @@ class Keeping:
         try:
             return call()
         except (EnvironmentFault, OSError) as failed:
-            if not self._warned:  # once a start says enough
+            if not self._warned:  # once a start
                 self._warn(f"alignments are not kept: {failed}")
             self._warned = True
             return None
 
 
 def _with_raised(store: AlignmentStore) -> tuple[bytes, RaisedElements]:
-    """The exponent, and what was raised to it and no other."""
     exponent = store.exponent()
     return exponent, store.raised(exponent)

@@ -11,31 +11,23 @@ from colonnade.common.errors import EnvironmentFault
 from colonnade.common.runtime.run_folder import RunFolder
 
 VARIABLE = "COLONNADE_ALIGNMENTS"
-"""Names the folder of kept alignments for every member of a process's environment; a configuration goes before it."""
+"""Environment variable that names the folder of kept alignments; a configuration takes precedence."""
 
 NAME = ".alignments"
-"""Its name beside the runs."""
 
 _SHARED = 0o077
 
 TEMPORARY = "temporary"
-"""Name of a file beside identities that were made for one start: their fingerprints identify nobody."""
+"""Marker file beside identities that were made for one start: their fingerprints identify no member."""
 
 
 def lasting(identity: Path | None) -> bool:
-    """True if a folder with key and certificate is a member's own, and not made for one start."""
+    """True if a folder with key and certificate lasts beyond one start."""
     return identity is not None and not (identity.parent / TEMPORARY).exists()
 
 
 def place_of(config: AlignmentsConfig, base: Path, out: Path, member: str) -> Path:
-    """The folder of a member's kept alignments, which need not exist.
-
-    Args:
-        config: the member's `alignments`.
-        base: the folder that paths in its file are relative to.
-        out: the member's folder of the run.
-        member: its name.
-    """
+    """The folder of a member's kept alignments, which need not exist; arguments as in `Place` (keeping.py)."""
     if config.folder is not None:
         return base / config.folder / member
     if folder := os.environ.get(VARIABLE):
@@ -45,11 +37,7 @@ def place_of(config: AlignmentsConfig, base: Path, out: Path, member: str) -> Pa
 
 
 def make_private(folder: Path) -> None:
-    """Makes a folder that its owner alone can enter, and its parent likewise.
-
-    Raises:
-        EnvironmentFault: it cannot be made, is a link, or belongs to another user.
-    """
+    """Makes a folder, and its parent, that only the owner can enter. Refuses links and folders of other users."""
     try:
         folder.parent.parent.mkdir(parents=True, exist_ok=True)
         for path in (folder.parent, folder):
@@ -71,7 +59,7 @@ def _run(out: Path) -> Path:
 
 
 def _usable(folder: Path) -> bool:
-    """True if we can make the folder and nobody else can have put files into it."""
+    """True if we can make the folder and no other user can have put files into it."""
     if folder.is_symlink():
         return False
     if folder.is_dir():

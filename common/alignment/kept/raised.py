@@ -25,19 +25,18 @@ _CHECKSUM = 32
 _RECORD = _KEY + ELEMENT
 _BLOCK = 8192
 _DRAFT = ".partial"
-_LEFT = 3600.0  # seconds without a change, after which nobody writes a draft any more
+_LEFT = 3600.0  # seconds without a change after which a draft is abandoned
 
 
 class RaisedElements:
-    """A map from what was raised to the result, in a file: all digests in ascending order, then all results.
+    """A file that maps inputs to raised results: all digests in ascending order, then all results.
 
-    What was raised (an element, or a key of the member itself) is in it as a digest under a secret. `save` keeps what
-    was looked up or added since it was opened, and may drop the rest. Memory does not grow with the number of elements:
-    the file is mapped, and new ones are in an unnamed file until then.
+    Inputs (elements, or the member's own keys) are stored as digests under a secret. `save` keeps what was looked up or
+    added since opening, and may drop the rest. Memory does not grow with the number of elements: the file is mapped,
+    and new ones go to an unnamed file until `save`.
 
     Args:
-        path: of the file.
-        secret: key of the digests, and of a checksum over the file; a file of another secret counts as none.
+        secret: key of the digests and of the file's checksum; a file under another secret is ignored.
 
     Attributes:
         raised: number of elements that had to be raised.
@@ -57,8 +56,7 @@ class RaisedElements:
         """The results of some inputs, concatenated; raises those that are new.
 
         Args:
-            purpose: tells operations apart.
-            inputs: elements or keys.
+            purpose: distinguishes operations.
             raise_them: maps inputs to concatenated results.
         """
         if not inputs:
@@ -77,14 +75,7 @@ class RaisedElements:
         return results.tobytes()
 
     def save(self, *, drop: bool = True) -> None:
-        """Writes what was used, or all; it is on the disk when this returns.
-
-        Args:
-            drop: False keeps elements that were not used.
-
-        Raises:
-            EnvironmentFault: the disk refuses it.
-        """
+        """Writes the file; it is on the disk when this returns. `drop=False` keeps elements that were not used."""
         if not drop:
             self._used[:] = True
         rows = int(self._used.sum()) + self.raised
@@ -113,7 +104,7 @@ class RaisedElements:
             ) from failed
 
     def _remove_leftovers(self) -> None:
-        """Removes drafts of processes that were killed: one that is being written has just been changed."""
+        """Removes drafts of killed processes: a draft still being written was modified recently."""
         for draft in self._path.parent.glob(f"{self._path.name}*{_DRAFT}"):
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - draft.stat().st_mtime > _LEFT:
@@ -136,7 +127,7 @@ class RaisedElements:
         return np.where(known[at] == wanted, at, -1)
 
     def _read(self) -> NDArray[np.uint8]:
-        """The whole file without its checksum; nothing if it is torn, or of another secret."""
+        """The file without its checksum; empty if it is torn or under another secret."""
         with contextlib.suppress(OSError, ValueError), self._path.open("rb") as file:
             rows, rest = divmod(os.fstat(file.fileno()).st_size - _CHECKSUM, _RECORD)
             if rows > 0 and not rest:
@@ -150,7 +141,7 @@ class RaisedElements:
         return hashlib.blake2b(content, key=self._secret, digest_size=_KEY).digest()
 
     def _checksum(self, file: BinaryIO, rows: int) -> bytes:
-        """Over the records of a file, which is left at their end."""
+        """Digest of a file's records; leaves the file positioned at their end."""
         digest = hashlib.blake2b(key=self._secret, digest_size=_CHECKSUM, person=b"raised elements")
         file.seek(0)
         left = rows * _RECORD
@@ -162,7 +153,6 @@ class RaisedElements:
 
 
 def _lay_down(file: BinaryIO, sorter: Sorter, rows: int) -> None:
-    """Writes the digests of all records, and behind them their results."""
     at = 0
     for records in sorter.sorted():
         for start, part in ((at * _KEY, records[:, :_KEY]), (rows * _KEY + at * ELEMENT, records[:, _KEY:])):

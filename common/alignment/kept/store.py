@@ -1,14 +1,14 @@
-"""A member's kept alignments, on its own disk, outside of any run.
+"""A member's kept alignments, on its own disk, outside any run.
 
     FOLDER/                        0700
     FOLDER/alignments.salt         random; key of every digest here
-    FOLDER/ROSTER/                 for one roster of members: its id, names, pins, kind and comparison of keys
-        exponent.json              the member's secret exponent for this roster, with the time at which it was drawn
+    FOLDER/ROSTER/                 one roster: its id, names, pins, kind and comparison of keys
+        exponent.json              the member's secret exponent for this roster, and when it was drawn
         SLOT.alignment             an alignment of one table of this member under one policy
-        raised                     elements that were raised to the exponent (common/alignment/kept/raised.py)
+        raised                     elements raised to the exponent (common/alignment/kept/raised.py)
 
-Files are 0600 and written atomically. One that is torn, altered, too old or of a newer format is as good as none: the
-rows are then aligned anew.
+Files are 0600 and written atomically. A file that is torn, altered, too old or of a newer format is ignored: rows are
+then aligned anew.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from colonnade.common.runtime.json_values import is_number, parse_json
 from colonnade.common.runtime.run_folder import read_record
 
 FORMAT = 1
-"""Format of a kept alignment."""
 
 _DAY = 86400.0
 _SALT = 32
@@ -55,9 +54,8 @@ class KeptAlignment:
     """An alignment that this member holds.
 
     Args:
-        identity: as all its members computed it.
         rows: the member's rows in the common order, int64 (common,).
-        commitments: digest of every member's list, hexadecimal, by name, as it was before the first was sent
+        commitments: hexadecimal digest of every member's list, by name, taken before the first was sent
             (common/alignment/checks/pledge.py); empty if lists were not checked.
     """
 
@@ -70,7 +68,6 @@ class AlignmentStore:
     """The kept alignments of one member with one roster.
 
     Args:
-        folder: of the member.
         roster: `roster_digest` of the agreed section.
         days: age at which an alignment and an exponent are removed.
         now: seconds since 1970.
@@ -81,12 +78,7 @@ class AlignmentStore:
         self._home = folder / hashlib.sha256(roster).hexdigest()[:_ROSTER]
 
     def held(self, keys: RowKeys, policy: bytes) -> KeptAlignment | None:
-        """The alignment of these keys under this policy; None if there is none.
-
-        Args:
-            keys: of the member's table as it is now.
-            policy: digest of the member's own rules.
-        """
+        """The alignment of these keys, as they are now, under this policy (a digest); None if there is none."""
         self.prune()
         path = self._path(keys, policy)
         if path is None or (read := _read(path)) is None:
@@ -97,7 +89,7 @@ class AlignmentStore:
         return KeptAlignment(record["identity"], tensors["rows"], record["commitments"])
 
     def keep(self, keys: RowKeys, policy: bytes, found: KeptAlignment) -> None:
-        """Stores an alignment; it is on the disk when this returns. Raises EnvironmentFault."""
+        """Stores an alignment; it is on the disk when this returns."""
         self._prepare()
         record = {
             "format": FORMAT,
@@ -112,11 +104,7 @@ class AlignmentStore:
         write_kept(path, _content(record, found.rows), 0o600)
 
     def exponent(self) -> bytes:
-        """The member's secret for this roster, 32 bytes, drawn once and again when it is too old.
-
-        Raises:
-            EnvironmentFault: the disk refuses it.
-        """
+        """The member's secret for this roster, 32 bytes; drawn anew when it is too old."""
         self.prune()
         self._prepare()
         path = self._home / _EXPONENT
@@ -132,14 +120,11 @@ class AlignmentStore:
         return drawn
 
     def raised(self, exponent: bytes) -> RaisedElements:
-        """The elements that were raised to this exponent, which another process may have replaced since.
-
-        Raises EnvironmentFault.
-        """
+        """The elements raised to this exponent; another process may have replaced the stored exponent since."""
         return RaisedElements(self._home / _RAISED, self._salted(exponent))
 
     def prune(self) -> None:
-        """Removes what is too old, of every roster of this member."""
+        """Removes what is too old, for every roster of this member."""
         for path in self._folder.glob("*/*"):
             made = _made(path)
             if made is not None and not 0 <= self._now() - made < self._days * _DAY:
@@ -183,9 +168,6 @@ def forget(folder: Path) -> int:
 
     Returns:
         The number of alignments and exponents removed.
-
-    Raises:
-        OSError: the disk refuses it.
     """
     removed = 0
     for member in members_in(folder):
@@ -200,7 +182,6 @@ def forget(folder: Path) -> int:
 
 
 def _is_roster(folder: Path) -> bool:
-    """True if it is one of ours: a member's folder may be one that has other uses."""
     return len(folder.name) == _ROSTER and not set(folder.name) - set("0123456789abcdef") and not folder.is_symlink()
 
 
@@ -210,7 +191,6 @@ def _remove_empty(folder: Path) -> None:
 
 
 def _content(record: dict[str, Any], rows: Tensor) -> bytes:
-    """Record and rows with a checksum over both."""
     text = json.dumps(record)
     rows = rows.to(torch.int64).contiguous()
     checksum = hashlib.sha256(text.encode() + to_bytes(rows)).digest()
@@ -218,7 +198,7 @@ def _content(record: dict[str, Any], rows: Tensor) -> bytes:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
-    """Record and rows of a whole file of our format."""
+    """Record and rows of an intact file of our format, else None."""
     try:
         with safetensors.safe_open(path, "pt") as file:
             text, tensors = file.metadata()["record"], {name: file.get_tensor(name) for name in ("rows", "checksum")}
@@ -242,7 +222,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
 
 
 def _made(path: Path) -> float | None:
-    """Time at which an alignment or an exponent was made; None for other files. A torn one is as old as can be."""
+    """Time at which an alignment or an exponent was made; None for other files, 0 for a torn one."""
     if path.name == _EXPONENT:
         record = read_record(path) or {}
     elif path.suffix == _SUFFIX:
