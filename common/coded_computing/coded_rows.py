@@ -1,8 +1,8 @@
 """Rows in K segments for coded computing: one coded row stands for K real ones.
 
-Every part (training, validation, test) is cut into K segments of equal length, the last one padded.
-Position i of a part then stands for the i-th row of each of its segments; a batch of positions stands
-for K times as many rows, in segment order.
+Every part (training, validation, test) is cut into K segments of equal length, the last one padded. Position i of a
+part stands for the i-th row of each of its segments; a batch of positions stands for K times as many rows, in segment
+order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Block:
 
     Args:
         positions: among all coded rows, int64 (coded,).
-        rows: numbers of the real rows that they stand for, int64 (K * coded,) in segment order, NOTHING for padding.
+        rows: the real rows that they stand for, int64 (K * coded,) in segment order, NOTHING for padding.
     """
 
     positions: Tensor
@@ -42,17 +42,13 @@ class CodedRows:
     """The coded rows of a federation: those of training first, then validation's and test's.
 
     Args:
-        partition: row numbers of the parts.
         segments: K.
-        federation: the agreed section; a batch has floor(`batch` / K) coded rows, one at least.
+        federation: a batch has floor(`batch` / K) coded rows, at least one.
 
     Attributes:
         total: number of coded rows.
         evaluated: number of them in validation and test.
         batch: coded rows of a full batch.
-
-    Raises:
-        ConfigError: K is larger than the number of training rows.
     """
 
     def __init__(self, partition: Partition, segments: int, federation: FederationConfig) -> None:

@@ -5,14 +5,14 @@
 
 A proof is an HMAC-SHA256 under a key of the pair, over its direction, the round, its stage, the set and the hash of
 what is summed (common/secure_aggregation/subject.py), so that the server, which relays it, can make none. A party goes
-on when everybody in the set has proved it: no two of these parties then go on with different sets or rows. Where a
+on when every party in the set has proved it: no two of these parties then go on with different sets or rows. Where a
 round has one possible set, as with `federation.quorum: wait`, no set is confirmed.
 
 Two sets, each of more than half of the parties, have a party in common, and a party confirms one set a round. Two
-disjoint ones could both be confirmed, so `check_blinded` refuses smaller quorums.
+disjoint sets could both be confirmed, so `check_blinded` refuses smaller quorums.
 
-In FedVS parties outside of the set compute its sum too, and some may be late. There q of all parties confirm the set,
-and prove it to all others. With m parties that lie, two sets are confirmed only if 2 q <= n + m.
+In FedVS parties outside the set compute its sum too, and some may be late. There q of all parties confirm the set, and
+prove it to all others. With m parties that lie, two sets are confirmed only if 2 q <= n + m.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from colonnade.common.messaging.message import PartyMessage, ServerMessage, Tens
 from colonnade.common.messaging.raw import to_bytes, to_tensor
 
 _BYTES = torch.uint8
-_NONE = bytes(PROOF_BYTES)  # in the places of parties that are not in the set, and in a party's own
+_NONE = bytes(PROOF_BYTES)  # for parties outside the set, and for the party itself
 
 
 class SetError(PeerError):
@@ -71,7 +71,6 @@ class SetProver:
     """Makes and checks one party's proofs of sets.
 
     Args:
-        name: the party's.
         roster: all parties, in the agreed order.
         keys: a key with every other party, the same at both ends and unknown to the server (`PairKeys.masks`).
     """
@@ -92,8 +91,6 @@ class SetProver:
         """Proofs that we were told this set, uint8 (parties, 32).
 
         Args:
-            round, stage: of the sum.
-            members: the set.
             laid: over whom the words are masked, where that is settled before the set.
             about: hash of what the sum is over.
             to: receivers; the other members if left out.
@@ -117,15 +114,14 @@ class SetProver:
         stage: int = 0,
         enough: int | None = None,
     ) -> None:
-        """Returns if every other member has proved that it was told this set; with `enough`, so many of the roster.
+        """Returns if every other member has proved that it was told this set; with `enough`, if that many have.
 
         Args:
-            round, stage, members, laid, about: as we were told.
             proofs: as the server has relayed them, uint8 (parties, 32).
-            enough: parties that have to confirm, ourselves among them; the others send no proof.
+            enough: parties of the roster that must confirm, including ourselves; the others send no proof.
 
         Raises:
-            SetError: one of them has not; names it.
+            SetError: a proof is missing or wrong; names the party.
         """
         told, own = self._told(round, stage, about, members, laid), self._roster.index(self._name)
         names, confirmed = ", ".join(name for name in self._roster if name in members), 1
@@ -148,7 +144,7 @@ class SetProver:
             )
 
     def _told(self, round: int, stage: int, about: bytes, *sets: Collection[str]) -> str:
-        """The text that is proved: the round, its stage, what is summed, and the sets, by places in the roster."""
+        """The text that is proved; sets are places in the roster."""
         places = [[place for place, party in enumerate(self._roster) if party in one] for one in sets]
         return f"{round} {stage} {about.hex()} {places}"
 
@@ -161,7 +157,7 @@ def relayed(roster: Sequence[str], proofs: Mapping[str, Tensor], to: Collection[
 
     Args:
         roster: all parties, in the agreed order.
-        proofs: of each party that has sent some, uint8 (parties, 32).
+        proofs: by the party that sent them, uint8 (parties, 32).
         to: the receivers.
     """
     none = torch.zeros(len(roster), PROOF_BYTES, dtype=_BYTES)

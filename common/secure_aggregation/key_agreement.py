@@ -1,13 +1,13 @@
 """Key agreement between parties: offers go to the server, the ring comes back, and every party confirms it.
 
     1   party k    a fresh public key, signed                                       -> server
-    2   server     the ring: everybody's offers                                     -> all
+    2   server     the ring: all offers                                             -> all
     3   party k    for every other party proofs that it holds the same ring, the key that it offered, and the same
                    rows in the same order                                           -> server
     4   server     the proofs that are for it                                       -> every party
 
-A protocol whose parties exchange secrets declares these kinds among its messages; `client/aggregation/key_agreement.py`
-and `server/aggregation/key_agreement.py` are the two sides, and common/crypto/sealing.py uses the keys.
+A protocol whose parties exchange secrets declares these kinds among its messages; common/crypto/sealing.py uses the
+keys.
 """
 
 from __future__ import annotations
@@ -85,7 +85,6 @@ AGREEMENT = (KeyOffer, KeyRing, KeyProof, KeyProofs)
 
 
 def agreement_limits(parties: int) -> dict[str, int]:
-    """Largest values of the dimensions of these messages."""
     return {
         "parties": parties,
         "key": KEY_BYTES,

@@ -1,18 +1,18 @@
 """Masks that cancel in the sum over a set of parties and hide every summand.
 
-Source: Wang et al., "VFedMH" (2023), Section 4.3: a party adds r_k = Σ_j (-1)^{k>j} H(CK_kj) (Eq. 4) to its
-embedding (Eq. 5), so that the server learns the sum over all parties (Eq. 6) and no embedding.
+Source: Wang et al., "VFedMH" (2023), Section 4.3: a party adds r_k = Σ_j (-1)^{k>j} H(CK_kj) (Eq. 4) to its embedding
+(Eq. 5), so that the server learns the sum over all parties (Eq. 6) and no embedding.
 
 The paper's r_k is one number for every entry of every round: the differences of any two entries are then in the clear.
 This implementation keeps the signs and the pairs of Eq. 4 and changes the summands:
 
-- every entry of every round has a mask of its own, words of a ChaCha20 keystream. Its key is derived (HMAC-SHA256)
-  from the pair's key CK_kj and the message's context: round, stage, set of parties, shape, width, and the hash of what
-  is summed, which each party computes itself (common/secure_aggregation/subject.py);
-- sums are of integers modulo 2^32 or 2^64 (`common/numerics/ring.py`), where a uniform mask hides any number.
-  A real mask could not: it would have to be large, and would leave rounding errors;
-- two messages of the same round over different sets of parties would reveal an embedding by their difference, so
-  there is never more than one: rounds, and stages in them, only increase in a session, whatever the server names;
+- every entry of every round has a mask of its own, words of a ChaCha20 keystream. Its key is derived (HMAC-SHA256) from
+  the pair's key CK_kj and the message's context: round, stage, set of parties, shape, width, and the hash of what is
+  summed, which each party computes itself (common/secure_aggregation/subject.py);
+- sums are of integers modulo 2^32 or 2^64 (common/numerics/ring.py), where a uniform mask hides any number. A real mask
+  would have to be large, and would leave rounding errors;
+- two messages of one round over different sets of parties would reveal an embedding by their difference, so there is
+  never more than one: rounds, and stages in them, only increase in a session, whatever the server names;
 - parties that were asked for different rows have masks that do not cancel, so that the sum is noise.
 
 The server learns the sum over the set. With the keys of some of its parties it learns the sum over the others, so a set
@@ -20,8 +20,8 @@ needs at least two more parties than may collude with the server.
 
 **Double masks** (Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", 2017, Section
 4). Where a sum is to survive a party that vanishes, the pairs' masks are made from keys of the round, and every party
-adds a mask of its own besides. `remove_masks` takes out what is left in the sum over those whose values arrived: their
-own masks, and the masks that they have with the others. common/secure_aggregation/recovery.py has the keys.
+adds a mask of its own. `remove_masks` removes what is left in the sum over those whose values arrived: their own masks,
+and the masks that they have with the others. common/secure_aggregation/recovery.py has the keys.
 """
 
 from __future__ import annotations
@@ -59,11 +59,8 @@ class BlindError(PeerError):
 
 @dataclass(frozen=True)
 class RoundKeys:
-    """Keys of a party's double masks in one round.
-
-    Args:
-        own: of its own mask.
-        pairs: with every other party, by party, the same at both ends.
+    """Keys of a party's double masks in one round: of its own mask, and with every other party (the same at
+    both ends).
     """
 
     own: bytes
@@ -74,13 +71,9 @@ class Blinder:
     """Blinds one party's messages of a session. One per key agreement: it records the newest round and stage.
 
     Args:
-        name: the party's.
         roster: all parties, in the agreed order.
-        keys: CK_kj by party, for every other party (`Agreement.mask_keys`).
+        keys: CK_kj by party, for every other party (`PairKeys.masks`).
         least: minimum parties in a sum; LEAST or more.
-
-    Raises:
-        InputError: the party is not in the roster, a key is missing, or `least` is too small.
     """
 
     def __init__(self, name: str, roster: Sequence[str], keys: Mapping[str, bytes], *, least: int) -> None:
@@ -106,8 +99,6 @@ class Blinder:
 
         Args:
             words: encoded, of any shape, int32 for words modulo 2^32 or int64 for 2^64, on the CPU.
-            round: of the message.
-            stage: within the round.
             parties: the agreed set whose words are summed.
             about: hash of what the sum is over, as this party was asked for it.
             keys: for double masks; None for masks of the session's keys alone.
@@ -116,9 +107,8 @@ class Blinder:
             A new tensor of that shape and dtype, uniform to any observer without one of the pair keys in the set.
 
         Raises:
-            BlindError: the round and stage, or later ones, were blinded before, for any set, or the set is too small,
-                lacks this party, or includes an unknown one.
-            InputError: the words are of another dtype.
+            BlindError: this or a later round and stage was blinded before, for any set; or the set is too small, lacks
+                this party, or includes an unknown one.
         """
         if words.dtype not in _UNSIGNED:
             raise InputError(f"{self._name!r} blinds words of {words.dtype}", hint="encode them as int32 or int64")
@@ -176,10 +166,9 @@ def remove_masks(
 
     Args:
         total: the sum modulo 2^32 or 2^64 over those whose words arrived, int32 or int64.
-        round, stage: of the words.
         parties: the agreed set over which they were masked, in the roster's order.
         own: keys of the own masks of those whose words arrived.
-        pairs: keys between one whose words arrived and one whose did not, in this order.
+        pairs: keys of pairs (arrived, vanished).
         about: hash of what the sum is over.
 
     Returns:
@@ -196,7 +185,6 @@ def remove_masks(
 
 
 def _context(round: int, stage: int, parties: Sequence[str], words: _Words, about: bytes) -> bytes:
-    """Hash of what the masks of a message are bound to."""
     message = [round, stage, tuple(parties), words.shape, 8 * words.itemsize, about.hex()]
     return sha256(json.dumps(message).encode()).digest()
 

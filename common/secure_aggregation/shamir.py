@@ -1,4 +1,4 @@
-"""Shares of secrets, t of n: any t of them give the secret, and t - 1 say nothing of it.
+"""Shares of secrets, t of n: any t of them give the secret, and t - 1 reveal nothing about it.
 
 Source: Shamir, "How to share a secret" (1979). A polynomial of degree t - 1 over F_p takes the secret at 0, and its
 other coefficients are uniform; party k's share is its value at k + 1, for k from 0. Vectors are shared entry by entry.
@@ -22,16 +22,7 @@ _SETS = 256  # sets of parties whose coefficients are cached
 
 @dataclass(frozen=True)
 class Sharing:
-    """Parameters of a sharing.
-
-    Args:
-        threshold: t.
-        parties: n.
-        p: of the field, a prime larger than n.
-
-    Raises:
-        InputError: t is not 1 to n, or p is too small.
-    """
+    """Parameters of a sharing: t, n, and p of the field, a prime larger than n."""
 
     threshold: int
     parties: int
@@ -45,30 +36,16 @@ class Sharing:
             )
 
     def share(self, secrets: Tensor, draws: Elements) -> Tensor:
-        """Shares of secrets.
-
-        Args:
-            secrets: elements, int64 (...).
-            draws: a source of uniform elements of this field.
-
-        Returns:
-            int64 (n, ...).
-        """
+        """Shares, int64 (n, ...), of secrets, int64 (...); `draws` is a source of uniform elements of this field."""
         coefficients = torch.cat([secrets.reshape(1, -1), draws((self.threshold - 1, secrets.numel()))])
         return self._field.matmul(self._powers, coefficients).view(self.parties, *secrets.shape)
 
     def combine(self, places: Sequence[int], shares: Tensor) -> Tensor:
-        """The secrets, of any t shares.
+        """The secrets, int64 (...), of any t shares.
 
         Args:
-            places: of their parties, 0 .. n - 1, in any order.
-            shares: of these, elements (t, ...).
-
-        Returns:
-            int64 (...).
-
-        Raises:
-            InputError: there are not t different places, or not a share for each.
+            places: the shares' parties, 0 .. n - 1, in any order.
+            shares: elements (t, ...).
         """
         distinct = len(set(places)) == len(places) and set(places) <= set(range(self.parties))
         if not distinct or not len(places) == len(shares) == self.threshold:
@@ -82,11 +59,11 @@ class Sharing:
         )
 
     def fit(self, places: Sequence[int], shares: Tensor) -> Tensor:
-        """True for each vector of which all shares are of one polynomial. Any t are.
+        """True for each vector whose shares are all of one polynomial; any t shares are.
 
         Args:
-            places: of their parties, t or more different ones.
-            shares: of these, elements (m, vectors, elements).
+            places: the shares' parties, t or more different ones.
+            shares: elements (m, vectors, elements).
 
         Returns:
             bool (vectors,).

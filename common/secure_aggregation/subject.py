@@ -2,7 +2,7 @@
 
 The masks of a sum, the proofs of its set and the boxes of its shares are bound to this hash. If the server asks one
 party for other rows than the rest, the masks do not cancel and the sum is noise, so that no two sums differ by one
-party's values for rows of the server's choice. Each party computes it from what it was asked; it never travels.
+party's values for rows of the server's choice. Each party computes the hash from what it was asked; it never travels.
 
     training, evaluations   purpose, row numbers of the batch or block, from the agreed schedule
     predictions             purpose, row numbers and options of the request, and the hash of the request before
@@ -25,7 +25,6 @@ def subject(purpose: str, rows: Tensor, *said: int | str, before: bytes = b"") -
     """Hash of what a sum is over, 32 bytes.
 
     Args:
-        purpose: one of the above.
         rows: row numbers in the order of the summed matrix, int64 (rows,).
         said: whatever else was told that selects values.
         before: hash of the sum before, where parties take part in all.
@@ -39,8 +38,6 @@ def rows_known(purpose: str, count: int, official_test: int, keys: bytes = b"") 
     """Hash of the rows that a member holds for one session of a run, hex.
 
     Args:
-        purpose: training or prediction.
-        count: of rows.
         official_test: number of last rows that are the source's own test part.
         keys: digest of the rows' keys in their common order; empty where rows are matched by their order.
     """

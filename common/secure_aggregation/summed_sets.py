@@ -1,8 +1,8 @@
 """Record of the parties summed in every round, on disk: a repeated round must have the same set.
 
-Two sums of the same round over different sets reveal by their difference what a party sent. Within a session the
-blinder refuses a second message of a round. After a rollback rounds are repeated, with new keys and with the same
-parameters and rows; from this record a party, and the server, know the earlier set.
+Two sums of one round over different sets reveal by their difference what a party sent. Within a session the blinder
+refuses a second message of a round. After a rollback rounds are repeated, with new keys but the same parameters and
+rows; from this record a party, and the server, know the earlier set.
 """
 
 from __future__ import annotations
@@ -17,21 +17,19 @@ from colonnade.common.errors import CheckpointError, InputError
 from colonnade.common.runtime.json_values import whole
 
 NAME = "members"
-"""Of the record in the run cache."""
 
 _BEFORE = ("members-a", "members-b")  # of versions before 0.3, which wrote them alternately
-_AHEAD = 32  # rounds reserved together: up to this many may count as done that were not
+_AHEAD = 32  # rounds reserved together: up to this many may count as done without being
 
 
 class MemberRecord:
     """Record of every round's set.
 
-    Sets change rarely: the disk holds the first round of every set, and an upper bound of the last one's rounds, which
+    Sets change rarely: the disk holds the first round of every set, and an upper bound of the last set's rounds, which
     is advanced before it is reached. The bound is a multiple of 32, so that no party counts a round as done that the
     server, which enters every round first, treats as new.
 
     Args:
-        once: the run cache that stores it.
         run: its number; a record of another run is refused.
         roster: all parties, in the agreed order.
 
@@ -60,9 +58,6 @@ class MemberRecord:
 
         Returns:
             False if the round is bound to another set: nothing may be sent for it.
-
-        Raises:
-            EnvironmentFault: the disk refuses it.
         """
         bound = self.bound(round)
         if bound is not None:
@@ -78,11 +73,7 @@ class MemberRecord:
     def narrow(self, round: int, parties: Collection[str]) -> None:
         """Replaces the newest round's set by a smaller one, before the round is summed; on the disk when this returns.
 
-        For a round that this object has entered as a new one, and of whose sum nothing was opened.
-
-        Raises:
-            InputError: it is not the newest round, or the set is no part of the one that was entered.
-            EnvironmentFault: the disk refuses it.
+        Only for a round that this object has entered as new, and for whose sum nothing was opened.
         """
         if round != self._done or not (self.bound(round) or frozenset()) > frozenset(parties):
             raise InputError(
@@ -108,7 +99,7 @@ class MemberRecord:
             self._first, self._sets = kept["first"], kept["sets"]
 
     def _parted(self, name: str, number: str, kept: Mapping[str, Tensor]) -> tuple[str, int, int, Mapping[str, Tensor]]:
-        """Run, count, upper bound and tensors of a stored record. Raises CheckpointError."""
+        """Run, count, upper bound and tensors of a stored record."""
         run, *numbers = number.rsplit(" ", 2)
         first, sets = kept.get("first", torch.empty(0)), kept.get("sets", torch.empty(0))
         fits = first.dtype == torch.int64 and sets.dtype == torch.uint8 and sets.ndim == 2
@@ -134,16 +125,16 @@ class MemberRecord:
 
 
 def times_written(run_cache: RunCache) -> int:
-    """How many times the record was written, which only grows; 0 if there is none. Raises CheckpointError."""
+    """Number of times the record was written, which only grows; 0 if there is none."""
     number = (run_cache.record(NAME) or ("", {}))[0].split()
     return int(number[-2]) if len(number) > 2 and number[-2].isdecimal() else 0
 
 
 def marks(roster: Sequence[str], members: Collection[str]) -> Tensor:
-    """A set of parties as it travels: uint8 (parties,) in the roster's order, 1 for those in it."""
+    """A set of parties in wire form: uint8 (parties,) in the roster's order, 1 for those in it."""
     return torch.tensor([name in members for name in roster], dtype=torch.uint8)
 
 
 def marked(roster: Sequence[str], marks: Tensor) -> tuple[str, ...]:
-    """The reverse of `marks`, in the roster's order: those whose entry is not 0."""
+    """The reverse of `marks`, in the roster's order."""
     return tuple(name for name, is_in in zip(roster, marks.tolist(), strict=True) if is_in)

@@ -1,10 +1,10 @@
-"""Naming of parties whose shares of keys are wrong: more shares than the threshold are a code that corrects errors.
+"""Naming of parties whose shares of keys are wrong: more shares than the threshold form an error-correcting code.
 
 All shares of one secret are values of one polynomial of degree below t. Of m shares, up to (m - t) / 2 wrong ones are
 located (Berlekamp and Welch: Q(x) = y E(x) at every share, with E monic and zero at the wrong ones, deg Q < t + deg E);
-up to m - t are noticed. A share is wrong because its owner dealt it so or its holder opened it so. One party that lies
-is among those named, and alone if it lies about two shares or more that can be located. Two parties that lie together
-can put the blame for a third one's share on its owner.
+up to m - t are noticed. A share is wrong because its owner dealt it so or its holder opened it so. A single liar is
+among those named, and is named alone if it lies about two or more shares that can be located. Two parties that lie
+together can put the blame for a third party's share on its owner.
 """
 
 from __future__ import annotations
@@ -25,16 +25,12 @@ _Elements = NDArray[np.int64]
 
 
 def check_shares(sharing: Sharing, places: Mapping[str, int], owners: Sequence[str], shares: Tensor) -> None:
-    """Refuses shares of which no polynomial is the source, and names the parties that can be the cause.
+    """Refuses shares that no polynomial explains, and names the parties that can be the cause.
 
     Args:
-        sharing: the agreed one.
         places: of the holders, 0 .. n - 1.
         owners: of the secrets.
-        shares: elements, int64 (holders, owners, elements). Exactly t of a secret always fit together.
-
-    Raises:
-        ContractError: shares of a secret do not fit together.
+        shares: elements, int64 (holders, owners, elements). Exactly t shares of a secret always fit together.
     """
     fits = sharing.fit(list(places.values()), shares)
     if bool(fits.all()):
@@ -43,7 +39,7 @@ def check_shares(sharing: Sharing, places: Mapping[str, int], owners: Sequence[s
     points = [place + 1 for place in places.values()]
     wrong: dict[str, Collection[str] | None] = {}
     for number, owner in enumerate(owners):
-        if not fits[number]:  # of all elements at once: a random combination misses an error once in p
+        if not fits[number]:  # a random combination of all elements misses an error with probability 1/p
             mixed = (shares[:, number] * draws((shares.shape[-1],)) % sharing.p).sum(-1) % sharing.p
             found = _outliers(points, mixed.numpy(), sharing)
             wrong[owner] = None if found is None else {holders[place] for place in found}
@@ -52,12 +48,10 @@ def check_shares(sharing: Sharing, places: Mapping[str, int], owners: Sequence[s
 
 
 def _suspects(wrong: Mapping[str, Collection[str] | None], holders: Collection[str], sharing: Sharing) -> str:
-    """Parties that can be the cause.
-
-    Args:
-        wrong: of owners, the holders of wrong shares; None if they cannot be located.
+    """Parties that can be the cause. `wrong` maps owners to the holders of wrong shares; None if they cannot be
+    located.
     """
-    near = set(holders) if len(holders) == sharing.threshold + 1 else set[str]()  # anybody's share may be the one
+    near = set(holders) if len(holders) == sharing.threshold + 1 else set[str]()  # any share may be the wrong one
     alone = [
         {owner} | (near if found is None else set(found) if len(found) == 1 else set())
         for owner, found in wrong.items()
@@ -70,7 +64,7 @@ def _suspects(wrong: Mapping[str, Collection[str] | None], holders: Collection[s
 
 
 def _cover(pairs: set[tuple[str, str]]) -> set[str]:
-    """Parties of which at least one is in every pair, those in the most pairs first."""
+    """A set of parties that touches every pair, chosen greedily by number of pairs."""
     cover: set[str] = set()
     while pairs:
         counts = Counter(party for pair in pairs for party in set(pair))

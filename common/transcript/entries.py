@@ -21,8 +21,7 @@ class ToldEntry(NamedTuple):
     """One item.
 
     Args:
-        name: its kind, with the fields that tell several of a round apart.
-        round: that it belongs to.
+        name: its kind, with the fields that distinguish several of a round.
         digest: SHA-256 of its content.
     """
 
@@ -32,11 +31,11 @@ class ToldEntry(NamedTuple):
 
 
 def entry_of(item: Item, round: int, *, exact: bool) -> ToldEntry | None:
-    """The entry of an item, None if parties are not told it alike.
+    """The entry of an item; None if the server need not tell it to all parties alike.
 
     Args:
         round: the newest open one, for items without a round.
-        exact: False if float32 tensors are compressed for each party by itself, and so left out.
+        exact: False if float32 tensors are compressed separately for each party, and so left out.
     """
     match item:
         case Save():
@@ -67,7 +66,7 @@ def salt_key(run: str, session: int, secret: bytes) -> bytes:
 
     Args:
         session: 0 where no keys are agreed on, since a party that returns is then told a new number.
-        secret: that the parties share and the server does not know; empty where no keys are agreed on.
+        secret: shared by the parties and unknown to the server; empty where no keys are agreed on.
     """
     return sha256(json.dumps(["colonnade transcript", run, session, secret.hex()]).encode()).digest()
 

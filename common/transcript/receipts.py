@@ -1,15 +1,9 @@
 """Receipts for boxes that parties send each other through the server: the sender learns which of them arrived.
 
-A sender notes every box that it sends, a receiver every box that it received, or that an exchange came without one. The
-receiver's next statement (common/transcript/statement.py) lists the exchanges that it has taken part in, with the
+A sender notes every box that it sends; a receiver notes every box that it received, and every exchange that brought it
+none. The receiver's next statement (common/transcript/statement.py) lists the exchanges that it took part in, with the
 senders whose boxes it got, and for every sender a chain of MACs over these boxes under a key of the pair. The sender
 compares. An exchange that the receiver does not list was skipped: it was late, or its connection was.
-
-Other exchanges use it in the same way, with stages of their own:
-
-    ctx.receipts.sent(to, round, stage, box)              # every box that leaves
-    ctx.receipts.received(sender, round, stage, box)      # every box that could be opened
-    ctx.receipts.received(sender, round, stage, None)     # the exchange came without a usable box of this sender
 """
 
 from __future__ import annotations
@@ -34,12 +28,7 @@ _SELECTIVE = (
 
 
 class Receipts:
-    """One party's books of a session. Without keys nothing is noted.
-
-    Args:
-        name: the party's.
-        names: of all parties, in the roster's order.
-    """
+    """One party's books of a session; `names` are all parties in the roster's order. Without keys nothing is noted."""
 
     def __init__(self, name: str = "", names: tuple[str, ...] = ()) -> None:
         self._name, self._names = name, names
@@ -51,7 +40,7 @@ class Receipts:
         self._arrived: dict[_Exchange, dict[str, bool]] = {}
 
     def use(self, keys: Mapping[str, bytes]) -> None:
-        """Begins the books with a key of every pair, by the other party."""
+        """Begins the books with the key of every pair, by the other party."""
         self._keys = keys
 
     def sent(self, to: str, round: int, stage: int | str, box: bytes | memoryview) -> None:
@@ -60,7 +49,7 @@ class Receipts:
             self._sent.setdefault((round, str(stage)), {})[to] = _digest(box)
 
     def received(self, sender: str, round: int, stage: int | str, box: bytes | memoryview | None) -> None:
-        """Notes a box of another party, or with None that an exchange came without a usable one of this party."""
+        """Notes another party's box, or with None that an exchange came without a usable one."""
         if self._keys:
             self._received.setdefault((round, str(stage)), {})[sender] = None if box is None else _digest(box)
 
@@ -86,7 +75,7 @@ class Receipts:
         """Compares what another party states to have received with what we sent to it.
 
         Returns:
-            Boxes that the server has passed on to some parties and not to this one.
+            Boxes that the server has passed on to some parties but not to this one.
 
         Raises:
             TranscriptError: it states a box that we did not send, or another than we sent.
@@ -114,13 +103,12 @@ class Receipts:
         return dropped
 
     def forget(self, before: int) -> None:
-        """Drops what is about rounds before this one."""
         for book in (self._sent, self._arrived):
             for key in [key for key in book if key[0] < before]:
                 del book[key]
 
     def _dropped(self, key: _Exchange, newest: str) -> list[TranscriptError]:
-        """Receivers without our box of an exchange that brought it to others: an honest server leaves out nobody."""
+        """Receivers without our box of an exchange that brought it to others; an honest server leaves out none."""
         arrived = self._arrived[key]
         without = [name for name, got in arrived.items() if not got]
         if not without or len(without) == len(arrived):

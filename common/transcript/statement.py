@@ -25,10 +25,10 @@ class WindowStatement:
         final: True at the end of the party's side.
         told: parts of the beginning of the session (common/crypto/told.py).
         last: rounds up to this one are covered, from the end of the statement before.
-        opened: the covered rounds that the server has opened, as first and last of every row without gaps.
-        entries: name -> round -> salted hash, hex, of every item that came since the statement before.
+        opened: the covered rounds that the server has opened, as (first, last) of every gapless range.
+        entries: name -> round -> salted hash, hex, of every item received since the statement before.
         receipts: of boxes (common/transcript/receipts.py).
-        salt: by party a sealed box with the secret that salts the hashes, hex; of the first party, once.
+        salt: sealed boxes by party, hex, with the secret that salts the hashes; sent once, by the first party.
     """
 
     number: int
@@ -41,7 +41,6 @@ class WindowStatement:
     salt: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """The body, JSON."""
         content = {
             "number": self.number, "final": self.final, "told": dict(self.told), "last": self.last,
             "opened": [list(row) for row in self.opened],
@@ -52,11 +51,7 @@ class WindowStatement:
 
     @classmethod
     def decode(cls, body: bytes) -> WindowStatement:
-        """Reads a body.
-
-        Raises:
-            ValueError: it is malformed.
-        """
+        """Reads a body. Raises ValueError if it is malformed."""
         try:
             content = parse_json(body)
             return cls(
@@ -74,12 +69,11 @@ class WindowStatement:
 
 
 def signed(party: str, body: bytes) -> bytes:
-    """Bytes that a party signs."""
     return json.dumps(["colonnade statement", party, sha256(body).hexdigest()]).encode()
 
 
 def rows(rounds: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Ascending rounds as first and last of every row without gaps."""
+    """Ascending rounds as (first, last) of every gapless range."""
     found: list[tuple[int, int]] = []
     for round in rounds:
         if found and found[-1][1] == round - 1:
@@ -90,7 +84,6 @@ def rows(rounds: Iterable[int]) -> tuple[tuple[int, int], ...]:
 
 
 def is_in(round: int, among: Iterable[tuple[int, int]]) -> bool:
-    """True if a round is in one of these rows."""
     return any(first <= round <= last for first, last in among)
 
 
