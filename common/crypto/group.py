@@ -44,11 +44,7 @@ def hash_to_curve(keys: Sequence[bytes], tag: bytes) -> bytes:
     """The elements of keys, concatenated: 32 bytes a key, not yet in the subgroup of prime order.
 
     Args:
-        keys: any bytes.
-        tag: domain of the hash: another tag gives other elements.
-
-    Raises:
-        InputError: the tag is empty or too long.
+        tag: domain of the hash, 1 to 255 bytes: another tag gives other elements.
     """
     if not 0 < len(tag) <= _LONGEST_TAG:
         raise InputError(f"a tag of {len(tag)} bytes", hint=f"give 1 to {_LONGEST_TAG}")
@@ -58,27 +54,13 @@ def hash_to_curve(keys: Sequence[bytes], tag: bytes) -> bytes:
 
 
 def check_elements(elements: bytes) -> None:
-    """Refuses the elements that `Secret.raise_all` refuses, without raising any to a power.
-
-    Args:
-        elements: concatenated.
-
-    Raises:
-        InputError: one is not an element, or is of small order.
-    """
+    """Refuses the concatenated elements that `Secret.raise_all` refuses, without raising any to a power."""
     if len(elements) % ELEMENT or not _SMALL.isdisjoint(_apart(elements)):
         raise InputError(_NO_ELEMENT)
 
 
 class Secret:
-    """A secret scalar, to which elements are raised.
-
-    Args:
-        scalar: 32 random bytes; X25519 clamps them.
-
-    Attributes:
-        scalar: as given.
-    """
+    """A secret scalar, 32 random bytes that X25519 clamps, to which elements are raised."""
 
     def __init__(self, scalar: bytes) -> None:
         self.scalar = scalar
@@ -87,8 +69,8 @@ class Secret:
     def inverse(self) -> Secret:
         """The secret that undoes this one on elements that were raised before, by this one or by another.
 
-        X25519 takes multiples of the cofactor between 2^254 and 2^255. Of the two inverses, b and 8 l - b, which
-        differ in the sign that a u-coordinate lacks, one is in this range, or in the gap between 2^255 and 8 l.
+        X25519 takes multiples of the cofactor between 2^254 and 2^255. Of the two inverses, b and 8 l - b, which differ
+        in the sign that a u-coordinate lacks, one is in this range, or in the gap between 2^255 and 8 l.
 
         Raises:
             InputError: it is in the gap, which happens for one secret in 2^126.
@@ -105,7 +87,7 @@ class Secret:
         """Raises each of the concatenated elements.
 
         Raises:
-            InputError: one is not an element, or is of small order: its sender is faulty or malicious.
+            InputError: one is not an element, or has small order: its sender is faulty or malicious.
         """
         exchange, parse = self._key.exchange, X25519PublicKey.from_public_bytes
         try:

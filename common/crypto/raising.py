@@ -2,7 +2,7 @@
 
 The library's exponentiation holds Python's lock, so threads do not help: each processor gets a process of its own, a
 plain Python program (`python -m colonnade.common.crypto.raising`) that reads tasks from its standard input and writes
-results to its standard output. Neither a fork of this process, which has threads, nor its main module is needed.
+results to its standard output. This needs neither a fork of this process, which has threads, nor its main module.
 
 A task is a line of JSON (`scalar`, `tag` for keys that are hashed first, `lengths` of the pieces) and the pieces; a
 result is a line (`bytes`, or `refused`) and the elements. Secrets go through the pipe, never on a command line.
@@ -25,10 +25,10 @@ _LEAST = 256  # elements for which another process pays
 
 
 class Raising:
-    """Raises elements on some processors. Processes start with the first long list, and end with `close`.
+    """Raises long lists in `processors` processes; short lists, and everything if there is one processor, in this
+    process.
 
-    Args:
-        processors: number that may be used; one computes in this process.
+    Processes start with the first long list, and end with `close`.
     """
 
     def __init__(self, processors: int = 1) -> None:
@@ -36,19 +36,18 @@ class Raising:
         self._workers: list[subprocess.Popen[bytes]] = []
 
     def elements(self, secret: Secret, elements: bytes) -> bytes:
-        """Raises each of the concatenated elements. Raises InputError as `Secret.raise_all`."""
+        """Raises each of the concatenated elements."""
         if self._alone(len(elements) // ELEMENT) or len(elements) % ELEMENT:
             return secret.raise_all(elements)
         return self._shared(secret, [elements[at : at + ELEMENT] for at in range(0, len(elements), ELEMENT)], b"")
 
     def keys(self, secret: Secret, keys: Sequence[bytes], tag: bytes) -> bytes:
-        """Hashes keys to the curve and raises them; concatenated. Raises InputError as `hash_to_curve`."""
+        """Hashes keys to the curve and raises them; concatenated."""
         if self._alone(len(keys)):
             return secret.raise_all(hash_to_curve(keys, tag))
         return self._shared(secret, keys, tag)
 
     def close(self) -> None:
-        """Ends the processes."""
         for worker in self._workers:
             assert worker.stdin is not None and worker.stdout is not None  # both are pipes
             with contextlib.suppress(OSError):  # it has died, and the rest cannot be written
@@ -65,7 +64,7 @@ class Raising:
         return self._processors == 1 or count < _LEAST
 
     def _shared(self, secret: Secret, pieces: Sequence[bytes], tag: bytes) -> bytes:
-        """Every processor takes a part; all of them compute at once."""
+        """Every processor takes a part; all compute at once."""
         self._start()
         size = -(-len(pieces) // self._processors)
         parts = [pieces[at : at + size] for at in range(0, len(pieces), size)]
@@ -105,7 +104,6 @@ def _result(worker: subprocess.Popen[bytes]) -> tuple[str, bytes]:
 
 
 def serve(tasks: BinaryIO, results: BinaryIO) -> None:
-    """Computes tasks until there are no more."""
     while line := tasks.readline():
         task = json.loads(line)
         pieces = [tasks.read(length) for length in task["lengths"]]

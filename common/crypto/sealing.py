@@ -1,20 +1,17 @@
 """End-to-end encryption between parties, whose messages the server forwards but must not read.
 
-At the beginning of a session every party draws a fresh X25519 key and signs its public part and the
-session with the key of its certificate: the server, which forwards the offers, cannot substitute a
-key of its own. An offer carries all that the server has told the party of the session (`Session.told`), so
-that a party that was told otherwise is named, with the part that differs. Every ordered pair of parties derives
-a key of its own (HKDF over all of that and the hash of the whole ring: all parties' names, keys and
-certificates), and every sealed box (AES-256-GCM) is bound to its purpose, round, and place. Keys live in
-memory, for one session.
+At the beginning of a session every party draws a fresh X25519 key and signs its public part and the session with the
+key of its certificate: the server, which forwards the offers, cannot substitute a key of its own. An offer carries all
+that the server has told the party of the session (`Session.told`), so that a party that was told otherwise is named,
+with the part that differs. Every ordered pair of parties derives a key of its own (HKDF over all of that and the hash
+of the whole ring: all parties' names, keys and certificates), and every sealed box (AES-256-GCM) is bound to its
+purpose, round, and place. Keys live in memory, for one session. Every unordered pair has two more keys, for masks and
+for receipts, that neither seal nor open anything.
 
-Every unordered pair has two more keys, for masks and for receipts, that neither seal nor open anything.
-
-A key is used only after the other end has confirmed it: each party sends every other a value that
-only these two can derive, and only from this ring. This refuses an offer that was signed in an
-earlier session of the same number, since its private part is gone, and a ring that differs between
-parties. A second value proves that both know the same rows in the same order (`Session.rows`), which no
-member says in the clear: all keys are derived over that too.
+A key is used only after the other end has confirmed it: each party sends every other a value that only these two can
+derive, and only from this ring. This refuses an offer that was signed in an earlier session of the same number, since
+its private part is gone, and a ring that differs between parties. A second value proves that both know the same rows in
+the same order (`Session.rows`), which no member says in the clear: all keys are derived over that too.
 """
 
 from __future__ import annotations
@@ -66,14 +63,13 @@ class Session:
     Args:
         federation: its id.
         run: the run's own number.
-        number: of the session.
         config: dotted key of the agreed section -> hash of its value.
         roster: member -> fingerprint of its certificate, the server among them.
-        round: to go on after, 0 at the beginning.
+        round: the round to continue after, 0 at the beginning.
         backed_off: number of times that the run went back after a divergence.
-        parties: that take part, where it need not be the whole roster: in a prediction; empty elsewhere.
+        parties: the participants of a prediction, which may be part of the roster; empty elsewhere.
         rows: hash of the rows that the party knows (common/secure_aggregation/subject.py). Keys between parties are
-            bound to it, and it is not shown to the server, which could guess at keys of rows.
+            bound to it; the server, which could test guesses of the rows' keys against it, never sees it.
     """
 
     federation: str = ""
@@ -109,7 +105,7 @@ class Offer:
 
     Args:
         key: X25519, 32 bytes.
-        certificate: the party's, PEM; empty without TLS (loopback).
+        certificate: PEM; empty without TLS (loopback).
         signature: ECDSA over the party's name, the key and `told`; empty without a certificate.
         told: what the server has told the party of the session, JSON.
     """
@@ -121,12 +117,8 @@ class Offer:
 
 
 class Agreement:
-    """One party's side of the key agreement of a session.
-
-    Args:
-        name: the party's.
-        session: that the keys are for.
-        identity: signs the offer; None signs nothing, and accepts every offer.
+    """One party's side of the key agreement of a session. Without an identity it signs nothing, and accepts every
+    offer.
     """
 
     def __init__(self, name: str, session: Session, identity: Identity | None) -> None:
@@ -135,7 +127,6 @@ class Agreement:
         self._public = self._private.public_key().public_bytes_raw()
 
     def offer(self) -> Offer:
-        """The offer to send to the other parties."""
         told = json.dumps(self._session.told()).encode()
         signature = self._signer.sign(_content(self._name, self._public, told))
         return Offer(self._public, self._signer.certificate, signature, told)
@@ -186,10 +177,8 @@ class PairKeys:
     """Keys that a party shares with the others, confirmed by all.
 
     Args:
-        seals: between it and every other party.
-        masks: a key for masks (common/secure_aggregation/masks.py) with each of the others, 32 bytes, the same at both
-            ends.
-        receipts: a key for receipts (common/transcript/receipts.py) with each of the others, likewise.
+        masks: a key of 32 bytes with each of the others, the same at both ends (common/secure_aggregation/masks.py).
+        receipts: likewise (common/transcript/receipts.py).
         offers: hash of all offers.
     """
 
@@ -200,14 +189,7 @@ class PairKeys:
 
 
 class Pairing:
-    """The keys between one party and every other, bound to all offers.
-
-    Args:
-        name: of the party.
-        session: that the keys are for.
-        digest: of the ring.
-        secrets: the X25519 secret with each of the others.
-    """
+    """The keys between one party and every other, bound to the ring's digest; `secrets` are from X25519."""
 
     def __init__(self, name: str, session: Session, digest: str, secrets: Mapping[str, bytes]) -> None:
         self._name, self._session, self._digest, self._secrets = name, session, digest, secrets
@@ -217,14 +199,11 @@ class Pairing:
         return {other: self._proof(self._name, other, other) for other in self._secrets}
 
     def confirm(self, proofs: Mapping[str, bytes]) -> PairKeys:
-        """The keys, if all the others have proved that they hold the same, for the same rows.
-
-        Args:
-            proofs: received from each of the others.
+        """The keys, if all the others have proved (`proofs`, by party) that they hold the same, for the same rows.
 
         Raises:
             ForgedError: a party has not proved the keys; the message names it.
-            TranscriptError: a party has, and not the rows.
+            TranscriptError: a party has proved the keys but not the rows.
         """
         for other in self._secrets:
             expected, received = self._proof(other, self._name, other), proofs.get(other, b"")
@@ -256,7 +235,7 @@ class Pairing:
         return keys + self._derive_for_rows(other, "proof of rows", sender, receiver)
 
     def _derive_for_rows(self, other: str, use: str, one: str, two: str) -> bytes:
-        """A key that only those derive who know the same rows."""
+        """A key that only parties that know the same rows derive."""
         return self._derive(other, use, one, two, *([self._session.rows] if self._session.rows else []))
 
     def _derive(self, other: str, use: str, one: str, two: str, *more: str) -> bytes:
@@ -266,12 +245,10 @@ class Pairing:
 
 
 def _content(name: str, key: bytes, told: bytes) -> bytes:
-    """Bytes that a party signs with its offer."""
     return json.dumps(["colonnade offer", name, key.hex(), told.hex()]).encode()
 
 
 def _digest(session: Session, offers: Mapping[str, Offer], server: bytes) -> str:
-    """Hash of all contents of a ring."""
     members = [(name, offer.key.hex(), offer.certificate.hex()) for name, offer in sorted(offers.items())]
     told = json.dumps(session.told())
     words = (word for each in members for word in each)
@@ -282,7 +259,6 @@ class Seals:
     """Seals boxes for every other party of a session, and opens boxes from them.
 
     Args:
-        name: of the party that holds them.
         keys: by party: (for what we send it, for what it sends us).
     """
 
@@ -303,12 +279,7 @@ class Seals:
     def boxes(
         self, contents: Mapping[str, memoryview], purpose: str, *context: _Context, about: bytes = b""
     ) -> MaskedTensor:
-        """Boxes of one size, uint8 (others, bytes).
-
-        Args:
-            contents: for each of the others, by party.
-            purpose, context, about: as for `seal`.
-        """
+        """Boxes of one size, uint8 (others, bytes), one for each entry of `contents`; other arguments as in `seal`."""
         boxes = [self.seal(to, content, purpose, *context, about=about) for to, content in contents.items()]
         return MaskedTensor(
             to_tensor(b"".join(boxes)).view(len(boxes), -1 if boxes else 0), f"{purpose} shares, sealed"
@@ -318,7 +289,7 @@ class Seals:
         """The content of a box.
 
         Raises:
-            SealError: it was altered, is for another party, or of another context; names the sender and the context.
+            SealError: it was altered, is for another party, or has another context; names the sender and the context.
         """
         other = ", or for other rows or another sharing" if about else ""
         try:

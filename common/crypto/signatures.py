@@ -19,10 +19,7 @@ class ForgedError(PeerError):
 
 
 class Signer:
-    """Signs in its own name.
-
-    Args:
-        identity: key and certificate of the signer; None (loopback without TLS) signs nothing.
+    """Signs in its own name; without an identity (loopback without TLS) nothing.
 
     Attributes:
         certificate: for the verifier, PEM; empty without an identity.
@@ -41,7 +38,6 @@ class Verifier:
     """Checks the signatures of one member.
 
     Args:
-        name: of the member.
         certificate: as forwarded, PEM.
         pin: the roster's fingerprint for that name.
 

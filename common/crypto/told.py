@@ -38,8 +38,8 @@ class TranscriptError(PeerError):
 
     Args:
         other: the party whose statement differs from our record.
-        part: that differs.
-        round: that it belongs to, 0 for the beginning of a session.
+        part: the part that differs.
+        round: 0 for the beginning of a session.
         ours, theirs: values or hashes.
     """
 
@@ -60,18 +60,11 @@ class TranscriptError(PeerError):
 
 
 def hash_of_values(values: Mapping[str, str]) -> str:
-    """SHA-256 of keys and values, hex."""
     return sha256(json.dumps(sorted(values.items())).encode()).hexdigest()
 
 
 def refuse_other_parts(other: str, theirs: Mapping[str, Any], ours: Parts, among: tuple[str, ...] = ()) -> None:
-    """Compares what two parties were told at the beginning of a session.
-
-    Args:
-        other: name of the other party.
-        theirs: as it states them.
-        ours: our own.
-        among: the parts to compare; all of ours if empty.
+    """Compares what two parties were told at the beginning of a session; `among` are the parts, all of ours if empty.
 
     Raises:
         TranscriptError: a part differs; names the first one and both values.

@@ -1,7 +1,7 @@
 """Uniform elements of a prime field: masks, from the system's randomness.
 
-A ChaCha20 keystream is cut into words, words into candidates of as many bits as p - 1, and a candidate that is
-p or more is discarded. The others are exactly uniform on [0, p); a remainder modulo p would not be.
+A ChaCha20 keystream is cut into words, words into candidates of as many bits as p - 1, and a candidate that is p or
+more is discarded. The others are exactly uniform on [0, p); a remainder modulo p would not be.
 """
 
 from __future__ import annotations
@@ -26,11 +26,7 @@ _NONCE = bytes(16)  # every key is used for one stream
 
 
 def secure_elements(p: int) -> Elements:
-    """A source of elements that cannot be predicted or repeated: a key of the system's for every tensor.
-
-    Args:
-        p: 2 <= p < 2^32.
-    """
+    """A source of unpredictable, unrepeatable elements, 2 <= p < 2^32: every tensor has a fresh key from the system."""
     return lambda shape: _tensor(p, shape, os.urandom(32))
 
 

@@ -1,8 +1,8 @@
 """The certificate authority: one key, used only to sign certificates.
 
-It certifies a name once, when a federation is set up. A *signed* certificate alone never admits a
-party (`peers.verify_peer` compares the fingerprint that the roster pins), so the holder of this key
-can create names but no members.
+It certifies a name once, when a federation is set up. A signed certificate alone never admits a party
+(`peers.verify_peer` compares the fingerprint that the roster pins), so the holder of this key can create names but no
+members.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from colonnade.common.crypto.pki.requests import Request, alternative_names, rea
 from colonnade.common.errors import IdentityError
 
 CLOCK_SKEW = timedelta(minutes=5)
-"""Time by which a certificate's validity begins before its creation: the other machine's clock may be behind."""
+"""A certificate's validity begins this long before its creation: the other machine's clock may be behind."""
 
 
 class Role(StrEnum):
@@ -54,7 +54,7 @@ class Authority:
 
     @classmethod
     def make(cls, *, days: int = 3650) -> Authority:
-        """A new authority with a self-signed certificate for `days`, in memory only."""
+        """A new authority with a self-signed certificate, in memory only."""
         key = new_key()
         # Two authorities differ in name as well as in key, so that `certs show` distinguishes them.
         common_name = f"Colonnade CA {secrets.token_hex(4)}"
@@ -68,11 +68,7 @@ class Authority:
 
     @classmethod
     def make_in(cls, folder: Path, *, days: int = 3650) -> Authority:
-        """A new authority kept in `folder` as `key.pem` and `cert.pem`.
-
-        Raises:
-            IdentityError: the folder holds an authority already, or cannot be written to.
-        """
+        """A new authority kept in `folder` as `key.pem` and `cert.pem`; refuses a folder that holds one."""
         authority = cls.make(days=days)
         save_key(authority.key, files.make_folder(folder) / "key.pem")
         # The key is new, so a certificate that was here without a key is useless.
@@ -84,8 +80,8 @@ class Authority:
         """The authority kept in `folder`.
 
         Raises:
-            IdentityError: a file is missing, others can read the key, the two do not belong together,
-                or the certificate is not an authority's.
+            IdentityError: a file is missing, others can read the key, the two do not belong together, or the
+                certificate is not an authority's.
         """
         hint = f"make one, on a machine that stays offline: colonnade certs ca {folder}"
         key = load_key(folder / "key.pem", hint=hint)
@@ -105,12 +101,12 @@ class Authority:
         Args:
             request_pem: made by `requests.make_request`; only its name, hosts and key are used.
             role: chosen by the signer, never by the request: a party's request must not make a server.
-            days: validity of the certificate, at most until the end of this authority's own.
+            days: validity, at most until the end of this authority's own.
             now: beginning of the validity, UTC; the machine's clock if None.
 
         Raises:
-            IdentityError: the request was tampered with or is not allowed (see `read_request`), the
-                role does not fit its name, or this authority's own certificate is not valid.
+            IdentityError: the request was tampered with or is not allowed (see `read_request`), the role does not fit
+                its name, or this authority's own certificate is not valid.
         """
         request = read_request(request_pem)
         _check_role(request.name, role)

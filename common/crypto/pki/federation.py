@@ -21,22 +21,15 @@ _NEW = "name a folder that is new or empty"
 def make_federation(
     folder: Path, names: Sequence[str], server_names: Sequence[str] = LOOPBACK, *, days: int = 30
 ) -> dict[str, str]:
-    """Creates an authority, the server's identity and every party's.
-
-    `folder` is new or empty, and gets `ca/` (`key.pem`, `cert.pem`) and, for the server and each
-    party, `NAME/` with `key.pem`, `cert.pem` and `ca.pem`. All of it appears at once, or nothing.
+    """Creates an authority, the server's identity and every party's; all of it appears at once, or nothing.
 
     Args:
-        folder: destination; only its owner can enter it.
-        names: the parties.
+        folder: new or empty; gets `ca/` (`key.pem`, `cert.pem`) and, for the server and each party, `NAME/` with
+            `key.pem`, `cert.pem` and `ca.pem`. Only its owner can enter it.
         server_names: DNS names and IP addresses under which the server is dialled.
-        days: validity of all certificates.
 
     Returns:
         The fingerprints by name, the server's first, as a roster pins them.
-
-    Raises:
-        IdentityError: a name is not allowed or given twice, or the folder is in use.
     """
     parties = [check_party_name(name) for name in names]
     if twice := sorted({name for name in parties if parties.count(name) > 1}):

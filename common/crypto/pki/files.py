@@ -11,18 +11,15 @@ from colonnade.common.errors import IdentityError
 from colonnade.common.runtime.permissions import publish
 
 PRIVATE = 0o600
-"""The mode of a file that only its owner reads."""
 
 PUBLIC = 0o644
-"""The mode of a file that anyone may read."""
 
 
 def write(path: Path, data: bytes, *, mode: int = PUBLIC, overwrite: bool = False, hint: str = "") -> None:
     """Writes `data` to `path` atomically: neither a reader nor a crash finds an incomplete file.
 
     Raises:
-        IdentityError: there is a file already and `overwrite` is off (`hint` names the remedy),
-            or the folder cannot be written to.
+        IdentityError: the file exists and `overwrite` is off (`hint` names the remedy), or the folder is not writable.
     """
     if not overwrite and path.exists():  # before the draft, so that a refused call writes nothing
         raise IdentityError(f"{path} exists already and is not overwritten", hint=hint)
@@ -42,11 +39,7 @@ def write(path: Path, data: bytes, *, mode: int = PUBLIC, overwrite: bool = Fals
 
 
 def create(path: Path, data: bytes, *, mode: int, durable: bool = False) -> None:
-    """Writes a new file; `durable` waits until it is on the disk.
-
-    Raises:
-        OSError: there is one already, or the folder cannot be written to.
-    """
+    """Writes a new file; `durable` waits until it is on the disk. Raises OSError if the file exists."""
     # The mode is set at creation: with a later chmod others could read the file in between.
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as stream:
         if mode == PUBLIC:  # certificates, requests and lists are for others to read
@@ -58,11 +51,7 @@ def create(path: Path, data: bytes, *, mode: int, durable: bool = False) -> None
 
 
 def make_folder(path: Path) -> Path:
-    """Creates a folder that only its owner can enter; leaves an existing one unchanged.
-
-    Raises:
-        IdentityError: there is a file of that name, or the place cannot be written to.
-    """
+    """Creates a folder that only its owner can enter; leaves an existing one unchanged."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -71,10 +60,8 @@ def make_folder(path: Path) -> Path:
 
 
 def read(path: Path, *, private: bool = False, hint: str = "") -> bytes:
-    """The bytes of a file; with `private`, only if no other user can read them.
-
-    Raises:
-        IdentityError: no such file (`hint` says how to get it), not readable, or not private.
+    """The bytes of a file; with `private`, only if no other user can read them. `hint` says how to get a
+    missing file.
     """
     try:
         with path.open("rb") as stream:

@@ -25,8 +25,6 @@ from colonnade.common.errors import IdentityError
 
 @dataclass(frozen=True)
 class IdentityFiles:
-    """Paths of an identity: a private key, its certificate, and the authority's certificate."""
-
     key: Path
     certificate: Path
     ca: Path
@@ -39,7 +37,7 @@ class IdentityFiles:
 
 @dataclass(frozen=True)
 class Identity:
-    """The checked identity of this process; TLS credentials are made of its PEM bytes."""
+    """The checked identity of this process; TLS credentials are made from its PEM bytes."""
 
     name: str
     key_pem: bytes = field(repr=False)
@@ -49,7 +47,7 @@ class Identity:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of the certificate, in the form that rosters pin."""
+        """The certificate's fingerprint, in the form that rosters pin."""
         return fingerprint(self.chain_pem)
 
 
@@ -61,9 +59,9 @@ def load_identity(where: Path | IdentityFiles, *, now: datetime | None = None) -
         now: time at which the certificates must be valid, UTC; the machine's clock if None.
 
     Raises:
-        IdentityError: a file is missing (the hint names the command that makes it) or malformed,
-            others can read the key, key and certificate do not match, the authority did not sign the
-            certificate, or a certificate is not valid yet or has expired (names the time).
+        IdentityError: a file is missing (the hint names the command that makes it) or malformed, others can read the
+            key, key and certificate do not match, the authority did not sign the certificate, or a certificate is not
+            valid now.
     """
     paths = where if isinstance(where, IdentityFiles) else IdentityFiles.in_folder(where)
     key = load_key(paths.key, hint=f"make it: colonnade certs request NAME {paths.key.parent}")
@@ -95,7 +93,7 @@ def _check_signed(
 
 
 def signed_by(certificate: Certificate, authority: Certificate) -> bool:
-    """True if an authority's key signed a certificate; validity in time is not looked at."""
+    """True if an authority's key signed a certificate; does not check validity in time."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):

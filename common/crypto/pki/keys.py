@@ -16,22 +16,16 @@ PrivateKey = ec.EllipticCurvePrivateKey
 
 
 def new_key() -> PrivateKey:
-    """A fresh key, in memory only."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def save_key(key: PrivateKey, path: Path, *, overwrite: bool = False) -> None:
-    """Writes a key to `path` as PKCS8 PEM without a password, mode 0600.
-
-    Raises:
-        IdentityError: there is a key already and `overwrite` is off, or the folder cannot be written to.
-    """
+    """Writes a key to `path` as PKCS8 PEM without a password, mode 0600."""
     hint = "keep it, or choose another folder: without its key a certificate is useless"
     files.write(path, key_pem(key), mode=files.PRIVATE, overwrite=overwrite, hint=hint)
 
 
 def key_pem(key: PrivateKey) -> bytes:
-    """The key as PKCS8 PEM, without a password."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -40,20 +34,11 @@ def key_pem(key: PrivateKey) -> bytes:
 
 
 def load_key(path: Path, *, hint: str = "") -> PrivateKey:
-    """Reads the key at `path`.
-
-    Raises:
-        IdentityError: no such file (with `hint`), others can read it, or it is not such a key.
-    """
     return parse_key(files.read(path, private=True, hint=hint), str(path))
 
 
 def parse_key(pem: bytes, where: str) -> PrivateKey:
-    """Parses the key in `pem`; `where` names it in errors.
-
-    Raises:
-        IdentityError: it is not a PEM key, has a password, or is not ECDSA on P-256.
-    """
+    """Parses the key in `pem`; `where` names it in errors. Refuses a password, and anything but ECDSA on P-256."""
     try:
         key = serialization.load_pem_private_key(pem, password=None)
     except TypeError as error:
@@ -69,7 +54,6 @@ def parse_key(pem: bytes, where: str) -> PrivateKey:
 
 
 def is_p256(key: object) -> bool:
-    """True if a public key is ECDSA on P-256."""
     return isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)
 
 

@@ -1,8 +1,8 @@
 """Names in certificates: those of parties, and the hosts of the server.
 
-A certificate holds a name twice, as the subject's common name and as the DNS name `NAME.colonnade`.
-The first is for display; the second is compared by TLS. It is never resolved, so it is valid
-wherever the server runs and whatever address a party dials.
+A certificate holds a name twice, as the subject's common name and as the DNS name `NAME.colonnade`. The first is for
+display; TLS compares the second. It is never resolved, so it is valid wherever the server runs and whatever address a
+party dials.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from cryptography import x509
 from colonnade.common.errors import IdentityError
 
 SERVER = "server"
-"""Name reserved for the server's certificate."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Hosts of a server that is dialled from its own machine."""
@@ -28,11 +27,9 @@ _SUFFIX = ".colonnade"
 
 
 def check_name(name: str) -> str:
-    """Returns `name` if it is allowed in a certificate, the server's or a party's.
+    """Returns `name` if a certificate may hold it, the server's or a party's.
 
-    Raises:
-        IdentityError: it is not 1 to 63 of a-z, 0-9, - and _ with a letter or digit at both ends,
-            or it is `ca`.
+    1 to 63 of a-z, 0-9, - and _ with a letter or digit at both ends, and not `ca`.
     """
     if not _NAME.fullmatch(name):
         raise IdentityError(
@@ -45,11 +42,7 @@ def check_name(name: str) -> str:
 
 
 def check_party_name(name: str) -> str:
-    """Returns `name` if it is allowed for a party.
-
-    Raises:
-        IdentityError: as `check_name`, or it is the server's.
-    """
+    """Returns `name` if it is allowed for a party: as `check_name`, and not the server's."""
     if check_name(name) == SERVER:
         raise IdentityError(f"{name!r} is the server's name, no party's", hint="choose another name")
     return name
@@ -61,15 +54,14 @@ def dns_name(name: str) -> str:
 
 
 def named_by(names: Iterable[str]) -> list[str]:
-    """The members that these DNS names name: one in a certificate made here, hosts left out."""
+    """The members among these DNS names: one in a certificate made here; hosts are left out."""
     return [name.removesuffix(_SUFFIX) for name in names if name.lower().endswith(_SUFFIX)]
 
 
 def host(text: str) -> x509.GeneralName:
     """A host of the server, an IP address or a DNS name, in the form of a certificate.
 
-    Raises:
-        IdentityError: it is neither, is a wildcard, or imitates a party's name.
+    Refuses wildcards and imitations of a party's name.
     """
     try:
         return x509.IPAddress(ip_address(text))

@@ -1,8 +1,8 @@
 """Verification of the other end of a connection: its identity, and its revocation.
 
-TLS has already checked that the certificate is signed by the shared authority and that the other
-end holds its key. Here the certificate itself is compared with the one that the roster pins, so
-that the holder of the authority's key cannot create peers.
+TLS has already checked that the certificate is signed by the shared authority and that the other end holds its key.
+Here the certificate itself is compared with the one that the roster pins, so that the holder of the authority's key
+cannot create peers.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from colonnade.common.errors import IdentityError, RefusedError, nearest
 def verify_peer(certificate_pem: bytes, claimed_name: str, pinned: Mapping[str, str], revoked: RevocationList) -> None:
     """Returns if the certificate is the one that the roster pins for that name, and is not revoked.
 
-    The list is refreshed, so that calling this again for an open stream is a complete re-check.
-    Validity is left to TLS: a certificate that expires does not end a run in progress.
+    The list is refreshed, so that calling this again for an open stream is a complete re-check. Validity is left to
+    TLS: a certificate that expires does not end a run in progress.
 
     Args:
         certificate_pem: from the handshake, never from a message.
@@ -27,8 +27,7 @@ def verify_peer(certificate_pem: bytes, claimed_name: str, pinned: Mapping[str, 
         revoked: this end's own list.
 
     Raises:
-        RefusedError: the name is unknown, the certificate is another's, not the pinned one, or
-            revoked; the message says which.
+        RefusedError: the name is unknown, the certificate is another member's, not the pinned one, or revoked.
         IdentityError: our own revocation list is missing or broken, so no peer is accepted.
     """
     if claimed_name not in pinned:

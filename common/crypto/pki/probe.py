@@ -1,9 +1,9 @@
 """Fetches the certificate of a server before the real connection is made.
 
-gRPC does not report the accepted certificate to a Python client, so fingerprints cannot be compared
-afterwards. Instead a client fetches the certificate here, compares it, and gives gRPC this one
-certificate as its only root: gRPC then accepts exactly it, and nothing can change in between. Faults
-of either end's certificate are also reported here in words; gRPC reports "unavailable".
+gRPC does not report the accepted certificate to a Python client, so fingerprints cannot be compared afterwards. Instead
+a client fetches the certificate here, compares it, and gives gRPC this one certificate as its only root: gRPC then
+accepts exactly it, and nothing can change in between. Faults of either end's certificate are also reported here in
+words; gRPC reports "unavailable".
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from colonnade.common.network.proxy import connect
 def fetch_certificate(host: str, port: int, identity: Identity, *, timeout: float = 5.0) -> bytes:
     """The certificate (PEM) of the server at `host`, checked: a valid server certificate of our authority.
 
-    The caller must still compare its name and fingerprint: see `peers.verify_peer`. Blocks for at
-    most about three times `timeout` seconds.
+    The caller must still compare its name and fingerprint: see `peers.verify_peer`. Blocks for at most about three
+    times `timeout` seconds.
 
     Raises:
-        RefusedError: there is no TLS server, another authority signed its certificate, or it does
-            not accept ours.
+        RefusedError: there is no TLS server, another authority signed its certificate, or it does not accept ours.
         EnvironmentFault: no response from that address; the caller may retry.
         IdentityError: our own key and certificate files were replaced while this process ran.
     """

@@ -1,5 +1,3 @@
-"""Certificate requests: a name and a public key, signed by that key, for the authority."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -30,11 +28,7 @@ def make_request(key: PrivateKey, name: str, hosts: Sequence[str] = ()) -> bytes
 
     Args:
         key: signs the request; it never leaves its machine.
-        name: the party's name, or `server`.
         hosts: DNS names and IP addresses under which parties dial the server.
-
-    Raises:
-        IdentityError: the name or a host is not allowed.
     """
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names.check_name(name))])
     alternatives = alternative_names(name, map(names.host, hosts))
@@ -44,12 +38,7 @@ def make_request(key: PrivateKey, name: str, hosts: Sequence[str] = ()) -> bytes
 
 
 def read_request(pem: bytes) -> Request:
-    """Reads an untrusted request, and checks its signature and all its fields.
-
-    Raises:
-        IdentityError: it is not a request, its signature does not fit, its name or a host is not
-            allowed, its two names differ, or its key is of another kind.
-    """
+    """Reads an untrusted request, and checks its signature and all its fields."""
     try:
         request = x509.load_pem_x509_csr(pem)
         valid = request.is_signature_valid
@@ -66,11 +55,7 @@ def read_request(pem: bytes) -> Request:
 
 
 def alternative_names(name: str, hosts: Iterable[x509.GeneralName]) -> x509.SubjectAlternativeName:
-    """The subject's alternative names: `NAME.colonnade`, then the hosts, each once.
-
-    Raises:
-        IdentityError: there are hosts, and the name is not the server's.
-    """
+    """The subject's alternative names: `NAME.colonnade`, then the hosts, each once. Only the server may have hosts."""
     others = list(dict.fromkeys(hosts))
     if others and name != names.SERVER:
         raise IdentityError(f"a certificate for {name!r} cannot carry host names", hint="only the server is dialled")

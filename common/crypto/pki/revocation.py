@@ -36,9 +36,6 @@ class RevocationList:
     """The revoked certificates in the file at `path`; without a path, none.
 
     A list that was read stays in force until `refresh` finds the file changed.
-
-    Raises:
-        IdentityError: there is no such file, or it is broken.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -50,16 +47,12 @@ class RevocationList:
 
     @classmethod
     def create(cls, path: Path) -> RevocationList:
-        """A new, empty list at `path`.
-
-        Raises:
-            IdentityError: there is one already, or the folder cannot be written to.
-        """
+        """A new, empty list; refuses an existing file."""
         files.write(path, _text({}), hint="add to it: colonnade certs revoke FILE --list LIST")
         return cls(path)
 
     def reason(self, certificate: bytes | str) -> str | None:
-        """The reason for which a certificate (PEM) or fingerprint is revoked, or None if it is not.
+        """Why a certificate (PEM) or fingerprint is revoked, None if it is not.
 
         Raises:
             IdentityError: the file was missing or broken when last read, so its content is unknown.
@@ -88,10 +81,6 @@ class RevocationList:
         """Adds a certificate (PEM) or fingerprint to the file, permanently; one writer at a time.
 
         A certificate that is revoked already keeps its entry, which is returned.
-
-        Raises:
-            IdentityError: the list has no path or is broken, the fingerprint is malformed, or the
-                file cannot be written.
         """
         if self.path is None:
             raise IdentityError("there is no revocation list to add to", hint="name one: --list FILE")
