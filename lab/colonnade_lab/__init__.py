@@ -1,1 +1,1 @@
-"""The papers' results and the comparison of protocols, run and shown."""
+"""Reproduction of the papers' results, comparison of protocols on one task, and attacks on runs."""

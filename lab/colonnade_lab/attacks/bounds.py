@@ -1,4 +1,4 @@
-"""Success of an attack with confidence: intervals, areas under the curve, and the least epsilon that it allows."""
+"""Success of an attack with confidence: intervals, areas under the curve, and lower bounds of epsilon."""
 
 from __future__ import annotations
 
@@ -12,12 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts of an attacker's "member" verdicts.
-
-    Args:
-        hits: verdicts on the `members` rows, which are correct.
-        alarms: verdicts on the `others` rows, which are wrong.
-    """
+    """Counts of an attacker's "member" verdicts: `hits` on members (correct), `alarms` on others (wrong)."""
 
     hits: int
     members: int
@@ -26,12 +21,12 @@ class Counts:
 
     @property
     def accuracy(self) -> float:
-        """Balanced accuracy: the mean share of correct verdicts of either kind."""
+        """Balanced accuracy: the mean of the correct shares of members and of others."""
         return (self.hits / self.members + 1 - self.alarms / self.others) / 2
 
 
 def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """A confidence interval of a binomial's probability (Clopper and Pearson 1934)."""
+    """Returns a confidence interval of a binomial probability (Clopper and Pearson 1934)."""
     tail = (1 - confidence) / 2
     low = float(beta.ppf(tail, successes, trials - successes + 1)) if successes else 0.0
     high = float(beta.ppf(1 - tail, successes + 1, trials - successes)) if successes < trials else 1.0
@@ -39,15 +34,10 @@ def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tu
 
 
 def least_epsilon(counts: Counts, delta: float, confidence: float = 0.95) -> float:
-    """A lower bound of epsilon of any (epsilon, delta)-private mechanism, from an attack's counts.
+    """Returns a lower bound of epsilon for an (epsilon, delta)-private mechanism from an attack's counts.
 
     A test between neighbours has TPR <= e^epsilon FPR + delta, and likewise with both exchanged (Kairouz, Oh and
-    Viswanath 2015); each rate is taken at the unfavourable end of its interval.
-
-    Args:
-        counts: of independent trials.
-        delta: of the guarantee.
-        confidence: of every interval.
+    Viswanath 2015). Each rate is taken at the unfavourable end of its interval.
     """
     hit, alarm = (
         clopper_pearson(*pair, confidence) for pair in ((counts.hits, counts.members), (counts.alarms, counts.others))
@@ -63,26 +53,21 @@ def _ratio(above: float, below: float) -> float:
 
 @dataclass(frozen=True)
 class Area:
-    """An area under the curve, the mean over classes where there are several; .5 is chance.
-
-    Args:
-        auc: the area.
-        interval: of 95 %.
-    """
+    """Area under the curve, averaged over classes if there are several (.5 is chance), with its 95 % interval."""
 
     auc: float
     interval: tuple[float, float]
 
 
 def area(scores: Tensor, positive: Tensor, confidence: float = 0.95) -> Area:
-    """Mean area over classes. A row counts once however many classes there are.
+    """Returns the mean area over classes. A row counts once, whatever the number of classes.
 
     The variance is that of DeLong, DeLong and Clarke-Pearson 1988: each row's placement among the rows of the other
-    kind, here summed over classes, since one row moves the areas of all of them.
+    kind, summed over classes, since one row moves all of their areas.
 
     Args:
-        scores: the larger, the likelier positive, (rows, classes).
-        positive: bool (rows, classes). Classes without positive rows, or without others, are left out.
+        scores: larger where positive is likelier, (rows, classes).
+        positive: bool (rows, classes). Classes whose rows are all positive or all negative do not count.
     """
     kinds = [positive.sum(0), (~positive).sum(0)]
     there = (kinds[0] > 0) & (kinds[1] > 0)
@@ -107,7 +92,7 @@ def _ranks(scores: Tensor) -> Tensor:
 
 
 def _within(scores: Tensor, kind: Tensor) -> Tensor:
-    """Ranks among the rows of a kind, column by column; those of other rows mean nothing."""
+    """Returns ranks among the rows of a kind, by column; entries of other rows are meaningless."""
     found = torch.zeros_like(scores)
     for column in range(scores.shape[1]):
         rows = kind[:, column]

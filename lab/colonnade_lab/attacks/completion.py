@@ -1,8 +1,8 @@
-"""Labels from a party's own trained model and a few known labels: passive model completion.
+"""Passive model completion: labels from a party's own trained model and a few known labels.
 
 Fu et al. 2022, "Label Inference Attacks Against Vertical Federated Learning", Section 4.1: a bottom model that was
-trained towards labels separates them, so that a party that knows a few completes it to a classifier of its own. No
-message is needed, and noise on the party's messages does not prevent it.
+trained towards labels separates them, so a party that knows a few labels completes it to a classifier. It needs no
+message, and noise on the party's messages does not prevent it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,9 @@ class Completion:
     """Result of completing a party's model.
 
     Args:
-        known: labels that the party knows, as many of every class as possible.
-        rows: of the training rows, whose labels it infers.
-        accuracy: share of right labels, the mean over draws of the known ones.
-        lowest, highest: over the draws.
+        known: number of labels that the party knows, balanced over classes as far as possible.
+        accuracy: mean over draws of the known labels; `lowest` and `highest` are the extremes.
         baseline: mean accuracy of the same procedure on the party's raw columns.
-        chance: share of the largest class.
     """
 
     known: int
@@ -48,16 +45,7 @@ class Completion:
 
 
 def complete(run: AttackedRun, party: str, known: int, seed: int) -> Completion:
-    """Infers the labels of a party's training rows from its final model, its columns and a few labels.
-
-    Args:
-        known: number of labels that it knows.
-        seed: of the choice of these.
-
-    Raises:
-        InputError: there are too few or too many known labels, or the protocol's model cannot be restored.
-        CheckpointError: the party's checkpoint is gone.
-    """
+    """Infers the labels of a party's training rows from its final model, its columns and `known` labels."""
     if not run.opens:
         raise InputError(f"{run.protocol}: a party's part of its model cannot be restored", hint="take another run")
     rows = run.schedule.partition.train
@@ -82,12 +70,11 @@ def complete(run: AttackedRun, party: str, known: int, seed: int) -> Completion:
 
 
 def completed(values: Tensor, labels: Tensor, have: Tensor) -> float:
-    """Accuracy on all other rows of a classifier that is trained on some, and then on its own surest labels.
+    """Accuracy on the other rows of a classifier trained on the labels of `have`, then on its own surest labels.
 
     Args:
         values: float32 (rows, width).
         labels: int64 (rows,).
-        have: rows whose labels are known, int64 (known,).
     """
     rest = torch.ones(len(values), dtype=torch.bool)
     rest[have] = False
@@ -107,7 +94,7 @@ def completed(values: Tensor, labels: Tensor, have: Tensor) -> float:
 
 
 def balanced(labels: Tensor, count: int, seed: int) -> Tensor:
-    """Rows drawn at random, of every class in turn, int64 (count,)."""
+    """Draws rows at random, cycling through the classes, int64 (count,)."""
     draws = generator("known labels", seed)
     order = torch.randperm(len(labels), generator=draws)
     place = torch.zeros(len(labels), dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""The gradients that a party of VFL-CZOFO estimates from loss differences; attackers know the directions too."""
+"""Gradients that a party of VFL-CZOFO estimates from loss differences; attackers know the directions too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Estimate = Callable[[Message, int, int], Tensor | None]
 
 
 def estimates(run: AttackedRun, party: str) -> Estimate:
-    """Eq. 2 of VFL-CZOFO on every response to a party; nothing for other protocols."""
+    """Returns an estimator by Eq. 2 of VFL-CZOFO for every response to a party; it returns None for other protocols."""
     federation = run.config.federation
     cfg = federation.protocol
     if not isinstance(cfg, Config):

@@ -1,7 +1,7 @@
 """A party's features from its messages: a decoder trained on rows that the attacker knows.
 
 The model inversion of He, Zhang and Lee 2019 ("Model Inversion Attacks Against Collaborative Inference"), with known
-rows in the place of queries: the server never sees the party's model.
+rows in place of queries: the server never sees the party's model.
 """
 
 from __future__ import annotations
@@ -29,12 +29,8 @@ _SMALLEST = 4  # pixels of a side that count as an image
 
 @dataclass(frozen=True)
 class Readable:
-    """Accuracy of a classifier of true features, as a measure of reconstructions.
-
-    Args:
-        true: on true features.
-        made: on reconstructions.
-        chance: share of the largest class.
+    """Accuracy of a classifier of features, on the true ones and on reconstructions (`made`); `chance` is the largest
+    class.
     """
 
     true: float
@@ -48,15 +44,13 @@ class Inversion:
 
     Args:
         known: number of rows that the attacker trained on.
-        rows: number of rows that it was tested on.
         width: numbers per row that the party sent.
         mse: mean squared error, in units of the features as the party's model sees them.
         floor: that of the mean of the known rows.
-        ssim, floor_ssim: mean structural similarity of images, and the mean image's; None where there are none.
-        readable: how well a classifier recognises reconstructions.
-        originals, made: of the tested rows, (rows, *shape).
+        ssim, floor_ssim: mean structural similarity of reconstructions and of the mean image; None if rows are no
+            images.
+        originals, made: the tested rows, (rows, *shape).
         decoder: `network` or `linear`.
-        how: the way in which epochs were combined.
     """
 
     known: int
@@ -77,16 +71,11 @@ def invert(run: AttackedRun, party: str, known: float, epochs: int, seed: int) -
     """Trains a decoder on a party's messages about known training rows, and tests it on the others.
 
     Args:
-        known: share of the training rows whose features the attacker knows.
-        epochs: number of the newest captured epochs that are averaged; 0 for everything that was captured,
-            combined in the way that is best for the known rows.
-        seed: of the choice of known rows, and of the networks.
+        epochs: number of the newest captured epochs that are averaged; 0 for everything that was captured, combined in
+            the way that is best for the known rows.
 
     Returns:
         None if no message of the party has a value for every row.
-
-    Raises:
-        InputError: too few rows were captured.
     """
     ways = _said(run, party, epochs)
     if not ways:
@@ -102,7 +91,7 @@ def invert(run: AttackedRun, party: str, known: float, epochs: int, seed: int) -
 
 
 def known_rows(party: str, rows: int, known: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Places of the rows whose features the attacker knows, and of the others, int64 each. Raises InputError."""
+    """Places of the rows whose features the attacker knows, and of the others, int64 each."""
     order = torch.randperm(rows, generator=generator("known rows", seed, party))
     have, rest = order[: round(known * rows)], order[round(known * rows) :]
     if min(len(have), len(rest)) < _FEWEST:
@@ -115,7 +104,7 @@ def known_rows(party: str, rows: int, known: float, seed: int) -> tuple[Tensor, 
 
 
 def _said(run: AttackedRun, party: str, epochs: int) -> dict[str, Rows]:
-    """What a party sent about every row, in each way of combining epochs; all of the same rows. Empty if nothing."""
+    """A party's values for every row by way of combining epochs, all of the same rows; empty if there are none."""
     length = window_length(run)
     found = pieces(run.schedule, run.training(party))
     newest, whole = gathered(found, "out", lambda: FieldRecords(max(epochs, 1)), lambda: Transcript(length))
@@ -138,14 +127,13 @@ def reconstruct(
 ) -> Inversion:
     """Runs the attack on given values.
 
-    The decoder is a network or a linear map: the one that does better on the second half of the known rows when it is
-    trained on the first.
+    The decoder is a network or a linear map, whichever is better on the second half of the known rows when trained on
+    the first half.
 
     Args:
-        said, about: values sent of known and of other rows, float32 (n, width) and (m, width).
+        said, about: values sent for known and for other rows, float32 (n, width) and (m, width).
         x, originals: their features, float32 (n, ...) and (m, ...).
         y, truth: their classes, int64 (n,) and (m,).
-        seed: of the networks.
     """
     flat, shape = x.flatten(1), originals.shape
     centre = flat.mean(0)
@@ -160,12 +148,9 @@ def judge(
     """Compares reconstructions with the truth, and with the mean of the known rows.
 
     Args:
-        made: of the other rows, float32 (m, ...).
+        made: reconstructions of the other rows, float32 (m, ...).
         x, originals: features of known and of other rows, float32 (n, ...) and (m, ...).
         y, truth: their classes, int64 (n,) and (m,).
-        width: numbers of a row that they were made from.
-        decoder: how they were made.
-        seed: of the classifier.
     """
     flat, shape = x.flatten(1), originals.shape
     mean = flat.mean(0).view(shape[1:]).expand(shape)
@@ -192,7 +177,7 @@ def _decoder(said: Tensor, target: Tensor, seed: int) -> tuple[Network, str]:
 
 
 def as_images(x: Tensor) -> Tensor | None:
-    """(n, channels, height, width) of rows that are images of a minimum size; None for tables."""
+    """Returns rows as (n, channels, height, width) if they are images of a minimum size; None for tables."""
     if x.dim() == 3:
         x = x[:, None]
     good = x.dim() == 4 and min(x.shape[2:]) >= _SMALLEST and x.shape[1] in (1, 3)
@@ -200,7 +185,7 @@ def as_images(x: Tensor) -> Tensor | None:
 
 
 def similarity(made: Tensor, originals: Tensor) -> float | None:
-    """The mean SSIM over the originals' span; None for tables."""
+    """Returns the mean SSIM over the originals' range; None for tables."""
     a, b = as_images(made), as_images(originals)
     if a is None or b is None:
         return None

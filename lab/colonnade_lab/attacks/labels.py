@@ -1,9 +1,8 @@
 """Labels from responses to a party: signs, largest and smallest entries, and clusters.
 
-A gradient of the cross-entropy at logits is negative at the true class alone (Fu et al. 2022, "Label Inference
-Attacks Against Vertical Federated Learning", Section 3); gradients at embeddings point in directions of their class, so
-that they form clusters. Clusters are named by the best possible assignment (Hungarian),
-which is an upper bound that is usual in this literature.
+A gradient of the cross-entropy at logits is negative at the true class alone (Fu et al. 2022, "Label Inference Attacks
+Against Vertical Federated Learning", Section 3). Gradients at embeddings point in a direction of their class, so they
+form clusters. Clusters are named by the best assignment (Hungarian), the upper bound usual in this literature.
 """
 
 from __future__ import annotations
@@ -29,11 +28,8 @@ class Guess:
 
     Args:
         field: KIND.FIELD that it uses.
-        epochs: of the messages: the first that was captured, the last, or all and how they were combined.
-        method: its name.
-        accuracy: share of rows with the correct label.
+        epochs: of the messages: the first captured, the last, or all and how they were combined.
         chance: accuracy of the same method with shuffled labels, or the largest class, if that is more.
-        rows: number of rows tested.
     """
 
     field: str
@@ -45,10 +41,9 @@ class Guess:
 
 
 def infer(run: AttackedRun, party: str, epochs: int = 0) -> list[Guess]:
-    """Returns every guess of a curious party from its own capture, the best first. Empty if no message names rows.
+    """Every guess of a curious party from its own capture, best first. Empty if no message has a line per row.
 
-    Args:
-        epochs: 0 for everything that was captured; 1 for the first captured epoch and the last alone.
+    With `epochs` 0 all captured epochs are combined; with 1 the first and the last are used alone.
     """
     classes, length = run.config.federation.outputs, window_length(run)
     about = pieces(run.schedule, run.training(party), estimates(run, party))
@@ -64,14 +59,10 @@ def infer(run: AttackedRun, party: str, epochs: int = 0) -> list[Guess]:
 
 
 def combined(values: Transcript, turned: Transcript, classes: int) -> dict[str, Piece]:
-    """A line for every row from all epochs: means, and principal components of windows.
+    """Combines all epochs into one line per row: means, and principal components of windows, twice the number of
+    classes.
 
-    Components mix the entries of a line, so that the place of an entry says nothing about classes any more.
-
-    Args:
-        values: of the lines.
-        turned: of their directions.
-        classes: number of them; twice as many components are kept.
+    Components mix the entries of a line, so an entry's place no longer says anything about classes.
     """
     parts = {"mean": values.mean(), "mean direction": turned.mean()}
     for how, one in {"components": values, "components of directions": turned}.items():
@@ -81,18 +72,12 @@ def combined(values: Transcript, turned: Transcript, classes: int) -> dict[str, 
 
 
 def largest_class(labels: Tensor) -> float:
-    """Accuracy of always guessing the most frequent class."""
+    """Returns the accuracy of always guessing the most frequent class."""
     return (torch.bincount(labels).max() / len(labels)).item()
 
 
 def guesses(said: list[Piece], labels: Tensor, classes: int) -> list[tuple[str, float, float, int]]:
-    """(method, accuracy, chance, rows) of every method that fits the pieces.
-
-    Args:
-        said: pieces of one field.
-        labels: of all rows, int64.
-        classes: their number.
-    """
+    """(method, accuracy, chance, rows) of every method that fits the pieces of one field."""
     rows = torch.cat([piece.rows for piece in said])
     values, truth = torch.cat([piece.values for piece in said]), labels[rows]
     if not values.is_floating_point():
@@ -123,32 +108,32 @@ def _parts(said: list[Piece], values: Tensor) -> Iterable[tuple[slice, Tensor]]:
 
 
 def clusters(values: Tensor, k: int) -> Tensor:
-    """k-means of float32 (rows, width): a number below k for each row, int64 (rows,)."""
+    """Runs k-means on float32 (rows, width) and returns cluster numbers, int64 (rows,)."""
     k = min(k, len(torch.unique(values, dim=0)))
     return torch.as_tensor(KMeans(k, n_init=3, random_state=0).fit_predict(values.numpy()), dtype=torch.int64)
 
 
 def directions(values: Tensor) -> Tensor:
-    """The vectors scaled to length 1; zeros stay zero."""
+    """Scales vectors to length 1; zeros stay zero."""
     length: Tensor = torch.linalg.vector_norm(values, dim=1, keepdim=True)
     return values / length.clamp(min=1e-30)
 
 
 def principal_sign(values: Tensor) -> Tensor:
-    """Side of the mean on which each row lies along the leading principal direction: 0 or 1, int64 (rows,)."""
+    """Returns each row's side of the mean along the leading principal direction: 0 or 1, int64 (rows,)."""
     centred = (values - values.mean(0)).double()
     leading: Tensor = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -1]
     return (centred @ leading > 0).long()
 
 
 def best_names(groups: Tensor, truth: Tensor, classes: int) -> Tensor:
-    """The groups renamed to distinct classes, so that most rows are right; int64 (rows,)."""
+    """Renames groups to distinct classes so that most rows are right; int64 (rows,)."""
     counts = torch.bincount(groups * classes + truth, minlength=classes * classes).view(classes, classes)
     return torch.as_tensor(linear_sum_assignment(counts.numpy(), maximize=True)[1])[groups]
 
 
 def _named(groups: Tensor, truth: Tensor, classes: int) -> tuple[float, float]:
-    """Accuracy and chance of groups under their best names; for chance, names are fitted to shuffled labels too."""
+    """Returns accuracy and chance of groups under their best names; for chance, names are fitted to shuffled labels."""
     shuffled = truth[torch.randperm(len(truth), generator=generator("shuffled labels"))]
     found, lucky = (accuracy(best_names(groups, names, classes), names) for names in (truth, shuffled))
     return found, max(lucky, largest_class(truth))

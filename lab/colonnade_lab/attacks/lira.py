@@ -1,8 +1,8 @@
 """Membership by likelihood ratios: the offline attack of Carlini et al. 2022.
 
-"Membership Inference Attacks From First Principles", Section VI: how sure models are of a row that they were not
-trained on differs from row to row. Shadows say what is usual for each row; a model that is surer than that was trained
-on it. With few shadows all rows share one deviation, as in the paper.
+"Membership Inference Attacks From First Principles", Section VI: the confidence of models that were not trained on a
+row differs from row to row. Shadows give the usual confidence for each row; a model with more was trained on it. With
+few shadows all rows share one deviation, as in the paper.
 """
 
 from __future__ import annotations
@@ -29,13 +29,10 @@ class Likelihood:
     """Result of separating members from others.
 
     Args:
-        rows: as many members as others.
         area: of the likelihood ratios.
-        baseline: of the confidence alone, without shadows (Yeom et al. 2018).
-        hits: share of members above the threshold that one in a hundred of the others is above.
-        interval: of the hits, 95 %.
-        least_epsilon: a lower bound, at a threshold that is chosen on half of the rows and counted on the other half.
-        delta: of the bound.
+        baseline: area of the confidence alone, without shadows (Yeom et al. 2018).
+        hits: share of members above the threshold that one in a hundred of the others exceeds.
+        least_epsilon: lower bound, at a threshold chosen on half of the rows and counted on the other half.
     """
 
     rows: int
@@ -48,16 +45,8 @@ class Likelihood:
 
 
 def infer_members(run: AttackedRun, shadows: Iterable[AttackedRun], delta: float, seed: int) -> Likelihood:
-    """Compares the run's confidence in every row with that of shadows.
-
-    Args:
-        shadows: of the same federation on other rows, at least one.
-        delta: of the bound on epsilon.
-        seed: of the choice of rows.
-
-    Raises:
-        InputError: the joint model cannot be restored.
-        CheckpointError: a member's checkpoint is gone.
+    """Compares the run's confidence in every row with that of at least one shadow; `delta` belongs to the epsilon
+    bound.
     """
     if not run.opens:
         raise InputError(f"{run.protocol}: its model cannot be restored", hint="take another run")
@@ -73,13 +62,12 @@ def infer_members(run: AttackedRun, shadows: Iterable[AttackedRun], delta: float
 
 
 def judged(plain: Tensor, ratio: Tensor, member: Tensor, chosen: Tensor, delta: float) -> Likelihood:
-    """The result of given scores.
+    """Returns the result for given scores.
 
     Args:
-        plain, ratio: confidence, and what it exceeds the usual by, float64 (n,).
+        plain, ratio: confidence, and its excess over the usual one, float64 (n,).
         member: bool (n,).
-        chosen: the rows to judge, members and others in turn, int64.
-        delta: of the bound.
+        chosen: the rows to judge, members and others alternating, int64.
     """
     plain, ratio, member = plain[chosen], ratio[chosen], member[chosen]
     others = ratio[~member].sort(descending=True).values
@@ -97,7 +85,9 @@ def judged(plain: Tensor, ratio: Tensor, member: Tensor, chosen: Tensor, delta: 
 
 @torch.no_grad()
 def confidence(run: AttackedRun, by: AttackedRun) -> tuple[Tensor, Tensor]:
-    """Rows of a run, int64 (n,), and log(p / (1 - p)) of their true classes by a run's model, float64 (n,)."""
+    """Returns rows of `run`, int64 (n,), and log(p / (1 - p)) of their true classes under the model of `by`, float64
+    (n,).
+    """
     rows, parts = predicted(run, by)
     logs = by.joint().logits(parts).double().log_softmax(1)
     true = torch.nn.functional.one_hot(run.labels[rows], logs.shape[1]).bool()

@@ -1,8 +1,8 @@
 """Membership inference from the server's view of rows: shadow models (Shokri et al. 2017).
 
-The attacker simulates federations like the target on other rows, of which it knows the members, and learns to
-separate members from others. Both kinds are viewed alike: as predictions of the final model (attacks/predictions.py),
-since training messages would be recognised by their age, and by their noise that the head has learned.
+The attacker simulates federations like the target on other rows, whose members it knows, and learns to separate members
+from others. Both are viewed as predictions of the final model (attacks/predictions.py): training messages would be
+recognised by their age, and by their noise, which the head has learned.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Candidates:
     Args:
         features: float64 (rows, width).
         member: True for training rows, bool (rows,).
-        by: source of the predictions: the server's `head`, or a `classifier` of the attacker's own.
+        by: source of the predictions: the server's `head`, or the attacker's own `classifier`.
     """
 
     features: Tensor
@@ -44,7 +44,7 @@ class Candidates:
     by: str
 
     def balanced(self, seed: int) -> Candidates:
-        """A random sample of as many members as others."""
+        """Draws as many members as others at random."""
         kinds = [self.member.nonzero().flatten(), (~self.member).nonzero().flatten()]
         most = min(map(len, kinds))
         draws = generator("balanced", seed)
@@ -57,13 +57,11 @@ class MembershipAttack:
     """Result of separating members from others.
 
     Args:
-        rows: of the target, half of them members.
-        accuracy: with the threshold 1/2; .5 is chance.
+        rows: number of the target's rows, half of them members.
+        accuracy: at threshold 1/2; .5 is chance.
         auc: area under the curve; .5 is chance.
         counts: at the threshold that gave the largest bound on the shadows.
         least_epsilon: the bound there, on the target.
-        delta: of the bound.
-        by: see `Candidates`.
     """
 
     rows: int
@@ -76,14 +74,7 @@ class MembershipAttack:
 
 
 def tell_apart(target: Candidates, shadows: Sequence[Candidates], delta: float, seed: int) -> MembershipAttack:
-    """Learns from shadows, and attacks the target.
-
-    Args:
-        target: the attacked rows.
-        shadows: at least one.
-        delta: of the bound on epsilon.
-        seed: of the random draws.
-    """
+    """Learns from shadows, at least one, and attacks the target. `delta` belongs to the bound on epsilon."""
     target = target.balanced(seed)
     known = [shadow.balanced(seed) for shadow in shadows]
     x, y = torch.cat([one.features for one in known]).numpy(), torch.cat([one.member for one in known]).numpy()
@@ -99,7 +90,7 @@ def tell_apart(target: Candidates, shadows: Sequence[Candidates], delta: float, 
 
 
 def _threshold(scores: Tensor, member: Tensor, delta: float) -> float:
-    """The threshold with the largest bound on rows of known membership."""
+    """Returns the threshold with the largest bound on rows of known membership."""
     tried = torch.quantile(scores, torch.linspace(0.005, 0.995, _THRESHOLDS, dtype=scores.dtype)).tolist()
     return float(max(tried, key=lambda threshold: least_epsilon(_count(scores, member, threshold), delta)))
 
@@ -110,12 +101,7 @@ def _count(scores: Tensor, member: Tensor, threshold: float) -> Counts:
 
 
 def candidates(run: AttackedRun) -> Candidates:
-    """The server's view of training rows and of others.
-
-    Raises:
-        InputError: messages are needed, and a party captured no usable ones.
-        CheckpointError: a member's checkpoint is gone.
-    """
+    """Returns the server's view of training rows and of others."""
     rows, parts = predicted(run) if run.opens else overheard(run)
     member = torch.isin(rows, run.schedule.partition.train)
     labels, by, shown = run.labels[rows], "classifier", parts
@@ -129,13 +115,10 @@ def candidates(run: AttackedRun) -> Candidates:
 
 
 def overheard(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
-    """Captured values of training rows in the last epoch, and of others in the last evaluation.
+    """Captured values of training rows in the last epoch and of others in the last evaluation.
 
     Returns:
         Row numbers, int64 (n,), and each party's part, (n, width).
-
-    Raises:
-        InputError: a party captured nothing, or no field with a value for every row of both.
     """
     if missing := set(run.config.federation.names).difference(run.captured):
         raise InputError(
@@ -148,12 +131,12 @@ def overheard(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
 
 
 def signals(probabilities: Tensor, labels: Tensor, parts: Sequence[Tensor]) -> Tensor:
-    """Inputs of the attacker's network, float64 (rows, width): the largest probabilities, loss, entropy, norms.
+    """Returns the attack network's inputs, float64 (rows, width): largest probabilities, loss, entropy, norms.
 
     Args:
-        probabilities: of the classes, float64 (rows, classes).
+        probabilities: float64 (rows, classes).
         labels: int64 (rows,).
-        parts: the visible part of each party, (rows, width) each; their norms are standardised over the rows.
+        parts: the visible part of each party, (rows, width) each; norms are standardised over the rows.
     """
     logs = probabilities.clamp(min=1e-12).log()
     ranked = logs.sort(1, descending=True).values[:, :_PROBABILITIES]
@@ -176,7 +159,7 @@ class _Said:
 
 
 def _sent(run: AttackedRun, party: str) -> tuple[_Said, _Said]:
-    """Values of training and of evaluated rows, from the field that both have."""
+    """Returns a party's values of training and of evaluated rows, from the field that both have."""
     training = by_field(pieces(run.schedule, run.training(party)), "out")
     evaluated = by_field(pieces(run.schedule, run.evaluations(party)), "out")
     for name, records in evaluated.items():
@@ -190,7 +173,7 @@ def _sent(run: AttackedRun, party: str) -> tuple[_Said, _Said]:
 
 
 def _whole(run: AttackedRun, records: FieldRecords) -> _Said:
-    """The newest value of every row, of full batches where there are some: a clip of a matrix depends on its rows."""
+    """The newest value of every row, from full batches if there are any: clipping a matrix depends on its rows."""
     full = FieldRecords()
     for piece in records.last:
         if len(piece.rows) == run.config.federation.batch:
@@ -206,7 +189,7 @@ def _common(said: Sequence[_Said]) -> Tensor:
 
 
 def own_classifier(values: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """Cross-fitted probabilities of a classifier of the attacker's own: each row's by one that has not seen it."""
+    """Returns cross-fitted probabilities of the attacker's own classifier: no row is scored by a model that saw it."""
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
     found = torch.zeros(len(values), classes, dtype=torch.float64)
     said = cross_val_predict(model, values.double().numpy(), labels.numpy(), cv=2, method="predict_proba")
@@ -215,6 +198,6 @@ def own_classifier(values: Tensor, labels: Tensor, classes: int) -> Tensor:
 
 
 def delta_of(summary: Mapping[str, object]) -> float:
-    """The delta of the run's claim, or 1e-5 if it makes none."""
+    """Returns the delta of the run's claim, or 1e-5 if it makes none."""
     claimed = summary.get("delta")
     return float(claimed) if isinstance(claimed, float | int) else 1e-5

@@ -21,17 +21,15 @@ Network = Callable[[Tensor], Tensor]
 
 
 def fit(x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor], outputs: int, seed: int) -> Network:
-    """Trains x -> y by Adam. Inputs are standardised by the statistics of `x`.
+    """Trains x -> y by Adam, with early stopping on a tenth of the rows. Inputs are standardised by the statistics of
+    `x`.
 
     Args:
-        x: float32 (rows, width).
-        y: targets for `loss`, with outputs of (rows, outputs).
-        loss: of outputs and y, a mean over rows.
-        outputs: their number.
+        loss: of outputs (rows, outputs) and y, a mean over rows.
         seed: of the parameters, the held-out tenth and the batches.
 
     Returns:
-        The network at the lowest loss of the held-out rows; it takes inputs on the scale of `x`.
+        The network at the lowest held-out loss; it takes inputs on the scale of `x`.
     """
     spread, mean = torch.std_mean(x, dim=0, correction=0)
     spread = spread.clamp(min=(_LEAST * spread.max()).clamp(min=1e-12))  # a pixel that hardly varies is no signal
@@ -58,13 +56,12 @@ def fit(x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor], outputs:
 
 
 def linear(x: Tensor, y: Tensor) -> tuple[Network, float]:
-    """Ridge regression x -> y, and its mean squared error on rows that it has not seen (leave-one-out).
+    """Fits a ridge regression x -> y and returns it with its leave-one-out mean squared error.
 
-    The penalty is the one with the least such error. A linear map needs far fewer rows than a network.
+    The penalty minimises that error. A linear map needs far fewer rows than a network.
 
     Args:
-        x: float32 (rows, width); every entry is standardised by the statistics of all.
-        y: float32 (rows, outputs).
+        x: float32 (rows, width); every entry is standardised over the rows.
     """
     spread, mean = x.std(correction=0).clamp(min=1e-12), x.mean(0)
     model = RidgeCV(alphas=_PENALTIES)

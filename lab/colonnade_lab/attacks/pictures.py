@@ -15,7 +15,7 @@ _SHOWN, _GAP, _ENLARGED = 20, 2, 3
 
 
 def pillow() -> None:
-    """Raises EnvironmentFault if pictures cannot be written here, before anything has been computed."""
+    """Raises EnvironmentFault early, before any computing, if pictures cannot be written."""
     try:
         import PIL  # noqa: F401, PLC0415  # an extra
     except ImportError:
@@ -25,14 +25,9 @@ def pillow() -> None:
 
 
 def draw(path: Path, originals: Tensor, made: Tensor) -> None:
-    """Writes up to 20 pairs in a row.
+    """Writes up to 20 pairs of images, (n, channels, height, width), side by side as a PNG.
 
-    Args:
-        path: of the PNG.
-        originals, made: (n, channels, height, width), one channel or three; the originals' span is black to white.
-
-    Raises:
-        EnvironmentFault: Pillow is not installed, or the file cannot be written.
+    One channel or three; the originals' range maps to black to white.
     """
     pillow()
     from PIL import Image  # noqa: PLC0415
@@ -53,6 +48,6 @@ def draw(path: Path, originals: Tensor, made: Tensor) -> None:
 
 
 def _beside(images: Tensor) -> Tensor:
-    """(n, channels, height, width) -> (channels, height, n * (width + gap)), white between."""
+    """Maps (n, channels, height, width) to (channels, height, n * (width + gap)), white between."""
     padded = torch.nn.functional.pad(images, (0, _GAP), value=images.max().item())
     return torch.cat(list(padded), dim=-1)

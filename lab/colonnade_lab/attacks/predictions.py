@@ -1,4 +1,4 @@
-"""Responses of parties to the server about rows after training, as in an evaluation or a prediction."""
+"""Parties' responses to the server about rows after training, as in an evaluation or a prediction."""
 
 from __future__ import annotations
 
@@ -22,20 +22,11 @@ from colonnade_lab.attacks.run import AttackedRun
 
 
 def predicted(run: AttackedRun, by: AttackedRun | None = None) -> tuple[Tensor, list[Tensor]]:
-    """Every party's responses about training rows, and about held-out rows.
+    """Returns row numbers, int64 (n,), and every party's responses about these rows of `run`, float32 (n, width).
 
-    Args:
-        run: whose rows they are about.
-        by: whose models respond; the run's own if left out.
-
-    They come in blocks of a batch, each released by itself as in an evaluation, with its own noise. Partial blocks
-    are left out where there are full ones: a clip acts on a whole matrix, and clips fewer rows less.
-
-    Returns:
-        Row numbers, int64 (n,), and each party's part, float32 (n, width), in roster order.
-
-    Raises:
-        CheckpointError: a party's checkpoint is gone.
+    The models of `by`, by default the run's own, respond about training and held-out rows, in blocks of a batch. Each
+    block is released by itself as in an evaluation, with its own noise. Partial blocks are dropped if there are full
+    ones: a clip acts on a whole matrix, and clips fewer rows less.
     """
     part = run.schedule.partition
     blocks = [block for rows in (part.train, part.test, part.validation) for block in _blocks(run, rows)]
@@ -65,7 +56,7 @@ def _answers(run: AttackedRun, by: AttackedRun, party: str, blocks: list[Tensor]
 
 
 def _release(run: AttackedRun, party: str) -> Release:
-    """The party's own privacy stage for an evaluation; no budget is charged, since no message leaves."""
+    """Returns the party's own privacy stage for an evaluation. No budget is charged, since no message leaves."""
     plan, seed = run.schedule.privacy, run.config.federation.seed
     form, draws = run.config.federation.compress.evaluations, generator("asked", seed, party)
     inner: Release = release_clear

@@ -1,4 +1,4 @@
-"""The rows that a message is about, and the values of each row."""
+"""Maps messages to the rows that they are about, with a value for each row."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Piece:
     Args:
         name: KIND.FIELD.
         way: "out" or "in".
-        epoch: of the batch, from 1; of evaluations the one that has just ended.
+        epoch: of the batch, from 1; for evaluations the epoch that has just ended.
         part: train, validation or test.
-        rows: their numbers, int64 (n,).
-        values: of each row, (n, width), or (n,) for a number each; in the dtype of the message.
+        rows: row numbers, int64 (n,).
+        values: (n, width), or (n,) for one number per row, in the message's dtype.
     """
 
     name: str
@@ -44,16 +44,13 @@ def pieces(
     captured: Iterable[Captured],
     estimate: Callable[[Message, int, int], Tensor | None] = lambda _message, _turn, _rows: None,
 ) -> Iterator[Piece]:
-    """Values of single rows in messages, in order.
+    """Yields values of single rows in messages, in order.
+
+    In asynchronous runs a message names the turn of its batch, and a response in the same round belongs to the last
+    turn that left.
 
     Args:
-        estimate: (message, turn, rows) -> an estimate for every row, or None.
-
-    In asynchronous runs a message names the turn of its batch, and a response in the same round belongs to the
-    last turn that left.
-
-    Raises:
-        InputError: a message has other rows than the schedule: it is of another run.
+        estimate: maps (message, turn, rows) to an estimate for every row, or None.
     """
     turns: dict[int, int] = {}
     for one in captured:
@@ -103,7 +100,7 @@ class FieldRecords:
     _by_epoch: dict[int, list[Piece]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, piece: Piece) -> None:
-        """Adds a piece, and drops pieces that are too old by then."""
+        """Adds a piece, and drops pieces that have become too old."""
         self._by_epoch[piece.epoch].append(piece)
         between = sorted(self._by_epoch)[1 : -self.epochs - 1]
         for epoch in between:
@@ -114,12 +111,11 @@ class FieldRecords:
 
     @property
     def first(self) -> list[Piece]:
-        """Pieces of the first captured epoch."""
         return self._by_epoch[min(self._by_epoch)]
 
     @property
     def last(self) -> list[Piece]:
-        """The newest pieces of every row, an epoch's worth."""
+        """Returns the newest pieces of every row, an epoch's worth."""
         seen = torch.zeros(self._size(), dtype=torch.bool)
         kept = []
         for piece in reversed(self._all()):
@@ -129,7 +125,7 @@ class FieldRecords:
         return kept[::-1]
 
     def newest(self) -> tuple[Tensor, Tensor]:
-        """Row numbers, int64 (n,) ascending, and the mean of the newest `epochs` values of each, float32 (n, width)."""
+        """Returns row numbers, int64 (n,) ascending, and the mean of the newest `epochs` values, float32 (n, width)."""
         every = self._all()
         total = torch.zeros(self._size(), math.prod(every[0].values.shape[1:]))
         count = torch.zeros(len(total), dtype=torch.int64)
@@ -149,7 +145,7 @@ class FieldRecords:
 
 
 def by_field(found: Iterable[Piece], way: Way, epochs: int = 1) -> dict[str, FieldRecords]:
-    """Values of one direction, by KIND.FIELD."""
+    """Collects the values of one direction by KIND.FIELD."""
     fields: dict[str, FieldRecords] = {}
     for piece in found:
         if piece.way == way:
@@ -158,12 +154,10 @@ def by_field(found: Iterable[Piece], way: Way, epochs: int = 1) -> dict[str, Fie
 
 
 def vectors(known: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """All values of each row, concatenated: row numbers, int64 (n,), and float32 (n, width).
+    """Concatenates all values of each row: row numbers, int64 (n,), and float32 (n, width).
 
-    Rows that a field lacks are left out. Fields are brought to one scale.
-
-    Args:
-        known: of every field, its row numbers, int64 ascending, and their values, (n, width).
+    `known` has row numbers, int64 ascending, and values, (n, width), per field. Rows that a field lacks are dropped.
+    Fields are brought to one scale.
     """
     size = 1 + max(int(rows.max()) for rows, _ in known)
     count = torch.zeros(size, dtype=torch.int64)

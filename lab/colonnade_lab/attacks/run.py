@@ -43,12 +43,10 @@ class AttackedRun:
     """A run's folder, opened, with its members' data.
 
     Args:
-        folder: the run's.
-        base: the folder that paths in the config are relative to.
-        summary: content of summary.json.
-        labels: the true classes of all rows, int64 (rows,).
+        base: folder that paths in the config are relative to.
+        labels: true classes of all rows, int64 (rows,).
         schedule: as all members derived it.
-        sample: the rows of the sources that the run used, int64, in its own order; None for all. In an aligned run
+        sample: the rows of the sources that the run used, int64, in the run's order; None for all. In an aligned run
             they are the server's.
     """
 
@@ -62,29 +60,28 @@ class AttackedRun:
 
     @property
     def protocol(self) -> str:
-        """Name of the protocol."""
         return self.config.federation.protocol.name
 
     @property
     def epochs(self) -> int:
-        """Epochs that it trained, the last of them perhaps in part."""
+        """Epochs trained; the last one may be partial."""
         return math.ceil(self.schedule.epoch(int(self.summary["rounds"])))
 
     @property
     def captured(self) -> tuple[str, ...]:
-        """The parties that captured, in roster order."""
+        """Parties that captured, in roster order."""
         return tuple(name for name in self.config.federation.names if has_capture(self._home(name).path))
 
     def training(self, party: str) -> Iterator[Captured]:
-        """Captured messages of a party about training rows, in order. Raises InputError."""
+        """Yields a party's captured messages about training rows, in order. Raises InputError."""
         return read_capture(self._home(party).capture, self.config.federation)
 
     def evaluations(self, party: str) -> Iterator[Captured]:
-        """Captured messages about validation and test rows."""
+        """Yields a party's captured messages about validation and test rows."""
         return read_capture(self._home(party).evaluation_capture, self.config.federation)
 
     def columns(self, party: str) -> Columns:
-        """Columns of a party as its model saw them: the ground truth of an inversion. Raises DataError."""
+        """Returns a party's columns as its model saw them: the ground truth of an inversion. Raises DataError."""
         data, federation = self.config.parties[party].data, self.config.federation
         home, sample = self._home(party), self.sample
         if federation.align != "none":
@@ -98,7 +95,7 @@ class AttackedRun:
         return self.protocol in JOINT and self.protocol in LOCAL
 
     def joint(self) -> Joint:
-        """The server's part of the joint model at the end. Raises CheckpointError."""
+        """Returns the server's part of the joint model at the end. Raises CheckpointError."""
         federation, config = self.config.federation, self.config.server
         assert config is not None  # checked by open_run
         ctx = ServerContext(federation, config, self.labels, self.schedule, Telemetry(), self.base)
@@ -106,7 +103,9 @@ class AttackedRun:
         return JOINT[self.protocol](ctx, self.config.federation.protocol)
 
     def local(self, party: str) -> tuple[Local, Columns]:
-        """A party's part of the joint model at the end, in evaluation mode, and its columns. Raises CheckpointError."""
+        """Returns a party's part of the joint model at the end, in evaluation mode, and its columns. Raises
+        CheckpointError.
+        """
         config, columns = self.config.parties[party], self.columns(party)
         round, state = self._state(party)
         ctx = ClientContext(
@@ -117,7 +116,7 @@ class AttackedRun:
         return LOCAL[self.protocol](ctx, self.config.federation.protocol).eval(), columns
 
     def _state(self, member: str) -> tuple[int, Snapshot]:
-        """The newest checkpoint's round and state. Raises CheckpointError."""
+        """Returns the newest checkpoint's round and state. Raises CheckpointError."""
         run = RunFolder(self.folder)
         folder, number = run.member(member).checkpoints, run.number() or "simulated"
         store, owner = Checkpoints(folder), Owner(member, number, self.config.federation.lasting_hashes())
@@ -129,14 +128,10 @@ class AttackedRun:
         return rounds[0], store.load(rounds[0], owner)
 
     def victims(self, wanted: str, *, captured: bool = True) -> tuple[str, ...]:
-        """The parties to attack: the named one, or all (that captured) if none is named.
+        """Returns the parties to attack: the named one, or all (that captured) for "".
 
         Args:
-            wanted: a name, or "".
-            captured: whether they have to have captured.
-
-        Raises:
-            InputError: there is no such party, or it captured nothing.
+            captured: whether they must have captured.
         """
         if wanted and wanted not in self.config.federation.names:
             hint = f"there are {', '.join(self.config.federation.names)}"
@@ -159,16 +154,11 @@ def open_run(
     """Opens the folder of a run of `up` or `simulate`.
 
     Args:
-        folder: the run's.
         sample: the rows of the sources that the run used; None for all.
-        captured: whether a party has to have captured.
-        aligned: whether the run may have aligned its rows. Labels and schedule are then those of the common rows; an
-            attack that reads columns, or that trains again, needs tables in one order.
-
-    Raises:
-        CheckpointError: the folder of an aligned run has no record of the common rows.
-        InputError: it holds no such run, is of a newer format, or no party captured.
-        DataError: the configured labels are missing.
+        captured: whether a party must have captured.
+        aligned: whether the run may have aligned its rows. Labels and schedule are then those of the common rows.
+            Attacks
+            that read columns, or that train again, need tables in one order.
     """
     kept = RunFolder(folder)
     kept.refuse_newer()
@@ -204,5 +194,5 @@ def _as_it_is(values: Tensor, *_how: object, **_more: object) -> Any:
 
 
 def accuracy(found: Tensor, truth: Tensor) -> float:
-    """The share of equal entries, of int64 (rows,) each."""
+    """Returns the share of equal entries of int64 (rows,) each."""
     return (found == truth).to(torch.float64).mean().item()

@@ -1,4 +1,4 @@
-"""Federations like the attacked one, on other rows: there the attacker knows the members."""
+"""Shadow federations: like the attacked one, but on other rows, whose members the attacker knows."""
 
 from __future__ import annotations
 
@@ -26,12 +26,9 @@ _FEWEST = 20
 
 @dataclass(frozen=True)
 class Pool:
-    """Source of the shadows' rows.
+    """Source of the shadows' rows, int64 (n,), on which the target did not train.
 
-    Args:
-        rows: of the sources, int64 (n,); the target trained on none of them.
-        source: description of the source.
-        train: rows that a shadow trains on; as many are held out.
+    A shadow trains on `train` rows and holds out as many.
     """
 
     rows: Tensor
@@ -39,16 +36,12 @@ class Pool:
     train: int
 
     def draw(self, seed: int) -> Tensor:
-        """Rows for one shadow, int64 (2 * train,)."""
+        """Draws rows for one shadow, int64 (2 * train,)."""
         return self.rows[torch.randperm(len(self.rows), generator=generator("shadow", seed))[: 2 * self.train]]
 
 
 def pool(run: AttackedRun) -> Pool:
-    """Rows that the target did not use, if there are enough; else all that it did not train on.
-
-    Raises:
-        InputError: there are too few.
-    """
+    """Returns rows that the target did not use, if there are enough, else all that it did not train on."""
     used, part = torch.zeros(len(run.labels), dtype=torch.bool), run.schedule.partition
     used[part.train] = True
     spare = (~used).nonzero().flatten()
@@ -67,11 +60,7 @@ def pool(run: AttackedRun) -> Pool:
 def shadows(run: AttackedRun, own: Pool, count: int, seed: int, simulate: Simulate) -> Iterator[AttackedRun]:
     """Simulates federations like the target in sequence; a shadow's folder is deleted when the next is requested.
 
-    Args:
-        own: their rows.
-        count: their number.
-        seed: of their rows; parameters and batches have other seeds than the target's.
-        simulate: runs one.
+    Parameters and batches have other seeds than the target's.
     """
     for number in range(1, count + 1):
         rows = own.draw(seed * 1009 + number)

@@ -11,13 +11,10 @@ _K1, _K2 = 0.01, 0.03
 
 
 def ssim(a: Tensor, b: Tensor, span: float) -> Tensor:
-    """The mean structural similarity of every pair, 1 for equal images, float64 (n,).
+    """Mean structural similarity of every pair of images, (n, channels, height, width), as float64 (n,); 1 if equal.
 
-    Windows lie wholly inside the image. Variances are those of samples (divided by one less than pixels).
-
-    Args:
-        a, b: (n, channels, height, width).
-        span: difference of the largest and the smallest possible pixel.
+    Windows lie wholly inside the image. Variances are sample variances (divided by pixels minus one). `span` is the
+    largest minus the smallest possible pixel.
     """
     side = min(_SIDE, *a.shape[-2:])
     a, b = a.double(), b.double()

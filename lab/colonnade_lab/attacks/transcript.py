@@ -1,9 +1,8 @@
-"""Everything that was captured about a row in one field, combined over epochs.
+"""All captured values of a row in one field, combined over epochs.
 
-One message of a row is protected by its own noise, and many of them are not: noise that is drawn anew averages out,
-while what the messages say about the row stays. Models move in the meantime, so that a mean over all epochs also
-averages different embeddings. The means of a few windows of epochs, side by side, keep the movement, and their
-principal components keep what the windows have in common.
+Noise protects one message of a row, but not many: fresh noise averages out, while the messages' information about the
+row stays. Models move meanwhile, so a mean over all epochs also averages different embeddings. The means of a few
+windows of epochs, side by side, keep the movement, and their principal components keep what the windows have in common.
 """
 
 from __future__ import annotations
@@ -28,12 +27,7 @@ Rows = tuple[Tensor, Tensor]
 
 
 class Transcript:
-    """Sums of the values of every row, in windows of epochs.
-
-    Args:
-        length: epochs of a window.
-        prepare: applied to the values (rows, width) of every message.
-    """
+    """Sums of every row's values in windows of `length` epochs; `prepare` is applied to every message's values."""
 
     def __init__(self, length: int, prepare: Callable[[Tensor], Tensor] = lambda values: values) -> None:
         self._length, self._prepare = length, prepare
@@ -41,7 +35,7 @@ class Transcript:
         self._counts: dict[int, Tensor] = {}
 
     def add(self, piece: Piece) -> None:
-        """Adds a message's values, which have one number or one vector a row."""
+        """Adds a message's values, one number or one vector per row."""
         values = self._prepare(piece.values.reshape(len(piece.rows), -1).float())
         window, most = (piece.epoch - 1) // self._length, 1 + int(piece.rows.max())
         total, count = self._grown(window, most, values.shape[1])
@@ -49,7 +43,7 @@ class Transcript:
         count[piece.rows] += 1
 
     def mean(self) -> Rows:
-        """The mean of every row over all its messages."""
+        """Returns the mean of every row over all its messages."""
         size = max(map(len, self._counts.values()))
         total = torch.stack([_filled(part, size) for part in self._sums.values()]).sum(0)
         count = torch.stack([_filled(part, size) for part in self._counts.values()]).sum(0)
@@ -57,7 +51,9 @@ class Transcript:
         return rows, total[rows] / count[rows, None]
 
     def windows(self) -> Rows:
-        """The windows' means side by side, each about 0 and at one scale; a row that a window lacks has zeros there."""
+        """Returns the windows' means side by side, each centred and on one scale; a row missing in a window has zeros
+        there.
+        """
         rows, _ = self.mean()
         parts = []
         for window in sorted(self._sums):
@@ -79,7 +75,7 @@ class Transcript:
 
 
 def gathered(found: Iterable[Piece], way: Way, *makes: Callable[[], FieldRecords | Transcript]) -> list[dict[str, Any]]:
-    """What each of several collectors makes of one direction in a single reading, by KIND.FIELD."""
+    """Feeds one direction to several collectors in a single reading, and returns their results by KIND.FIELD."""
     fields: list[dict[str, FieldRecords | Transcript]] = [{} for _ in makes]
     for piece in found:
         if piece.way == way:
@@ -89,12 +85,12 @@ def gathered(found: Iterable[Piece], way: Way, *makes: Callable[[], FieldRecords
 
 
 def window_length(run: AttackedRun) -> int:
-    """Epochs of a window, so that a run has at most `WINDOWS`."""
+    """Returns the epochs per window so that a run has at most `WINDOWS`."""
     return max(1, math.ceil(run.epochs / WINDOWS))
 
 
 def principal(values: Tensor, most: int) -> Tensor:
-    """The leading principal components of (n, width), float32 (n, at most `most`)."""
+    """Returns the leading principal components of (n, width), float32 (n, at most `most`)."""
     centred = (values - values.mean(0)).double()
     count = min(most, *centred.shape)
     left, sizes, _ = randomized_svd(centred.numpy(), count, random_state=0)
@@ -102,5 +98,5 @@ def principal(values: Tensor, most: int) -> Tensor:
 
 
 def _filled(values: Tensor, size: int) -> Tensor:
-    """Followed by zeros, `size` entries in the first dimension."""
+    """Pads with zeros to `size` entries in the first dimension."""
     return torch.cat([values, values.new_zeros(size - len(values), *values.shape[1:])])

@@ -1,1 +1,1 @@
-"""The laboratory's commands: one file a command, and their arguments in `commands`."""
+"""The laboratory's commands, one file per command; their arguments are in `commands`."""

@@ -19,17 +19,7 @@ from colonnade_lab.commands.attack_options import Options
 
 
 def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
-    """Writes KIND.json, and pictures if there are any, and prints a table.
-
-    Args:
-        folder: of the run.
-        kind: one of `KINDS`.
-        out: where to; RUN/attacks if left out.
-
-    Raises:
-        InputError: the run is none or captured nothing that the attack needs, or an option is wrong.
-        EnvironmentFault: nothing can be written there.
-    """
+    """Writes KIND.json, and pictures if there are any, to `out` (default: RUN/attacks), and prints a table."""
     if kind not in KINDS:
         raise InputError(f"--kind {kind}: no such attack{nearest(kind, KINDS)}", hint=f"there are {', '.join(KINDS)}")
     if options.shadows < 1:

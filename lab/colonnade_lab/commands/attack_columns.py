@@ -1,4 +1,4 @@
-"""Table of the attacks on columns by a curious server, from what it sees of training."""
+"""Table of a curious server's attacks on columns, from what it sees of training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS, ALL = "columns", "all"
 
 
 def recover(run: AttackedRun, names: tuple[str, ...], options: Options, _place: Path) -> Found:
-    """Five attackers on every party's columns, or on all of them where sums are blinded."""
+    """Runs five attackers on every party's columns, or on all together if sums are blinded."""
     wanted = tuple(ATTACKERS) if options.attacker == ALL else (options.attacker,)
     if not set(wanted) <= set(ATTACKERS):
         raise InputError(

@@ -30,7 +30,7 @@ def white(run: AttackedRun, names: tuple[str, ...], options: Options, place: Pat
 
 
 def features(run: AttackedRun, names: tuple[str, ...], options: Options, place: Path) -> Found:
-    """A party's columns from predictions, by all others together."""
+    """A party's columns from predictions, by all other members together."""
     table = Table(HEADS[0], "attack", *HEADS[1:], title="a party's columns, from what the model predicts")
     parties = {}
     for name in names:
@@ -43,7 +43,6 @@ def features(run: AttackedRun, names: tuple[str, ...], options: Options, place: 
 
 
 def numbers(found: Inversion) -> dict[str, Any]:
-    """The content of the file, without the rows."""
     kept = {key: value for key, value in vars(found).items() if key not in {"originals", "made", "readable"}}
     read = found.readable
     return {**kept, "readable": {**vars(read), "interval": interval(read.made, found.rows)}}
@@ -57,7 +56,6 @@ def cells(found: Inversion) -> tuple[str, ...]:
 
 
 def draw(path: Path, found: Inversion) -> None:
-    """Draws originals above reconstructions, if they are images."""
     originals, made = inversion.as_images(found.originals), inversion.as_images(found.made)
     if originals is not None and made is not None:
         pictures.draw(path, originals, made)

@@ -1,4 +1,4 @@
-"""Tables of the attacks on gradients of a cut layer."""
+"""Tables of the attacks on cut-layer gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCORING, BATCHES = "scores", "batches"
 
 
 def scores(run: AttackedRun, names: tuple[str, ...], options: Options, _place: Path) -> Found:
-    """Length and direction of every row's gradient: areas under the curve."""
+    """Norm and direction of every row's gradient: areas under the curve."""
     table = Table("party", "method", "field, epochs", "AUC", title="labels, from length and direction (chance .5)")
     parties = {}
     for name in names:
@@ -35,7 +35,7 @@ def scores(run: AttackedRun, names: tuple[str, ...], options: Options, _place: P
 
 
 def batches(run: AttackedRun, names: tuple[str, ...], _options: Options, _place: Path) -> Found:
-    """Gradient matching of single batches, beside clusters of the same batch."""
+    """Gradient matching of single batches, compared with clusters of the same batch."""
     heads = ("party", "field, epoch", "labels named", "clusters", "chance")
     table = Table(*heads, title="labels, from one batch alone")
     parties = {}

@@ -1,4 +1,4 @@
-"""Tables and files of the attacks: a function a kind."""
+"""Tables and files of the attacks, one function per kind."""
 
 from __future__ import annotations
 
@@ -96,7 +96,6 @@ def _membership(run: AttackedRun, _names: tuple[str, ...], options: Options, _pl
 
 
 def claimed(summary: Mapping[str, Any]) -> str:
-    """The run's claims, in words."""
     known = {name: value for name, value in guarantee.by_party(summary).items() if value is not None}
     said = ["none for rows"]
     if known:

@@ -1,4 +1,4 @@
-"""Options of the attacks, and the cells that their tables share."""
+"""Options of the attacks, and cells that several tables use."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Options:
     """Options of an attack.
 
     Args:
-        party: the one whose capture is attacked; "" for all.
-        known: share of the training rows whose features the attacker of an inversion has.
-        epochs: newest captured epochs that are used; 0 for all, combined.
-        seed: of all that an attacker draws.
-        shadows: federations that the attacker of a membership simulates.
-        canaries: of an audit.
-        labels: that the party of a completion knows.
+        party: the party whose capture is attacked; "" for all.
+        known: share of the training rows whose features the attacker has.
+        epochs: number of newest captured epochs that are used; 0 for all, combined.
+        seed: of all of the attacker's draws.
+        shadows: number of simulated federations for membership attacks.
+        canaries: number per audited mechanism.
+        labels: number of labels that the party of a completion knows.
         attacker: on columns; `all` for each.
-        starts: that the first of these tries.
-        rounds: the first ones that these see; 0 for all.
+        starts: number of first weights that the first of these tries.
+        rounds: number of first rounds that these see; 0 for all.
     """
 
     party: str = ""
@@ -44,11 +44,10 @@ Found = tuple[dict[str, Any], Table]
 
 
 def interval(found: float, trials: int) -> tuple[float, float]:
-    """The 95 % interval of a share of rows."""
+    """95 % interval of a share of rows."""
     return clopper_pearson(round(found * trials), trials)
 
 
 def share(found: float, trials: int) -> str:
-    """A share of rows with its interval."""
     low, high = interval(found, trials)
     return f"{found:.2%} ({low:.1%} to {high:.1%})"

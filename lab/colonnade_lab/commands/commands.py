@@ -84,15 +84,7 @@ def attack(
 
 
 def compare(names: tuple[str, ...], seeds: int, out: Path, jobs: int, only_list: bool) -> None:
-    """`colonnade compare` without `--on`.
-
-    Args:
-        names: of protocols; none for all.
-        seeds: of every run.
-        out: the folder of results and pages.
-        jobs: concurrent runs.
-        only_list: runs nothing.
-    """
+    """`colonnade compare` without `--on`. No `names` means every protocol; with `only_list` nothing runs."""
     from colonnade_lab.commands.compare import ComparisonOptions  # noqa: PLC0415
     from colonnade_lab.commands.compare import compare as run  # noqa: PLC0415
 
@@ -100,6 +92,5 @@ def compare(names: tuple[str, ...], seeds: int, out: Path, jobs: int, only_list:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands, in the order of `colonnade --help`."""
     for command in (reproduce, attack):
         app.command(rich_help_panel=PANEL)(command)

@@ -24,16 +24,7 @@ from colonnade_lab.papers.work import about, missing, run_all
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """Options of the command.
-
-    Args:
-        names: of protocols; none for all.
-        seeds: of every run; attacks have one.
-        out: the folder of results and pages.
-        processes: that run at a time.
-        only_list: runs nothing.
-        plan: the file.
-    """
+    """Options of the command. No `names` means every protocol; attacks run with one seed, whatever `seeds` is."""
 
     names: tuple[str, ...]
     seeds: int
@@ -46,11 +37,7 @@ class ComparisonOptions:
 def compare(options: ComparisonOptions) -> None:
     """Runs what is missing, prints the table, and writes comparison.html and comparison.md with their pictures.
 
-    Pages are of all protocols of which something is kept, also where a few are named.
-
-    Raises:
-        InputError: a protocol does not take part, or runs have failed.
-        EnvironmentFault: nothing can be written there.
+    Pages show every protocol with stored results, even if only a few are named.
     """
     plan = with_outside(read_plan(options.plan), options.names)
     names = chosen(plan, options.names)
@@ -94,5 +81,5 @@ def _show(every: list[ProtocolResults], plan: ComparisonPlan) -> None:
 
 
 def _some(cells: list[str]) -> list[str]:
-    """Columns that fit on a screen: accuracy, bytes and seconds to a share, leaks. Pages show all."""
+    """Selects the columns that fit on a screen: accuracy, bytes and seconds to a share, leaks. Pages show all."""
     return [*cells[:2], cells[3], *cells[5:7], *cells[-2:]]

@@ -23,16 +23,7 @@ from colonnade_lab.papers.work import about, missing, run_all
 
 @dataclass(frozen=True)
 class FrontierOptions:
-    """Options of the command.
-
-    Args:
-        which: a set; "" for all.
-        seeds: of every run.
-        out: the folder of results, of the page and of its pictures.
-        processes: that run at a time.
-        only_list: runs nothing.
-        plan: the file.
-    """
+    """Options of the command; `which` is a set, "" for all."""
 
     which: str
     seeds: int
@@ -45,11 +36,7 @@ class FrontierOptions:
 def show_frontier(options: FrontierOptions) -> None:
     """Runs what is missing, prints the best protocols within each budget, and writes frontier.md with its pictures.
 
-    The page is of all sets of which something is kept, also where one is named, and of all kept seeds.
-
-    Raises:
-        InputError: there is no such set, or runs have failed.
-        EnvironmentFault: nothing can be written there.
+    The page shows every set with stored results, even if one is named, and all stored seeds.
     """
     plan = read_frontier(options.plan)
     sets = chosen_sets(plan, options.which)
@@ -72,7 +59,7 @@ def show_frontier(options: FrontierOptions) -> None:
 
 
 def refuse_mixed(**options: bool) -> None:
-    """Refuses options that belong to the papers' runs. Raises InputError."""
+    """Refuses options that belong to the papers' runs."""
     if given := [f"--{name}" for name, value in options.items() if value]:
         raise InputError(f"{given[0]} with --frontier, which runs on the virtual clock alone", hint="leave one out")
 

@@ -35,16 +35,10 @@ _MARKS = {
 
 @dataclass(frozen=True)
 class ReproductionOptions:
-    """Options of the command.
+    """Options of the command; `which` is PAPER, PAPER/TABLE, or "" for all.
 
-    Args:
-        which: PAPER, PAPER/TABLE, or "" for all.
-        seeds: number of seeds.
-        out: the folder of results.
-        processes: that run at a time.
-        quick: the quick looks instead of the tables.
-        only_list: runs nothing.
-        wire: as processes over the wire, rather than on the virtual clock.
+    With `quick` the quick looks run instead of the tables; with `wire` runs are processes rather than on the virtual
+    clock.
     """
 
     which: str
@@ -56,17 +50,14 @@ class ReproductionOptions:
     wire: bool = False
 
     def label(self, paper: str) -> str:
-        """Key under which a paper's results are stored; a quick look has runs of the same names."""
+        """Key under which a paper's results are stored. Quick looks need another one, as their runs have the same
+        names.
+        """
         return f"quick-{paper}" if self.quick else paper
 
 
 def reproduce(options: ReproductionOptions) -> None:
-    """Runs what is missing, prints the paper's values next to ours, and writes pages.
-
-    Raises:
-        InputError: there is no such paper or table.
-        EnvironmentFault: nothing can be written there.
-    """
+    """Runs what is missing, prints the paper's values next to ours, and writes pages."""
     papers = list(chosen(options.which, quick=options.quick))
     make_folder(options.out)
     results = Results(options.out)
@@ -105,7 +96,7 @@ def _announce(options: ReproductionOptions, wanted: int, todo: list[Job]) -> Non
 
 
 def _announce_other_code(wanted: list[Job], results: Results) -> None:
-    """Says how many results other code has made: they count, and running them again may give other numbers."""
+    """Prints how many results other code produced. They count, but running them again may give other numbers."""
     made = [found for job in wanted if (found := results.made_by(job))]
     if other := sum(not found.endswith(f"code {code_digest()}") for found in made):
         said = f"{other} of {counted(len(made), 'result')} were made by other code than this, {code_digest()}"
@@ -125,7 +116,7 @@ def _find(
 def _made(
     options: ReproductionOptions, results: Results, papers: Mapping[str, Paper], name: str, run: str
 ) -> list[str]:
-    """What made the results of a run, each once."""
+    """Versions and code that produced the results of a run, without repeats."""
     seeds = range(max(options.seeds, results.seeds(options.label(name), wire=options.wire)))
     jobs_of = (Job(options.label(name), run, papers[name].runs[run], seed, options.wire) for seed in seeds)
     return sorted({made for job in jobs_of if (made := results.made_by(job))})
@@ -157,7 +148,7 @@ def _show(options: ReproductionOptions, name: str, tables: list[TableStanding], 
 
 
 def _title(options: ReproductionOptions, name: str, standing: TableStanding, left: list[Job]) -> str:
-    """Title of a table, with the duration of its missing runs; other tables may need some of them too."""
+    """Title of a table, with the duration of its missing runs, some of which other tables may need too."""
     title = f"{name}/{standing.name}: {standing.table.title}"
     runs = [job for job in left if job.paper == options.label(name) and job.name in standing.table.runs]
     return f"{title} ({about(runs, options.processes)} to run)" if runs else title

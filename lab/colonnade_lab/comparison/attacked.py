@@ -1,4 +1,4 @@
-"""Runs of the comparison; of those that are attacked, how many labels a party names and what the server rebuilds."""
+"""Runs of the comparison, and attacks on some: how many labels a party infers and what the server reconstructs."""
 
 from __future__ import annotations
 
@@ -28,16 +28,12 @@ _KNOWN, _EPOCHS = 0.2, 1
 
 
 def perform(job: Job) -> RunRecord:
-    """Runs it to its end, or attacks it if it is one of those that are attacked. Raises ColonnadeError as the run."""
+    """Runs a job to its end, or attacks it if its condition asks for that."""
     return attack(job) if job.name.endswith(f"/{ATTACKED}") else running.perform(job)
 
 
 def attack(job: Job) -> RunRecord:
-    """Runs it in a folder that is thrown away, and attacks VICTIM with the attacks' default settings.
-
-    Raises:
-        ColonnadeError: as the run itself, or the attacks.
-    """
+    """Runs a job in a temporary folder, and attacks VICTIM with the attacks' default settings."""
     torch.set_num_threads(1)
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,4 +1,4 @@
-"""Delta and unit of the epsilons of runs with noise: no epsilon is shown alone."""
+"""Delta and unit of the epsilons of runs with noise: no epsilon is shown without them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ ABOUT: Mapping[Unit, str] = {"client": "a party's whole data", "row": "a row's o
 
 
 def deltas(plan: ComparisonPlan) -> dict[Unit, float]:
-    """By unit, where a protocol was run with its noise."""
+    """Delta by unit, for units in which a protocol was run with noise."""
     return {unit: agreed.privacy.delta for unit, agreed in _agreed(plan).items() if agreed.privacy is not None}
 
 
 def at(unit: Unit, value: float, found: Mapping[Unit, float]) -> str:
-    """An epsilon with what it is at, as far as that is known."""
+    """An epsilon with its delta and unit, as far as known."""
     return f"epsilon {value:g}" + (f", delta {found[unit]:g}," if unit in found else "")
 
 
 def in_words(plan: ComparisonPlan) -> list[str]:
-    """Meaning of the epsilons, a sentence or two a unit."""
+    """Explains the epsilons, in one or two sentences per unit."""
     agreed = _agreed(plan)
     said = []
     if "client" in agreed:
@@ -38,7 +38,7 @@ def in_words(plan: ComparisonPlan) -> list[str]:
 
 
 def _agreed(plan: ComparisonPlan) -> dict[Unit, FederationConfig]:
-    """Privacy section for noise of a unit, of the first protocol that has one: they differ in rates alone."""
+    """Privacy section for each unit's noise, taken from the first protocol that has one: only rates differ."""
     found: dict[Unit, FederationConfig] = {}
     for unit in UNITS:
         name = next((name for name, entry in plan.protocols.items() if entry.noise(unit) is not None), None)
@@ -49,7 +49,7 @@ def _agreed(plan: ComparisonPlan) -> dict[Unit, FederationConfig]:
 
 
 def _of_a_person(agreed: FederationConfig, epsilons: tuple[float, ...]) -> str:
-    """A party's epsilon as a person's: of all parties' releases, between two values of the person's row."""
+    """Converts a party's epsilon to a person's: over all parties' releases, between two values of the person's row."""
     privacy, parties = agreed.privacy, len(agreed.names)
     assert privacy is not None  # runs with noise have it
     persons = []

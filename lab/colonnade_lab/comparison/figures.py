@@ -29,11 +29,10 @@ class Figure:
     """A picture with curves.
 
     Args:
-        key: in names of files.
-        title: what it shows.
-        foot: what its x axis counts.
-        drawn: a curve a protocol.
-        across: an x in words.
+        key: used in file names.
+        foot: label of the x axis.
+        drawn: one curve per protocol.
+        across: formats an x value.
     """
 
     key: str
@@ -43,13 +42,13 @@ class Figure:
     across: Say
 
     def picture(self) -> str:
-        """For a page, which has a legend of its own."""
+        """For embedding in a page, which has its own legend."""
         return curves(
             self.drawn, _percent, self.across, span=_SPAN, size=_SIZE, title=self.title, about=_about(self.drawn)
         )
 
     def file(self) -> str:
-        """For a file of its own, with a legend."""
+        """As a separate file, with a legend."""
         return as_file(lines(self.drawn, _percent, self.across, span=_SPAN, foot=self.foot, title=self.title))
 
 
@@ -70,7 +69,7 @@ def figures(results: Sequence[ProtocolResults], deltas: Mapping[Unit, float] = _
 
 
 def strokes(number: int) -> tuple[str, str]:
-    """The colour and the dash of a protocol, by its place in the plan."""
+    """Colour and dash of a protocol, by its place in the plan."""
     return colour(number % 10), _DASHES[number // 10]
 
 

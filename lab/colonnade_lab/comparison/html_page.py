@@ -1,4 +1,4 @@
-"""The page for a browser: it needs nothing beside itself."""
+"""The self-contained HTML page of the comparison."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ if (every) {
 
 
 def html_page(plan: ComparisonPlan, results: Sequence[ProtocolResults], seeds: int) -> str:
-    """All of it."""
     epsilons, at = plan.epsilons, deltas(plan)
     wanted = [(one.need, one.take, one.why) for one in needs(results, epsilons, at)]
     numbers = [row(result, epsilons) for result in results]

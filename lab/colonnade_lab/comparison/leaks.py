@@ -1,4 +1,4 @@
-"""Picture of the attacks: labels that a party names against columns that the server rebuilds."""
+"""Picture of the attacks: labels that a party infers against columns that the server reconstructs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MEANINGS = {
 
 
 def draw(results: Sequence[ProtocolResults]) -> str:
-    """A row a protocol that was attacked; "" where none was."""
+    """One row per attacked protocol; "" if there are none."""
     shown = [result for result in results if not (math.isnan(result.named[0]) and math.isnan(result.rebuilt))]
     if not shown:
         return ""
@@ -43,7 +43,7 @@ def draw(results: Sequence[ProtocolResults]) -> str:
 
 
 def rebuilt_share(result: ProtocolResults) -> float:
-    """Share of the columns' variance that the server rebuilds, 0 to 1; NaN where no message names a row."""
+    """Share of the columns' variance that the server reconstructs, 0 to 1; NaN where no message has a line per row."""
     return math.nan if math.isnan(result.rebuilt) else max(0.0, 1 - result.rebuilt)
 
 

@@ -23,24 +23,14 @@ _NAME = "comparison"
 
 @dataclass(frozen=True)
 class ComparisonPages:
-    """Content of the pages.
-
-    Args:
-        plan: of the comparison.
-        results: results, one entry a protocol.
-        seeds: requested number.
-    """
+    """Content of the pages; `results` has one entry per protocol."""
 
     plan: ComparisonPlan
     results: Sequence[ProtocolResults]
     seeds: int
 
     def write(self, folder: Path) -> list[Path]:
-        """Writes them. Raises EnvironmentFault if the disk refuses.
-
-        Returns:
-            The two pages.
-        """
+        """Writes both pages and the pictures, and returns the pages' paths."""
         pictures = {
             f"{_NAME}-{figure.key}.svg": (figure.title, figure.file())
             for figure in figures(self.results, deltas(self.plan))

@@ -1,4 +1,4 @@
-"""Plan of the comparison: plans/beside.yaml, every protocol under every condition that it supports."""
+"""Plan of the comparison (plans/beside.yaml): every protocol under every condition that it supports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNITS: tuple[Unit, ...] = ("client", "row")
 
 
 def noisy(unit: Unit, epsilon: float) -> str:
-    """The name of the condition with noise for an epsilon of that unit."""
+    """Name of the condition with noise for an epsilon in this unit."""
     return f"{unit}-{epsilon:g}"
 
 
@@ -37,14 +37,14 @@ class Entry(Section):
     """Entry of a protocol in the plan.
 
     Args:
-        set: KEY=VALUE on top of the base: its name and rates.
-        late: what stragglers are late with, kind of message -> pattern of delays; empty where nothing travels.
-        waits: whether it can wait for all; a protocol that never does has no such run.
-        own: KEY=VALUE with which it does not wait for stragglers; left out, it always waits.
-        way: that in words.
-        client, row: KEY=VALUE with noise of that unit; left out, it has no such noise.
-        note: what is not as for the others.
-        reference: it shares everything or nothing, so that it is no choice.
+        set: KEY=VALUE on top of the base: the protocol's name and rates.
+        late: what stragglers delay, kind of message -> pattern of delays; empty if the protocol sends nothing.
+        waits: whether it can wait for all parties; if not, it has no run that does.
+        own: KEY=VALUE with which it does not wait for stragglers; if missing, it always waits.
+        way: `own` in words.
+        client, row: KEY=VALUE with noise of that unit; if missing, the protocol has no such noise.
+        note: how it differs from the others.
+        reference: the protocol shares everything or nothing and is never recommended.
     """
 
     set: tuple[str, ...]
@@ -58,7 +58,6 @@ class Entry(Section):
     reference: bool = False
 
     def noise(self, unit: Unit) -> tuple[str, ...] | None:
-        """Settings for noise of a unit."""
         return self.client if unit == "client" else self.row
 
 
@@ -66,12 +65,11 @@ class ComparisonPlan(Section):
     """The whole comparison.
 
     Args:
-        base: the federation that all have in common, below experiments/.
+        base: federation that all runs start from, below experiments/.
         epsilons: of the runs with noise.
         client, row: KEY=VALUE of all runs with noise of that unit.
         attacked: KEY=VALUE of the runs that are attacked.
-        protocols: by name.
-        left_out: name -> why it cannot take part.
+        left_out: name -> why the protocol cannot take part.
     """
 
     base: str
@@ -97,7 +95,7 @@ class ComparisonPlan(Section):
         return self
 
     def conditions(self, name: str) -> dict[str, PaperRun]:
-        """The runs of a protocol by condition."""
+        """Runs of a protocol by condition."""
         entry = self.protocols[name]
         late = ", ".join(f"{kind}: {delay}" for kind, delay in entry.late.items())
         delayed = (f"every_party.chaos.delay={{{late}}}",) if late else ()
@@ -120,18 +118,17 @@ class ComparisonPlan(Section):
 
 
 def read_plan(path: Path = FILE) -> ComparisonPlan:
-    """The file. Raises ConfigError if it is wrong."""
     return read_list(path, ComparisonPlan)
 
 
 def with_outside(plan: ComparisonPlan, names: tuple[str, ...]) -> ComparisonPlan:
-    """The plan with an entry for each of these names that an installed package registers."""
+    """Adds an entry for each of these names that an installed package registers."""
     own = {name: _entry(name) for name in names if name in OUTSIDE.entries}
     return plan.model_copy(update={"protocols": {**plan.protocols, **own}})
 
 
 def _entry(name: str) -> Entry:
-    """The entry of another package's protocol: the base's width and rates, and a deadline with stragglers."""
+    """Entry of another package's protocol: the base's width and rates, and a deadline with stragglers."""
     contract = CONTRACTS[name]
     width = ", embedding: 32" if "embedding" in contract.config.model_fields else ""
     sent = [kind for kind in contract.messages if issubclass(kind, PartyMessage) and "part" not in schema(kind)]
@@ -145,7 +142,7 @@ def _entry(name: str) -> Entry:
 
 
 def chosen(plan: ComparisonPlan, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The requested protocols, all if none is named. Raises InputError if one of them does not take part."""
+    """Returns the requested protocols, all if none is named; refuses one that does not take part."""
     for name in names:
         if why := plan.left_out.get(name):
             raise InputError(f"{name} does not take part: {why}")
@@ -156,7 +153,7 @@ def chosen(plan: ComparisonPlan, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def jobs(plan: ComparisonPlan, names: tuple[str, ...], seeds: int) -> Iterator[Job]:
-    """Every run: the first seed of all protocols, then the second. Attacks have the first seed alone."""
+    """Yields every run: the first seed of all protocols, then the second. Attacks have only the first seed."""
     for seed in range(seeds):
         for name in names:
             for condition, run in plan.conditions(name).items():
@@ -165,5 +162,4 @@ def jobs(plan: ComparisonPlan, names: tuple[str, ...], seeds: int) -> Iterator[J
 
 
 def job(name: str, condition: str, run: PaperRun, seed: int) -> Job:
-    """One of them, as results know it."""
     return Job("beside", f"{name}/{condition}", run, seed)

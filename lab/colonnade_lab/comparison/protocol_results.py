@@ -22,9 +22,8 @@ class ProtocolResults:
     """A protocol's runs.
 
     Args:
-        name: of the protocol.
         entry: how it took part.
-        found: condition -> a record a seed; conditions that it cannot be put under are absent.
+        found: condition -> one record per seed; conditions that do not apply to it are absent.
     """
 
     name: str
@@ -33,15 +32,14 @@ class ProtocolResults:
 
     @property
     def contract(self) -> Contract[Any]:
-        """Contract of the protocol."""
         return CONTRACTS[self.name]
 
     def values(self, condition: str, measure: str) -> list[float]:
-        """A value a seed; empty where there is no such run."""
+        """One value per seed; empty if there is no such run."""
         return [value(record, measure) for record in self.found.get(condition, ())]
 
     def mean(self, condition: str, measure: str) -> float:
-        """Over the seeds: infinite if one never got there, not a number where nothing was run."""
+        """Mean over seeds: infinite if a seed never reached the target, NaN if there is no run."""
         return statistics.fmean(found) if (found := self.values(condition, measure)) else math.nan
 
     @property
@@ -50,31 +48,31 @@ class ProtocolResults:
         return self.mean(PLAIN, "accuracy")
 
     def under(self, unit: Unit, epsilon: float) -> float:
-        """Accuracy with noise, in per cent; not a number where the protocol has no such noise."""
+        """Accuracy with noise, in per cent; NaN if the protocol has no such noise."""
         return self.mean(noisy(unit, epsilon), "accuracy")
 
     @property
     def fastest(self) -> tuple[str, float]:
-        """The quicker way with stragglers, and its seconds to 90 %; infinite if neither gets there."""
+        """The quicker way with stragglers, and its seconds to 90 %; infinite if neither reaches it."""
         ways = {way: self.mean(way, "seconds@90") for way in (OWN, SLOW) if way in self.found}
         return min(ways.items(), key=lambda way: way[1], default=("", math.nan))
 
     def attacked(self, key: str) -> float:
-        """Success of an attack, as a share; NaN where there was nothing to attack."""
+        """Success of an attack, as a share; NaN if it was not attacked."""
         records = self.found.get(ATTACKED, ())
         return records[0].metrics.get(key, math.nan) if records else math.nan
 
     @property
     def named(self) -> tuple[float, float]:
-        """The share of labels that a party names, and of those that chance names."""
+        """Share of labels that a party infers, and the share by chance."""
         return self.attacked(LABELS), self.attacked(CHANCE)
 
     @property
     def rebuilt(self) -> float:
-        """The server's error over that of the mean row: 1 is nothing learned."""
+        """The server's error over that of the mean row: 1 means that it learned nothing."""
         return self.attacked(REBUILT)
 
     @property
     def readable(self) -> float:
-        """The share of rebuilt rows whose class can be read off them."""
+        """Share of reconstructed rows whose class a classifier recognises."""
         return self.attacked(READ)

@@ -1,4 +1,4 @@
-"""Protocols recommended for each need, from the numbers."""
+"""Recommends protocols for each need, from the measured numbers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,7 @@ _ASKED: Mapping[Unit, str] = {
 
 @dataclass(frozen=True)
 class Need:
-    """A need, and the protocols that serve it.
-
-    Args:
-        need: in words.
-        best: names of the protocols, best first; empty if none serves.
-        why: the numbers.
-    """
+    """A need in words, the protocols that serve it (best first; empty if none does), and the numbers as a reason."""
 
     need: str
     best: Sequence[str]
@@ -43,21 +37,15 @@ class Need:
 
     @property
     def take(self) -> str:
-        """Recommended protocols, in words."""
         return ", ".join(self.best) or "none"
 
 
 def needs(
     results: Sequence[ProtocolResults], epsilons: Sequence[float], deltas: Mapping[Unit, float] = _UNKNOWN
 ) -> list[Need]:
-    """All needs for which something was measured.
+    """Returns all needs for which something was measured.
 
-    Protocols that send the labels to parties are named for no protection, whatever their numbers.
-
-    Args:
-        results: results, one entry a protocol.
-        epsilons: of the runs with noise.
-        deltas: that those are at, by unit.
+    Protocols that send the labels to parties are never recommended for protection, whatever their numbers.
     """
     free = [result for result in results if not result.entry.reference]
     good = [result for result in free if result.accuracy >= GOOD]
@@ -88,7 +76,7 @@ def _ranked(
     say: Callable[[ProtocolResults], str],
     serves: Callable[[ProtocolResults], bool] = lambda _result: True,
 ) -> Need | None:
-    """The best few that serve; if none does, the best value alone. None if nothing was measured."""
+    """Ranks the best few that serve; if none does, the best value alone. None if nothing was measured."""
     ranked = sorted((result for result in results if math.isfinite(key(result))), key=key)
     if not ranked:
         return None
@@ -138,6 +126,6 @@ def _has(result: ProtocolResults, key: str) -> bool:
 
 
 def _sums_alone(result: ProtocolResults) -> bool:
-    """VFedMH is left out, as its parties show their predictions, and so are protocols that share labels."""
+    """Excludes VFedMH, whose parties show their predictions, and protocols that share labels."""
     able = result.name == "fedvs" or _has(result, "aggregate")
     return able and result.name != "vfedmh" and not result.contract.shares_labels

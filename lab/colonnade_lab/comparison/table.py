@@ -1,4 +1,4 @@
-"""The table: a row a protocol, a column a number."""
+"""The table: one row per protocol, one column per number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ _UNKNOWN: Mapping[Unit, float] = MappingProxyType({})
 
 
 def head(epsilons: Sequence[float], deltas: Mapping[Unit, float] = _UNKNOWN) -> list[str]:
-    """Names of the columns."""
     noisy = [f"at {at(unit, each, deltas)} of {ABOUT[unit]}" for unit in UNITS for each in epsilons]
     return [
         "protocol", "accuracy", "MB", "MB to 95 %", "rounds to 95 %", "s to 90 %, waiting",
@@ -27,7 +26,7 @@ def head(epsilons: Sequence[float], deltas: Mapping[Unit, float] = _UNKNOWN) -> 
 
 
 def row(result: ProtocolResults, epsilons: Sequence[float]) -> list[str]:
-    """The numbers of a protocol in words; a dash where there is nothing to measure."""
+    """A protocol's numbers as text; a dash where nothing is measured."""
     noisy = [_share(result.under(unit, each)) for unit in UNITS for each in epsilons]
     return [
         result.name,
@@ -44,20 +43,19 @@ def row(result: ProtocolResults, epsilons: Sequence[float]) -> list[str]:
 
 
 def amount(value: float, digits: int = 2) -> str:
-    """A number as text."""
     if math.isnan(value):
         return _DASH
     return f"{value:.{digits}f}" if math.isfinite(value) else "never"
 
 
 def named(result: ProtocolResults) -> str:
-    """The share of labels that a party names, with chance."""
+    """Share of labels that a party infers, with chance."""
     found, chance = result.named
     return _DASH if math.isnan(found) else f"{found:.0%} ({chance:.0%})"
 
 
 def rebuilt(result: ProtocolResults) -> str:
-    """The share of the columns' variance that the server rebuilds."""
+    """Share of the columns' variance that the server reconstructs."""
     return _DASH if math.isnan(result.rebuilt) else f"{rebuilt_share(result):.0%}"
 
 

@@ -23,7 +23,6 @@ TITLE = "Comparison of all protocols"
 
 
 def how(plan: ComparisonPlan, seeds: int, results: Sequence[ProtocolResults] = ()) -> str:
-    """Description of the runs, for readers."""
     system = describe_environment()
     made = sorted({record.version for one in results for records in one.found.values() for record in records})
     by = f" Made by version {' and '.join(made)}." if any(made) else ""
@@ -79,6 +78,5 @@ def _lost(plan: ComparisonPlan, result: ProtocolResults, seeds: int) -> str:
 
 
 def _condition(name: str) -> str:
-    """A condition in words."""
     unit, _, epsilon = name.partition("-")
     return f"the noise for epsilon {epsilon} of {_OF[unit]}" if epsilon else _CONDITIONS[name]

@@ -1,4 +1,4 @@
-"""The picture of a set: a panel for each cost, a line for each protocol."""
+"""Picture of a set: one panel per cost, one line per protocol."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ _SIZE = (980, 900)
 
 
 def drawing(title: str, found: SetFrontier, protocols: Sequence[str]) -> str:
-    """An SVG file.
+    """Draws a set's frontiers, at least one, as SVG.
 
     Args:
-        title: of the set.
-        found: its frontiers, one protocol at least.
-        protocols: all of the plan, in its order: each has its colour on every picture.
+        protocols: all of the plan, in its order, which fixes their colours on every picture.
     """
 
     def paint(figure: Figure) -> None:

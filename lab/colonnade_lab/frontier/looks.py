@@ -1,4 +1,4 @@
-"""Frontiers: the looks at runs that no other look is ahead of, at the same cost or a lower one, on validation rows.
+"""Frontiers: evaluations that no other evaluation dominates at the same or a lower cost, on validation rows.
 
 Test accuracy is carried along and never compared.
 """
@@ -26,13 +26,12 @@ _OF_ONE_RUN = f"seconds-{DELAYS[len(DELAYS) // 2]}"
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """An evaluation of a variant of a protocol.
+    """One evaluation of a variant of a protocol.
 
     Args:
-        protocol, variant: of which.
-        cost: at which, on the axis in question; mean of the seeds.
-        validation: accuracy on validation rows, mean of the seeds.
-        tests: accuracy on test rows, one a seed.
+        cost: on the axis in question, mean over seeds.
+        validation: accuracy on validation rows, mean over seeds.
+        tests: accuracy on test rows, one per seed.
     """
 
     protocol: str
@@ -43,7 +42,6 @@ class FrontierPoint:
 
     @property
     def test(self) -> float:
-        """Mean accuracy on test rows."""
         return statistics.fmean(self.tests)
 
 
@@ -52,13 +50,7 @@ Runs = Mapping[int, Sequence[RunRecord]]
 
 
 def looks(protocol: str, variant: str, runs: Runs, axis: str) -> list[FrontierPoint]:
-    """All looks of a variant. On axes without delays an asynchronous protocol stands with the middle one.
-
-    Args:
-        protocol, variant: whose they are.
-        runs: its records.
-        axis: the cost.
-    """
+    """All evaluations of a variant. An axis without delays uses an asynchronous protocol's runs at the middle one."""
     delay = SECONDS.get(axis, SECONDS[_OF_ONE_RUN])
     found = []
     for points in zip(*(record.points for record in runs[delay]), strict=False):
@@ -73,7 +65,7 @@ def looks(protocol: str, variant: str, runs: Runs, axis: str) -> list[FrontierPo
 
 
 def frontier(found: Iterable[FrontierPoint]) -> list[FrontierPoint]:
-    """Those that are not dominated, by rising cost: no other is as accurate on validation rows for as much or less."""
+    """Returns the evaluations that are not dominated, by rising cost."""
     kept: list[FrontierPoint] = []
     for look in sorted(found, key=lambda one: (one.cost, -one.validation)):
         if not kept or look.validation > kept[-1].validation:
@@ -82,7 +74,7 @@ def frontier(found: Iterable[FrontierPoint]) -> list[FrontierPoint]:
 
 
 def within(front: Iterable[FrontierPoint], budget: float) -> FrontierPoint | None:
-    """The look of a frontier that a budget chooses; None if it buys none."""
+    """Returns the evaluation that a budget selects from a frontier; None if the budget allows none."""
     return max((look for look in front if look.cost <= budget), key=lambda look: look.validation, default=None)
 
 

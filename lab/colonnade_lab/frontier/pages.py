@@ -26,24 +26,14 @@ from colonnade_lab.frontier.words import (
 
 @dataclass(frozen=True)
 class FrontierPages:
-    """Content of the page.
-
-    Args:
-        plan: of the frontier.
-        found: the sets of which something is kept.
-        seeds: requested number.
-    """
+    """Content of the page; `found` has the sets with stored results."""
 
     plan: FrontierPlan
     found: Sequence[SetFrontier]
     seeds: int
 
     def write(self, folder: Path) -> Path:
-        """Writes it, with a picture for each set. Raises EnvironmentFault if the disk refuses.
-
-        Returns:
-            The page.
-        """
+        """Writes the page, with a picture for each set, and returns its path."""
         for one in self.found:
             picture = drawing(self.plan.sets[one.name].title, one, list(self.plan.protocols))
             write_text(folder / _file(one), picture)
@@ -82,7 +72,7 @@ class FrontierPages:
         return f"{said[0].upper()}{said[1:]}." + (f" Not run yet: {', '.join(missing)}." if missing else "")
 
     def _firsts(self, one: SetFrontier) -> list[str]:
-        """The protocols within each budget that no other is ahead of; none with one seed, which decides nothing."""
+        """The undominated protocols within each budget; none with one seed, which decides nothing."""
         if not one.decides:
             return ["One seed: nobody is ahead of anybody.", ""]
         lines = [*_head(["within", "nobody is ahead of"])]
@@ -106,7 +96,7 @@ class FrontierPages:
 
     @staticmethod
     def _pareto(one: SetFrontier) -> str:
-        """Which protocols are on the frontier of all, for each axis."""
+        """Protocols on the common frontier, for each axis."""
         said = []
         for axis in AXES:
             names = dict.fromkeys(look.protocol for look in one.pareto(axis))
@@ -115,7 +105,7 @@ class FrontierPages:
 
 
 def console_rows(found: Sequence[SetFrontier], plan: FrontierPlan) -> list[list[str]]:
-    """For the screen: the set, the budget, the protocols that nobody is ahead of within it, and how many others."""
+    """For the screen: the set, the budget, the protocols that no other beats within it, and the number of others."""
     lines = []
     for one in found:
         for axis in AXES:

@@ -1,4 +1,4 @@
-"""Plan of the frontier: plans/frontier.yaml, every protocol on every set with every compression it supports."""
+"""Plan of the frontier (plans/frontier.yaml): every protocol on every set with every compression that it supports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNCOMPRESSED = "32 bits"
 
 
 class FrontierBudgets(Section):
-    """Budgets at which the page compares protocols: MiB of training's messages, rounds, seconds of the clock."""
+    """Budgets at which the page compares protocols: MiB of training messages, rounds, seconds on the run's clock."""
 
     mib: tuple[float, ...] = Field(min_length=1)
     rounds: tuple[float, ...] = Field(min_length=1)
@@ -41,11 +41,10 @@ class FrontierSet(Section):
     """A data set.
 
     Args:
-        title: on the page.
         file: the federation, below experiments/.
-        active: the same, one of the holders at the server.
-        columns: the most columns that a holder has.
-        minutes: of one run of the cheapest protocol on one core.
+        active: the same federation, with one of the column holders at the server.
+        columns: maximum number of columns of a holder.
+        minutes: for one run of the cheapest protocol on one core.
         note: rows and epochs.
     """
 
@@ -62,12 +61,12 @@ class FrontierEntry(Section):
 
     Args:
         set: KEY=VALUE on top of a set's file; COLUMNS stands for the set's number of columns.
-        compress: ways that can be compressed.
-        holder: the server is one of the holders of columns.
-        arrivals: asynchronous: what it learns depends on delays, so that every delay is a run of its own.
-        cost: minutes over those of the set.
-        note: what is not as for the others.
-        reference: a line to compare with, which no budget chooses.
+        compress: directions that can be compressed.
+        holder: the server is one of the column holders.
+        arrivals: asynchronous: learning depends on delays, so every delay is a separate run.
+        cost: minutes relative to those of the set.
+        note: how it differs from the others.
+        reference: a line for comparison, which no budget selects.
     """
 
     set: tuple[str, ...]
@@ -80,14 +79,11 @@ class FrontierEntry(Section):
 
 
 class FrontierPlan(Section):
-    """All of it.
+    """The whole frontier.
 
     Args:
-        sets: by name.
-        bits: of an entry, of the compressed variants.
-        budgets: of the page's tables.
-        protocols: by name.
-        left_out: name -> why it takes no part.
+        bits: per entry, of the compressed variants.
+        left_out: name -> why the protocol takes no part.
     """
 
     sets: dict[Name, FrontierSet]
@@ -109,7 +105,7 @@ class FrontierPlan(Section):
         return self
 
     def variants(self, name: str) -> dict[str, tuple[str, ...]]:
-        """Settings of a protocol's compression by the variant's name, the uncompressed one first."""
+        """Compression settings of a protocol by variant name, the uncompressed one first."""
         found: dict[str, tuple[str, ...]] = {UNCOMPRESSED: ()}
         way = self.protocols[name].compress
         keys = {"both": ("up", "down"), "up": ("up",), "down": ("down",), "none": ()}[way]
@@ -119,14 +115,13 @@ class FrontierPlan(Section):
         return found
 
     def run(self, of: str, name: str, more: tuple[str, ...]) -> PaperRun:
-        """A protocol's run on a set, with more settings."""
         entry, data = self.protocols[name], self.sets[of]
         own = tuple(each.replace("COLUMNS", str(data.columns)) for each in entry.set)
         file = data.active if entry.holder else data.file
         return PaperRun(file=file, set=(*own, *more), minutes=data.minutes * entry.cost)
 
     def jobs(self, sets: tuple[str, ...], seeds: int) -> Iterator[Job]:
-        """Every run on these sets: the first seed of all, then the second."""
+        """Yields every run on these sets: the first seed of all, then the second."""
         for seed in range(seeds):
             for of in sets:
                 for name in self.protocols:
@@ -146,13 +141,14 @@ class FrontierPlan(Section):
 
 
 def delayed(name: str, delay: float) -> tuple[str, ...]:
-    """Settings of the clock: computing at every member, and of each training message and its answer a delay one way.
+    """Settings of the clock: computing time at every member, and a one-way delay of every training message and its
+    answer.
 
-    A party's message is late by both ways, so that an answer can come at once. Evaluations are not late, unless nothing
-    answers: a party that waits for nothing would send them before its delayed message, and fill the server's mailbox.
+    A party's message carries both delays, so that an answer can arrive at once. Evaluations are not delayed, unless the
+    server sends no answers: a party that waits for nothing would send them before its delayed message, and fill the
+    server's mailbox.
 
     Args:
-        name: of the protocol.
         delay: one way, in milliseconds.
     """
     messages = CONTRACTS[name].messages
@@ -168,12 +164,11 @@ def delayed(name: str, delay: float) -> tuple[str, ...]:
 
 
 def read_frontier(path: Path = FILE) -> FrontierPlan:
-    """The file. Raises ConfigError if it is wrong."""
     return read_list(path, FrontierPlan)
 
 
 def chosen_sets(plan: FrontierPlan, which: str) -> tuple[str, ...]:
-    """The set of that name, all for "". Raises InputError if there is none."""
+    """Returns the named set, all for ""."""
     if which and which not in plan.sets:
         hint = f"there are {', '.join(plan.sets)}"
         raise InputError(f"the frontier has no set {which!r}{nearest(which, plan.sets)}", hint=hint)

@@ -1,4 +1,4 @@
-"""Frontiers of all protocols on a set, from kept results."""
+"""Frontiers of all protocols on a set, from stored results."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ Kept = Callable[[Job], RunRecord | None]
 
 @dataclass(frozen=True)
 class SetFrontier:
-    """A set.
+    """A set's frontiers.
 
     Args:
-        name: of the set.
-        seeds: by protocol the number of seeds whose runs are complete; others are not in here.
+        seeds: number of seeds with complete runs, by protocol; protocols without any are absent.
         fronts: by axis and protocol.
-        references: protocols that no budget chooses.
+        references: protocols that no budget selects.
     """
 
     name: str
@@ -31,14 +30,14 @@ class SetFrontier:
     references: frozenset[str]
 
     def ranked(self, axis: str, budget: float) -> list[FrontierPoint]:
-        """What a budget chooses of each protocol, the most accurate on validation rows first."""
+        """Returns each protocol's best evaluation within a budget, most accurate on validation rows first."""
         found = [within(front, budget) for name, front in self.fronts[axis].items() if name not in self.references]
         return sorted((look for look in found if look is not None), key=lambda look: -look.validation)
 
     def leaders(self, axis: str, budget: float) -> list[FrontierPoint]:
-        """Those of a budget that no other is ahead of: no difference on test rows, paired by seed, excludes 0.
+        """Returns the evaluations within a budget that no other beats: no test difference, paired by seed, excludes 0.
 
-        One that stands alone is the first. With one seed nobody is ahead of anybody.
+        A single one leads. With one seed there are no differences, so all lead.
         """
         found = self.ranked(axis, budget)
         return [look for look in found if not any(_ahead(other, look) for other in found)]
@@ -49,18 +48,17 @@ class SetFrontier:
         return min(self.seeds.values(), default=0) > 1
 
     def of(self, axis: str, protocol: str, budget: float) -> FrontierPoint | None:
-        """What a budget chooses of a protocol."""
         return within(self.fronts[axis].get(protocol, ()), budget)
 
     def pareto(self, axis: str) -> list[FrontierPoint]:
-        """The frontier of all protocols together, without references."""
+        """The common frontier of all protocols, without references."""
         return frontier(
             look for name, front in self.fronts[axis].items() if name not in self.references for look in front
         )
 
 
 def set_frontier(plan: FrontierPlan, name: str, kept: Kept, seeds: int) -> SetFrontier:
-    """Of what is kept, as far as all variants of a protocol have the same seeds."""
+    """Builds the frontiers from stored results, for the seeds that all variants of a protocol have."""
     complete: dict[str, int] = {}
     fronts: dict[str, dict[str, list[FrontierPoint]]] = {axis: {} for axis in AXES}
     for protocol in plan.protocols:

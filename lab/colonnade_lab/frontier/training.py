@@ -18,12 +18,9 @@ _PROBE = (4, 8)  # rounds between which a round's time is measured
 
 
 def perform(job: Job) -> RunRecord:
-    """Runs it to its end; of a synchronous protocol some rounds more at each delay, for the clock.
+    """Runs a job to its end; for a synchronous protocol, runs a few more rounds at each delay to measure the clock.
 
-    A job whose name ends with a delay has that in its configuration, and its own clock.
-
-    Raises:
-        ColonnadeError: as the run itself.
+    A job whose name ends with a delay has the delay in its configuration, and its own clock.
     """
     torch.set_num_threads(1)
     begun, validation = time.perf_counter(), dict[int, float]()
@@ -40,20 +37,17 @@ def perform(job: Job) -> RunRecord:
 
 
 def clocks(job: Job) -> dict[str, tuple[float, float]]:
-    """For each delay in milliseconds the clock of a synchronous protocol: seconds before the rounds, and of a round.
+    """Measures a synchronous protocol's clock at each delay in milliseconds: seconds before the first round, and per
+    round.
 
-    All rounds of such a protocol have equal messages and equal computing, if all batches are equally large, whatever
-    it has learned: its clock at any round follows from a few.
-
-    Raises:
-        ColonnadeError: as the run itself.
-        InputError: batches differ in size.
+    All of its rounds have equal messages and equal computing, if all batches have one size, whatever the model has
+    learned. So a few rounds give the clock at any round; batches that differ in size are refused.
     """
     return {f"{delay}": probe(job, delay) for delay in DELAYS}
 
 
 def probe(job: Job, delay: float) -> tuple[float, float]:
-    """The same for one delay."""
+    """Measures the clock at one delay."""
     early, late = _PROBE
     name = load(job.run.path, job.sets).federation.protocol.name
     more = (f"federation.rounds={late}", f"federation.evaluate={{every: {late}}}", *delayed(name, delay))

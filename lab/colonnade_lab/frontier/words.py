@@ -1,4 +1,4 @@
-"""Sentences of the frontier's page; all are made from results by a rule."""
+"""Sentences of the frontier's page, all derived from results."""
 
 from __future__ import annotations
 
@@ -14,26 +14,23 @@ TITLE = "The frontier of all protocols"
 
 
 def axis_words(axis: str) -> str:
-    """A cost in words."""
     if axis == MIB:
         return "MiB of training, both ways"
     return "rounds" if axis == ROUNDS else f"seconds at a delay of {SECONDS[axis]} ms"
 
 
 def budget_words(axis: str, budget: float) -> str:
-    """A budget in words."""
     if axis == MIB:
         return f"{budget:g} MiB"
     return f"{budget:g} rounds" if axis == ROUNDS else f"{budget:g} s at {SECONDS[axis]} ms"
 
 
 def budgets_of(plan: FrontierBudgets, axis: str) -> tuple[float, ...]:
-    """The budgets of an axis."""
     return {MIB: plan.mib, ROUNDS: plan.rounds}.get(axis, plan.seconds)
 
 
 def how(plan: FrontierPlan, seeds: int) -> list[str]:
-    """How everything was measured, as paragraphs."""
+    """Describes the measurements, as paragraphs."""
     system = describe_environment()
     bits = " or ".join(f"{each}" for each in plan.bits)
     delays = ", ".join(f"{delay}" for delay in SECONDS.values())
@@ -58,7 +55,7 @@ def how(plan: FrontierPlan, seeds: int) -> list[str]:
 
 
 def summary(found: Sequence[SetFrontier], plan: FrontierPlan) -> list[str]:
-    """How often a protocol is the first within a budget, over the sets of which all have two seeds; a line an axis."""
+    """Counts how often a protocol is first within a budget, over the sets with two seeds; one line per axis."""
     whole = [one for one in found if set(one.seeds) == set(plan.protocols) and one.decides]
     lines = [] if whole else ["No set has two seeds of all protocols yet, so that none is named first within a budget."]
     for axis in AXES:
@@ -72,7 +69,7 @@ def summary(found: Sequence[SetFrontier], plan: FrontierPlan) -> list[str]:
 
 
 def compression(found: SetFrontier, plan: FrontierPlan) -> str:
-    """Which compression the budgets of bytes choose; "" if there is nothing to choose."""
+    """Says which compression the byte budgets select; "" if there is no choice."""
     said = []
     for budget in plan.budgets.mib:
         chosen = Counter(look.variant.split()[0] for look in found.ranked(MIB, budget))
@@ -83,7 +80,7 @@ def compression(found: SetFrontier, plan: FrontierPlan) -> str:
 
 
 def gap(found: SetFrontier, plan: FrontierPlan) -> str:
-    """How far all within all rounds are from a reference; "" where one of them is missing."""
+    """Says how far all protocols within all rounds are from a reference; "" if one of them is missing."""
     most = max(plan.budgets.rounds)
     ranked = found.ranked(ROUNDS, most)
     others = [look for name in sorted(found.references) if (look := found.of(ROUNDS, name, most)) is not None]
@@ -97,7 +94,6 @@ def gap(found: SetFrontier, plan: FrontierPlan) -> str:
 
 
 def percent(look: FrontierPoint) -> str:
-    """Its test accuracy, in per cent."""
     return f"{100 * look.test:.1f} %"
 
 

@@ -1,4 +1,4 @@
-"""Pictures of a table: its cells in per cent as dots, those in bytes as bars, its claims run by run."""
+"""Pictures of a table: cells in per cent as dots, cells in bytes as bars, claims run by run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WAITS = "not run yet"
 
 
 def dots(title: str, cells: Sequence[CellStanding]) -> str:
-    """A picture of these cells in per cent, one at least; lines are our 95 % interval and the paper's deviation."""
+    """Draws cells in per cent, at least one; lines are our 95 % interval and the paper's deviation."""
 
     def paint(figure: Figure) -> None:
         axes = rows(figure.subplots(), [one.label for one in cells])
@@ -44,7 +44,7 @@ def dots(title: str, cells: Sequence[CellStanding]) -> str:
 
 
 def bars(title: str, cells: Sequence[CellStanding], sign: str) -> str:
-    """A picture of these cells in MB or MiB, one at least; what was never reached goes to the right edge."""
+    """Draws cells in MB or MiB, at least one; a cost that was never reached goes to the right edge."""
 
     def paint(figure: Figure) -> None:
         axes = rows(figure.subplots(), [one.label for one in cells])
@@ -61,7 +61,7 @@ def bars(title: str, cells: Sequence[CellStanding], sign: str) -> str:
 
 
 def orders(title: str, claims: Sequence[ClaimStanding]) -> str:
-    """A picture of these claims, one at least, whose runs are measured in one unit each."""
+    """Draws claims, at least one, whose runs share one unit each."""
     said = [textwrap.wrap(one.claim.text, _LETTERS) for one in claims]
     heights = [20 * len(one.values) + 15 * len(lines) + 44 for one, lines in zip(claims, said, strict=True)]
 
@@ -85,7 +85,7 @@ def orders(title: str, claims: Sequence[ClaimStanding]) -> str:
 
 
 def _claim(axes: Axes, one: ClaimStanding) -> None:
-    """A row a run; the first is the one that is to be ahead."""
+    """One row per run; the first is claimed to be ahead."""
     rows(axes, list(one.values))
     first = next(iter(one.values))
     _, high = _limit(axes, one.values.values(), unit(one.claim.measures[first]))
@@ -96,7 +96,7 @@ def _claim(axes: Axes, one: ClaimStanding) -> None:
 
 
 def limits(values: Iterable[float], sign: str) -> tuple[float, float]:
-    """Limits of an axis: per cent at 100, all others at powers of ten, since they differ by factors."""
+    """Limits of an axis: per cent end at 100, others at powers of ten, since they differ by factors."""
     finite = [value for value in values if math.isfinite(value)]
     if sign == "%":
         return max(0.0, 5 * math.floor((min(finite, default=0.0) - 1) / 5)), 100.0
@@ -106,7 +106,7 @@ def limits(values: Iterable[float], sign: str) -> tuple[float, float]:
 
 
 def _limit(axes: Axes, values: Iterable[float], sign: str) -> tuple[float, float]:
-    """Gives an axis its ends, and its marks their unit."""
+    """Sets the ends of an axis, and the unit of its marks."""
     ends = limits(values, sign)
     if sign != "%":
         axes.set_xscale("log")
@@ -121,7 +121,7 @@ def _dot(verdict: str | None) -> Mark:
 
 
 def _half(one: CellStanding) -> float | None:
-    """Half of the interval of a mean; None where it has none."""
+    """Half of the interval of a mean; None if it has none."""
     high = one.interval.high
     return None if high is None else high - one.mean
 

@@ -1,4 +1,4 @@
-"""Where a sentence of the summary stands: where its list files it, if the results say so, and otherwise under open."""
+"""Files each sentence of the summary: under its own heading if the results support it, otherwise as open."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ Kind = Literal["held", "failed", "new"]
 
 @dataclass(frozen=True)
 class Support:
-    """What the results say of a sentence.
-
-    Args:
-        supports, contradicts, open, waiting: numbers of the claims and cells that it rests on.
-    """
+    """Numbers of the claims and cells that a sentence rests on, by what the results say of it."""
 
     supports: int
     contradicts: int
@@ -28,7 +24,7 @@ class Support:
 
     @property
     def stands(self) -> bool:
-        """True if nothing that it rests on says otherwise or leaves it open."""
+        """True if no result contradicts the sentence or leaves it open."""
         return not self.contradicts and not self.open and not self.waiting
 
     @property
@@ -51,10 +47,10 @@ class Support:
 
 
 def support(sentence: FindingSentence, kind: Kind, tables: Sequence[TableStanding]) -> Support:
-    """What the results say of a sentence that is filed under this heading.
+    """Counts what the results say of a sentence filed under this heading.
 
-    A claim of the paper and a cell support what held if they hold, and what failed if they are reversed or not reached;
-    a claim of ours supports what failed, and what is new, if it holds.
+    Under `failed`, a claim of the paper or a cell supports the sentence if it is reversed or not reached. Claims of
+    ours, and everything under the other headings, support it if they hold.
     """
     found = [_supports(named, kind, tables) for named in sentence.rests_on]
     against = found.count("reversed") + found.count("not reached")
@@ -62,7 +58,7 @@ def support(sentence: FindingSentence, kind: Kind, tables: Sequence[TableStandin
 
 
 def agreement(cell: CellStanding) -> Outcome | None:
-    """The statement that the paper's value is met, by the cell's verdict. None if nothing was run yet."""
+    """Outcome of the statement that the paper's value is met, from the cell's verdict. None without runs."""
     verdict = cell.verdict
     if verdict is None:
         return None

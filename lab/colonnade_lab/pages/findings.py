@@ -1,6 +1,6 @@
 """Texts of the lists with the results filled in, and the page's sections on what held, what failed and what is new.
 
-A sentence stands where its list files it only if the results say so; all others are together under what is open.
+A sentence stands under its own heading only if the results support it; all others are collected as open.
 """
 
 from __future__ import annotations
@@ -31,14 +31,7 @@ _OPEN = (
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts of a paper's list.
-
-    Args:
-        paper: the list.
-        standings: its tables.
-        find: the record of a run with a seed.
-        seeds: that may be there.
-    """
+    """Texts of a paper's list; `find` returns the record of a run with a seed, `seeds` is the most that may exist."""
 
     paper: Paper
     standings: Sequence[TableStanding]
@@ -46,7 +39,7 @@ class Texts:
     seeds: int
 
     def filled(self, text: str) -> str:
-        """The text with a value for every placeholder."""
+        """Replaces every placeholder by its value."""
         return fill(text, self._said)
 
     def complete(self, text: str) -> bool:
@@ -77,10 +70,10 @@ class Texts:
 
 
 def findings(papers: Mapping[str, Texts]) -> Iterator[str]:
-    """Lines of the sections, one of each kind, with a link to the paper's page before each sentence.
+    """Yields lines of the sections, one per kind, with a link to the paper's page before each sentence.
 
-    Sentences that the results do not decide, or contradict, have a section of their own; those that wait for runs are
-    counted there.
+    Sentences that the results do not decide, or contradict, have their own section, which also counts those that wait
+    for runs.
     """
     undecided: list[str] = []
     waiting = 0
@@ -104,7 +97,7 @@ def findings(papers: Mapping[str, Texts]) -> Iterator[str]:
 
 
 def _settings(papers: Mapping[str, Texts]) -> Iterator[str]:
-    """Lines about what a setting of ours decides."""
+    """Yields lines about what our own settings decide."""
     lines = [
         f"- [{texts.paper.called}]({name}.md): {texts.filled(sentence.text)}"
         for name, texts in papers.items()
@@ -125,7 +118,7 @@ def _open(undecided: Sequence[str], waiting: int) -> Iterator[str]:
 
 
 def _words(values: Sequence[float], sign: str, measure: str, ends: tuple[float, float]) -> str:
-    """`97.2 % (97.0 to 97.4)`; the interval ends where values do."""
+    """`97.2 % (97.0 to 97.4)`; the interval is cut at the measure's limits."""
     if without := without_mean(values, measure):
         return f"({without})"
     found = interval(values).within(*ends)
@@ -135,7 +128,7 @@ def _words(values: Sequence[float], sign: str, measure: str, ends: tuple[float, 
 
 
 def _digits(number: float, sign: str) -> int:
-    """One digit of per cent and points; of all others as many as make three in all."""
+    """One digit for per cent and points; three significant digits for others."""
     if sign in {"%", "points"} or not number:
         return 1
     return max(0, 2 - math.floor(math.log10(abs(number))))

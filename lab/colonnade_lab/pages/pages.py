@@ -1,4 +1,4 @@
-"""Pages about where we stand: one a paper, with pictures of every table, and one that sums up."""
+"""Pages of the reproduction: one per paper, with pictures of every table, and a summary."""
 
 from __future__ import annotations
 
@@ -33,13 +33,10 @@ class PaperPages:
     """Content of the pages.
 
     Args:
-        papers: by name.
-        standings: the tables of each.
-        seeds: requested number.
         quick: whether these are the quick looks.
         wire: whether runs were processes over the wire.
-        find: by paper the record of a run with a seed, for values in texts.
-        made: of a paper's name and its run, what made the results.
+        find: returns, by paper, the record of a run with a seed, for values in texts.
+        made: maps a paper's name and its run to what produced the results.
         introduction: the summary's first paragraph.
     """
 
@@ -53,11 +50,7 @@ class PaperPages:
     introduction: str = ""
 
     def write(self, folder: Path) -> list[Path]:
-        """Writes them all. Raises EnvironmentFault if the disk refuses.
-
-        Returns:
-            What was written, the page that sums up first.
-        """
+        """Writes all pages, and returns their paths, the summary first."""
         written = [self._write(folder / f"{'quick' if self.quick else 'index'}.md", self._summary())]
         for name in () if self.quick else self.papers:
             drawn = {table.name: tuple(pictures(name, table)) for table in self.standings[name]}
@@ -121,7 +114,7 @@ class PaperPages:
         return self._texts(name).filled(text)
 
     def _cost(self, *names: str) -> str:
-        """How long the stored runs of these papers took, in a sentence; "" if there are none."""
+        """A sentence on how long the stored runs of these papers took; "" if there are none."""
         kept = [
             record
             for name in names
@@ -165,18 +158,17 @@ def _slashed(*numbers: int) -> str:
 
 
 def _authors(cite: str) -> str:
-    """Authors and year."""
     found = re.match(r".*?[0-9]{4}", cite)
     return found[0] if found else cite
 
 
 def _stand_in(standing: TableStanding) -> str:
-    """Which data set was replaced by which."""
+    """Names the data set that was replaced, and its replacement."""
     return f"**Stand-in:** {standing.table.stand_in}" if standing.table.stand_in else ""
 
 
 def _note(standing: TableStanding) -> str:
-    """Note of the table, or a remark that shortfalls have no explanation."""
+    """The table's note, or a remark that shortfalls are unexplained."""
     return standing.table.note or ("Of what is short here no reason was found yet." if standing.short else "")
 
 

@@ -1,4 +1,4 @@
-"""The pictures of a table: one of its cells in per cent, one of those in MB and in MiB each, and one of its claims."""
+"""The pictures of a table: one for cells in per cent, one each for those in MB and in MiB, and one for its claims."""
 
 from __future__ import annotations
 
@@ -16,13 +16,7 @@ _BYTES = ("MB", "MiB")
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture as a file of its own.
-
-    Args:
-        file: its name.
-        about: what of the table it shows, to stand behind the table's name; "" for the cells in per cent.
-        text: what is in the file.
-    """
+    """A picture as a separate file; `about` follows the table's name and is "" for the cells in per cent."""
 
     file: str
     about: str
@@ -30,7 +24,7 @@ class Picture:
 
 
 def pictures(paper: str, standing: TableStanding) -> Iterator[Picture]:
-    """Of what was run; none where there is nothing to draw."""
+    """Yields pictures of what was run."""
     file, name, title = f"{paper}-{standing.name}", f"{paper}/{standing.name}", standing.table.title
     if cells := [one for one in _run(standing, "%") if math.isfinite(one.mean)]:
         yield Picture(f"{file}.svg", "", as_file(dots(f"{name}: {title}", cells)))
@@ -48,6 +42,6 @@ def _run(standing: TableStanding, sign: str) -> list[CellStanding]:
 
 
 def _comparable(one: ClaimStanding) -> bool:
-    """True if there are values, and all share the unit of one axis."""
+    """True if there are values, and all share one unit."""
     some = any(not math.isnan(value) for value in one.values.values())
     return some and len({unit(measure) for measure in one.claim.measures.values()}) == 1

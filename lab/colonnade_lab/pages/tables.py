@@ -22,7 +22,6 @@ MARKS: Mapping[str | None, str] = {
 
 
 def cells(found: Sequence[CellStanding]) -> list[str]:
-    """Lines of these cells; none where there are none."""
     if not found:
         return []
     lines = ["| | | the paper | ours | seeds | |", "|---|---|---|---|---|---|"]
@@ -36,13 +35,13 @@ def cells(found: Sequence[CellStanding]) -> list[str]:
 
 
 def said(one: CellStanding) -> str:
-    """The verdict of a cell, and what kind it is unless it is a result."""
+    """The verdict of a cell, and its kind unless it is a result."""
     kind, verdict = one.cell.kind, one.verdict
     return MARKS[verdict] if kind == "result" or verdict is None else f"{kind}, {MARKS[verdict]}"
 
 
 def orders(standing: TableStanding) -> list[str]:
-    """How many pairs have the paper's order here, and those that are reversed or open."""
+    """Counts the pairs that have the paper's order here, and lists those that are reversed or open."""
     if not standing.pairs:
         return []
     found = tally(pair.outcome for pair in standing.pairs)
@@ -66,7 +65,7 @@ def _paper(pair: Pair) -> str:
 
 
 def claims(standing: TableStanding) -> list[str]:
-    """Lines of its claims, those of the paper first; none where there are none."""
+    """Lines of its claims, the paper's first."""
     if not standing.claims:
         return []
     lines = ["| claim | measured | lead, paired by seed | seeds | |", "|---|---|---|---|---|"]
@@ -76,13 +75,13 @@ def claims(standing: TableStanding) -> list[str]:
 
 
 def _said(one: ClaimStanding) -> str:
-    """The outcome; of a claim that a setting of ours decides, that it is shown only."""
+    """The outcome; a claim that one of our settings decides is marked as shown only."""
     mark = MARKS[one.outcome]
     return f"shown, {mark}" if mark and one.claim.of == "setting" else mark
 
 
 def claim_words(one: ClaimStanding) -> str:
-    """The claim, with the lead that it asks for unless its text has the number, and whose it is if it is ours."""
+    """The claim, with the required lead unless its text has the number, and marked if it is ours."""
     own = {"ours": "beyond the paper: ", "setting": "our setting decides: "}.get(one.claim.of, "")
     sign = unit(next(iter(one.claim.measures.values())))
     number = f"{one.claim.by:g}"

@@ -31,7 +31,7 @@ _RULES = (
 
 
 def how(seeds: int, *, quick: bool, wire: bool) -> str:
-    """What the numbers of a page are, and how they are judged, as a paragraph."""
+    """Explains the numbers of a page and how they are judged."""
     command = "colonnade reproduce --quick" if quick else "colonnade reproduce"
     system = describe_environment()
     return (
@@ -41,7 +41,7 @@ def how(seeds: int, *, quick: bool, wire: bool) -> str:
 
 
 def total_words(tables: Sequence[TableStanding], seeds: int) -> str:
-    """The counts of these tables, and of results with so many seeds, in a few sentences."""
+    """Counts of these tables, and of results with enough seeds, in a few sentences."""
     found, whole = count(tables), with_all(tables, seeds)
     return " ".join(filter(None, [*_counted(found), _few(tables, whole, seeds)]))
 

@@ -1,1 +1,1 @@
-"""The tables of the papers compared with ours: their cells, the runs, and pages about them."""
+"""The papers' tables compared with ours: cells, runs, and pages."""

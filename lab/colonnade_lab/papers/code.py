@@ -1,4 +1,4 @@
-"""Version of the code that results depend on, as a digest of its source files."""
+"""A digest of the source files that results depend on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FOLDERS = ("client", "common", "server", "simulation")
 
 @cache
 def code_digest() -> str:
-    """Digest of this process' code; it costs about a second once, and is that of the files at the first call."""
+    """Digest of this process's code. The first call takes about a second and fixes it."""
     return digest_of(_ROOT)
 
 
@@ -33,7 +33,6 @@ def digest_of(root: Path) -> str:
 
 
 def _bare(tree: ast.Module) -> ast.Module:
-    """The tree without docstrings."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             node.body = [each for each in node.body if not _text(each)] or [ast.Pass()]

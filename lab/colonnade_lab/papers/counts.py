@@ -1,4 +1,4 @@
-"""The three counts: results beside the paper's values, the paper's orders, and its claims."""
+"""Counts of three kinds: results compared with the paper's values, the paper's orders, and its claims."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from colonnade_lab.papers.paper_comparison import TableStanding
 
 @dataclass(frozen=True)
 class Tally:
-    """Numbers of orders that hold, have not the stated lead, are reversed, are open, and wait to be run."""
+    """Numbers of orders that hold, lack the stated lead, are reversed, are open, or have not been run."""
 
     holds: int
     short: int
@@ -22,7 +22,6 @@ class Tally:
 
     @property
     def listed(self) -> int:
-        """All of them."""
         return self.holds + self.short + self.reversed + self.open + self.waiting
 
     @property
@@ -37,7 +36,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Numbers of results by verdict; `differs` of those where neither direction is better."""
+    """Numbers of results by verdict; `differs` counts those where neither direction is better."""
 
     agrees: int
     better: int
@@ -48,7 +47,6 @@ class Verdicts:
 
     @property
     def listed(self) -> int:
-        """All of them."""
         return self.agrees + self.better + self.worse + self.differs + self.undecided + self.waiting
 
     @property
@@ -70,15 +68,14 @@ class Count:
     """Verdicts of tables.
 
     Args:
-        proposals: of results of the papers' own methods.
-        others: of results of those that they compare themselves with.
+        proposals: results of the papers' own methods.
+        others: results of the methods that the papers compare with.
         pairs: orders of results that the paper separates.
-        claims: of the paper.
-        own: claims of ours, beyond the paper.
-        settings: claims that a setting of ours decides, which is not the paper's.
+        claims: of the paper; `own` counts ours, beyond the paper.
+        settings: claims that one of our settings decides.
         accounting: cells that follow from shapes, and how many of them agree.
         repeats: cells that are printed elsewhere too.
-        excluded: cells that are left out.
+        excluded: cells that are not run.
     """
 
     proposals: Verdicts
@@ -93,12 +90,12 @@ class Count:
 
     @property
     def listed(self) -> int:
-        """Results, each once."""
+        """Number of results, each counted once."""
         return self.proposals.listed + self.others.listed
 
 
 def count(tables: Sequence[TableStanding]) -> Count:
-    """Counts the verdicts. Accounting and repeats are counted apart."""
+    """Counts the verdicts, with accounting and repeats apart."""
     cells = [one for table in tables for one in table.cells]
     results = [one for one in cells if one.cell.kind == "result"]
     shapes = [one.verdict for one in cells if one.cell.kind == "accounting"]
@@ -117,7 +114,6 @@ def count(tables: Sequence[TableStanding]) -> Count:
 
 
 def tally(outcomes: Iterable[Outcome | None]) -> Tally:
-    """Counts outcomes."""
     found = list(outcomes)
     counted = (found.count(each) for each in ("holds", "not reached", "reversed", "open", None))
     return Tally(*counted)

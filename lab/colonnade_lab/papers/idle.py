@@ -1,6 +1,6 @@
-"""Claims that cannot fail: their two sides are one run, or the second is the first with a handicap.
+"""Finds claims that cannot fail: both sides are one run, or the second is the first with a handicap.
 
-A handicap is a delay, noise, or in FedVS more responses to wait for.
+A handicap is a delay, noise, or, in FedVS, waiting for more responses.
 """
 
 from __future__ import annotations
@@ -21,14 +21,11 @@ _WAITS = ("segments", "masks")
 
 
 def idle_claims(paper: Paper) -> Iterator[str]:
-    """Every claim of the paper's list that cannot fail, and why.
+    """Yields every claim of the paper's list that cannot fail, and why.
 
-    Delays cannot make a run faster or more accurate, nor can noise that nothing else differs by: such a claim needs a
-    lead (`by`) where noise is concerned, and another setting where delays are. FedVS waits for more responses with more
-    segments or masks, and model shares are then later: only computing, where it is charged, can make up for it.
-
-    Raises:
-        ConfigError: a run's configuration is wrong.
+    Delays cannot make a run faster or more accurate, nor can noise if nothing else differs. Such a claim needs a lead
+    (`by`) for noise, and another setting for delays. FedVS waits for more responses with more segments or masks, and
+    model shares are then later; only computing, where it is charged, can make up for it.
     """
     for name, table in paper.tables.items():
         for claim in table.claims:
@@ -66,7 +63,7 @@ def _config(file: str, changes: tuple[str, ...]) -> Config:
 
 @cache
 def _tree(file: str, changes: tuple[str, ...]) -> dict[str, Any]:
-    """The settings as they are written: defaults may depend on privacy."""
+    """The settings as written: defaults may depend on privacy."""
     tree = read_tree(PaperRun(file=file, minutes=1).path)
     for change in changes:
         override(tree, change)
@@ -83,7 +80,7 @@ def _without(tree: Any, *keys: str) -> Any:
 
 
 def _disturbances(config: Config) -> set[str]:
-    """What disturbs a party: a bandwidth is no disturbance."""
+    """What disturbs a party. A bandwidth is no disturbance."""
     found = set()
     for party in config.parties.values():
         for name in ChaosConfig.model_fields:

@@ -1,8 +1,7 @@
-"""Values over seeds: their mean with its interval, differences that are paired seed by seed, and what both decide.
+"""Values over seeds: means with intervals, differences paired by seed, and the decisions that follow from them.
 
-Seeds that happen to agree are no certainty. No deviation between seeds is taken to be smaller than what the measure can
-tell apart (`Value.floor`): the binomial error of the test rows, or the distance between two looks. One seed decides
-nothing.
+Agreement between a few seeds is not certainty. The deviation between seeds is at least the resolution of the measure
+(`Value.floor`): the binomial error of the test rows, or the distance between two evaluations. One seed decides nothing.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ _T = (
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and the ends of its 95 % interval; without ends where there are fewer than two finite values."""
+    """A mean and the ends of its 95 % interval, which are absent for fewer than two finite values."""
 
     mean: float
     low: float | None = None
     high: float | None = None
 
     def within(self, least: float, most: float) -> Interval:
-        """The same with ends that values can have: a t interval of two seeds may go beyond 100 %."""
+        """Cuts the interval at the limits of the measure: a t interval of two seeds may exceed 100 %."""
         if self.low is None or self.high is None:
             return self
         return Interval(self.mean, max(self.low, least), min(self.high, most))
 
     def words(self, digits: int) -> str:
-        """`97.21 (97.05 to 97.37)`, and the mean alone where all seeds agree in so many digits."""
+        """`97.21 (97.05 to 97.37)`, or the mean alone if all seeds agree to this many digits."""
         said = f"{self.mean:.{digits}f}"
         if self.low is None or self.high is None:
             return said
@@ -59,8 +58,8 @@ class Value(float):
     """A measured number of a seed.
 
     Args:
-        floor: least deviation between seeds that is taken to be there, in the number's unit; 0 where it is exact.
-        ended: of an infinite one, the cost at which the run ended without getting there; it may have been close.
+        floor: least deviation assumed between seeds, in the number's unit; 0 for exact measures.
+        ended: for an infinite value, the cost at which the run ended without reaching the target.
     """
 
     floor: float = 0.0
@@ -68,27 +67,26 @@ class Value(float):
 
     @classmethod
     def of(cls, number: float, floor: float = 0.0, ended: float = math.inf) -> Value:
-        """The number with its floor."""
         found = cls(number)
         found.floor, found.ended = floor, ended
         return found
 
 
 def mean(values: Sequence[float]) -> float:
-    """Of these values; not a number where there is none."""
+    """Mean, or NaN for no values."""
     return statistics.fmean(values) if values else math.nan
 
 
 def floor(value: float) -> float:
-    """The least deviation between seeds of a value; 0 of one that was not measured."""
+    """Floor of a value; 0 if it has none."""
     return value.floor if isinstance(value, Value) else 0.0
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Mean of these values with the 95 % interval by Student's t.
+    """Mean with the 95 % interval by Student's t.
 
-    The deviation is that of the values, and no less than their floor. Equal values without a floor have no interval:
-    nothing is known of how far the next one is away.
+    The deviation is at least the values' floor. Equal values without a floor have no interval, since they say nothing
+    about the deviation.
     """
     middle = mean(values)
     if len(values) < 2 or not all(map(math.isfinite, values)):
@@ -106,21 +104,20 @@ def paired(first: Seeds, second: Seeds) -> tuple[float, ...]:
 
 
 def ratios(first: Seeds, second: Seeds) -> tuple[float, ...]:
-    """First over second, for every seed that both have; not a number where one of them is infinite, or the second 0."""
+    """First over second, for every seed that both have; NaN if one is infinite or the second 0."""
     return tuple(_ratio(first[seed], second[seed]) for seed in sorted(first.keys() & second.keys()))
 
 
 def turned(leads: Sequence[float]) -> tuple[float, ...]:
-    """The same leads, seen from the other side."""
+    """The same leads with the sides exchanged."""
     return tuple(Value.of(-lead, floor(lead)) for lead in leads)
 
 
 def decide(leads: Sequence[float], least: float = 0.0) -> Outcome:
-    """Outcome of the statement that leads, one a seed, are above `least`.
+    """Decides the statement that the leads, one per seed, are above `least`.
 
-    A lead that falls short of what was asked for is not reached; an order is reversed only if the other is ahead. Where
-    a seed has an infinite lead, since one of two never got there, no interval exists, and three seeds or more have to
-    agree.
+    A lead below `least` is "not reached"; an order is "reversed" only if the other side is ahead. If a seed's lead is
+    infinite, since one side never reached the target, no interval exists, and at least three seeds have to agree.
     """
     found = position(leads, least, math.inf)
     if found == "within":
@@ -132,7 +129,7 @@ def decide(leads: Sequence[float], least: float = 0.0) -> Outcome:
 
 
 def position(values: Sequence[float], least: float, most: float) -> Position:
-    """Position of the mean of these values, one a seed, beside a range, by the whole of its interval."""
+    """Position of the mean of these values, one per seed, relative to a range, by its whole interval."""
     ends = _ends(values)
     if ends is None:
         return "open"
@@ -143,7 +140,7 @@ def position(values: Sequence[float], least: float, most: float) -> Position:
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float] | None:
-    """Ends of the interval; None where there are too few seeds to decide anything."""
+    """Ends of the interval; None if there are too few seeds."""
     if any(map(math.isnan, values)):
         return None
     found = interval(values)
@@ -155,7 +152,7 @@ def _ends(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def _difference(one: float, other: float) -> Value:
-    """Not a number where a run that never got there ended before the other got there: it was stopped too early."""
+    """NaN if a run that never reached the target was stopped before the other reached it."""
     for endless, there in ((one, other), (other, one)):
         if math.isinf(endless) and isinstance(endless, Value) and there > endless.ended:
             return Value(math.nan)

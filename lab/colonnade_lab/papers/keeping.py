@@ -1,4 +1,4 @@
-"""Reports and stores runs as they end."""
+"""Stores runs as they end, and reports progress."""
 
 from __future__ import annotations
 
@@ -16,17 +16,7 @@ from colonnade_lab.papers.running import Job
 def keep_all(
     outcomes: Iterable[tuple[Job, RunRecord | ColonnadeError]], of: int, results: Results, name: Callable[[Job], str]
 ) -> list[str]:
-    """Keeps every record as it comes, and says how far it is.
-
-    Args:
-        outcomes: of every run its record, or the error that ended it.
-        of: how many there will be.
-        results: where records are kept.
-        name: what a run is called.
-
-    Returns:
-        What those that have failed are called.
-    """
+    """Stores every record as it arrives, prints progress, and returns the names of failed runs."""
     failed, begun = [], time.monotonic()
     code_digest()  # of the code that the runs import now, whatever is edited while they run
     for number, (job, outcome) in enumerate(outcomes, 1):
@@ -47,7 +37,7 @@ def keep_all(
 
 
 def refuse_failed(failed: list[str]) -> None:
-    """Ends a command some of whose runs have failed. Raises InputError."""
+    """Raises InputError if any run failed."""
     if failed:
         hint = "the others are kept; run the command again to try these once more"
         rest = f" and {len(failed) - 5} more" if len(failed) > 5 else ""

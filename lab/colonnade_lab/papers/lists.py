@@ -1,4 +1,4 @@
-"""Lists of what is to be run, as YAML files."""
+"""YAML lists of runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ S = TypeVar("S", bound=Section)
 
 
 class Printed(float):
-    """A number of a list that keeps the digits behind its point: 95.00 has two of them."""
+    """A number of a list that keeps its decimal digits: 95.00 has two."""
 
     digits: int = 0
 
@@ -34,7 +34,7 @@ _ListLoader.add_constructor("tag:yaml.org,2002:float", _printed)
 
 
 def read_list(path: Path, kind: type[S]) -> S:
-    """A file of this kind. Raises ConfigError if it is wrong: it names the file and the key."""
+    """Reads and validates a list. Raises ConfigError, which names the file and the key."""
     tree: Any = yaml.load(path.read_text(encoding="utf-8"), _ListLoader)  # noqa: S506  # a SafeLoader
     try:
         return kind.model_validate(tree)

@@ -1,5 +1,7 @@
-"""MNIST with a long tail: VIMADMM (Xie et al. 2024), Section VI-A5. Ten times as many rows of the first class as of the
-last, and the test rows as they were."""
+"""MNIST with a long tail, as in VIMADMM (Xie et al. 2024), Section VI-A5.
+
+The first class has ten times as many rows as the last; the test rows are unchanged.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,9 @@ _UBYTE = 0x08
 
 
 def make(folder: Path) -> Path:
-    """Writes the four idx files into a folder of this name below `folder`, unless they are there.
+    """Writes the four idx files below `folder`, unless they exist.
 
-    Rows keep their order; of a class with fewer rows than the paper lists (the first has 5,923) all are taken.
-
-    Raises:
-        DataError: MNIST is not found.
+    Rows keep their order. A class with fewer rows than the paper lists (the first has 5,923) is used whole.
     """
     made = folder / NAME
     if holds(made, "images-idx3") and holds(made, "labels-idx1"):
@@ -48,7 +47,7 @@ def make(folder: Path) -> Path:
 
 
 def _write(made: Path, files: Mapping[str, np.ndarray]) -> None:
-    """Every file is whole once it is there: several runs make them at the same time, and any may be killed."""
+    """Writes each file atomically: several runs make them concurrently, and any may be killed."""
     made.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=made, prefix=".making-") as scratch:
         for name, values in files.items():

@@ -1,25 +1,25 @@
 """Record of a run, and the measures computed from it.
 
-accuracy         of the test rows, in per cent, at the end; of an active party's joint model where it is one
-accuracy@5       after the fifth epoch, or at the last evaluation before its end
-own@party3       of a party's own whole model
-norm@party3      Frobenius norm of the party's head at the server, at the end
-growth@party3    the same over its norm before the first round, in per cent
-training         of the training rows, each as it was trained on in the last epoch
-auc              of the test rows, in per cent
-deviation        between the classes' accuracies, in points (standard deviation)
-mb@95, mib@95    what training messages had brought both ways when the test accuracy first reached 95 %
-seconds@80       when it first reached 80 %, on the run's clock
-rounds@95        in which round it first reached 95 %
-mb, mib          what training messages brought in all
-mb@100epochs     what they bring in so many epochs, of which every one brings as much; mib@100epochs
-mb_up@100epochs  the same one way; mb_down@100epochs
-up, down         MiB that training messages bring from and to a party in a round
-epsilon          that the run's records say it spent
-theorem@zeta     a quantity of VFL-CZOFO's Theorem 4.1: zeta, variance (sigma squared), epsilon (of a step)
+    accuracy         of the test rows, in per cent, at the end; for an active party the joint model's
+    accuracy@5       after the fifth epoch, or at the last evaluation before its end
+    own@party3       of a party's own whole model
+    norm@party3      Frobenius norm of the party's head at the server, at the end
+    growth@party3    that norm over its value before the first round, in per cent
+    training         of the training rows, each as it was trained on in the last epoch
+    auc              of the test rows, in per cent
+    deviation        standard deviation of the classes' accuracies, in points
+    mb@95, mib@95    training messages, both ways, until the test accuracy first reached 95 %
+    seconds@80       time until it first reached 80 %, on the run's clock
+    rounds@95        round in which it first reached 95 %
+    mb, mib          training messages in total
+    mb@100epochs     training messages of 100 epochs, which are all equal; also mib@100epochs
+    mb_up@100epochs  the same one way; also mb_down@100epochs
+    up, down         MiB of training messages from and to a party in a round
+    epsilon          spent according to the run's records
+    theorem@zeta     a quantity of VFL-CZOFO's Theorem 4.1: zeta, variance (sigma squared), epsilon (of a step)
 
-Every value says what it cannot tell apart (`Value.floor`): of shares the binomial error of the test rows, of costs to
-an accuracy the distance between two looks.
+Every value carries its resolution (`Value.floor`): for shares the binomial error of the test rows, for costs to an
+accuracy the distance between two evaluations.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Verdict = Literal["agrees", "better", "worse", "differs", "undecided"]
 
 
 def known_measure(value: str) -> str:
-    """The measure. Raises ConfigError if there is none of that form."""
+    """Validates the form of a measure."""
     if not _FORM.match(value):
         raise ConfigError(f"measure {value!r}: expected one of accuracy, accuracy@EPOCH, own@PARTY, mb@PERCENT ..")
     return value
@@ -65,9 +65,9 @@ Measure = Annotated[str, AfterValidator(known_measure)]
 
 
 class Point(BaseModel):
-    """The state of a run at an evaluation of the test rows; bytes are those of training so far, both ways.
+    """State of a run at an evaluation of the test rows; bytes are training's so far, both ways.
 
-    `validation` is the accuracy on validation rows, where it is kept.
+    `validation` is the accuracy on validation rows, if it is recorded.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -84,16 +84,17 @@ class RunRecord(BaseModel):
     """Record of a run.
 
     Args:
-        metrics: the last of each; the share of training rows that were right in the last epoch among them.
+        metrics: the last value of each, including the share of training rows that were right in the last epoch.
         points: every evaluation of the test rows.
-        classes: the share of each class' test rows that are right.
-        tested: number of test rows; 0 of results of before 0.3.0, whose shares have no floor then.
-        rounds, parties: how many there were.
+        classes: accuracy by class, on test rows.
+        tested: number of test rows; 0 for results from before 0.3.0, whose shares have no floor.
+        rounds, parties: numbers.
         bytes_up, bytes_down: of training messages.
-        epsilon: of the party that spent most; None where nothing is protected.
-        clock: by delay in milliseconds the seconds before the first round and those of a round, of a synchronous
-            protocol; None where they are not measured.
-        theorem: quantities of VFL-CZOFO's Theorem 4.1, by name; empty where they are not measured.
+        epsilon: of the party that spent most; None without protection.
+        clock: seconds before the first round and per round, by delay in milliseconds, of a synchronous protocol; None
+            if
+            not measured.
+        theorem: quantities of VFL-CZOFO's Theorem 4.1, by name; empty if not measured.
         wall: seconds that the run took on this machine.
         version: of Colonnade.
     """
@@ -116,7 +117,7 @@ class RunRecord(BaseModel):
 
 
 def value(record: RunRecord, measure: str) -> Value:
-    """A number of a record, with its floor; infinite where it was never reached, not a number where there is none."""
+    """Computes a measure, with its floor; infinite if the target was never reached, NaN if there is no value."""
     number, (kind, _, about) = _number(record, measure), measure.partition("@")
     if kind in _COSTS and about and not about.endswith("epochs"):
         at, last = _place(record, float(about) / 100), _cost(record.points[-1], kind) if record.points else math.inf
@@ -125,7 +126,7 @@ def value(record: RunRecord, measure: str) -> Value:
 
 
 def seeds(records: Mapping[int, RunRecord], measure: str) -> Seeds:
-    """The number of every record, by seed."""
+    """The measure of every record, by seed."""
     return {seed: value(record, measure) for seed, record in records.items()}
 
 
@@ -153,12 +154,10 @@ def _about(record: RunRecord, kind: str, about: str) -> float:
 
 
 def lower_is_better(measure: str) -> bool:
-    """True if less is better."""
     return measure.partition("@")[0] in _LOWER
 
 
 def unit(measure: str) -> str:
-    """Unit of the measure."""
     kind = measure.partition("@")[0]
     return "" if kind in _BARE else _UNITS.get(kind, "%")
 
@@ -172,12 +171,11 @@ def possible(measure: str) -> tuple[float, float]:
 
 
 def better_of(measure: str) -> Better:
-    """The better direction of a measure."""
     return "fewer" if lower_is_better(measure) else "more"
 
 
 def family(measure: str) -> str:
-    """Measures that an order may compare have one family: all accuracies of test rows have, also own models'."""
+    """Orders compare measures of one family: all accuracies of test rows, including own models', are one."""
     kind = measure.partition("@")[0]
     return "accuracy" if kind in {"accuracy", "own"} else measure
 
@@ -185,31 +183,27 @@ def family(measure: str) -> str:
 def slack(paper: float, measure: str, digits: int | None = None) -> float:
     """Distance from the paper's value within which ours agrees with it.
 
-    A point of accuracy, a quarter of a point of deviation, a hundredth of bytes, seconds and all other measures; and
+    A point of accuracy, a quarter of a point of deviation, a hundredth of bytes, seconds and all other measures; plus
     half of the last digit that the paper prints, which its rounding may hide.
 
     Args:
-        paper: the paper's value.
-        measure: of both.
-        digits: that the paper prints behind the point; None if they are those of the number itself.
+        digits: decimals that the paper prints; None for those of the number itself.
     """
     return _tolerance(paper, measure) + 0.5 * 10.0 ** -(decimals(paper) if digits is None else digits)
 
 
 def verdict(ours: Sequence[float], paper: float, off: float, better: Better) -> Verdict:
-    """Position of our values, one a seed, beside the paper's, by the whole of their interval.
+    """Position of our values, one per seed, relative to the paper's, by their whole interval.
 
     Args:
-        ours: our values.
-        paper: the paper's value.
         off: distance within which they agree.
-        better: which direction is better; with `neither` all that does not agree differs.
+        better: the better direction; with `neither`, values that do not agree "differ".
     """
     return _said(position(ours, paper - off, paper + off), better)
 
 
 def exact_verdict(ours: float, paper: float, off: float, better: Better) -> Verdict:
-    """The same of a value that follows from shapes: one seed decides it."""
+    """The verdict of a value that follows from shapes: one seed decides it."""
     if abs(ours - paper) <= off:
         return "agrees"
     return _said("above" if ours > paper else "below", better)
@@ -224,7 +218,7 @@ def _said(found: Position, better: Better) -> Verdict:
 
 
 def decimals(number: float) -> int:
-    """Digits behind the point of a number as it is written at the shortest: 19 and 19.0 have none."""
+    """Decimals of a number in its shortest form: 19 and 19.0 have none."""
     return len(f"{number:.10g}".partition(".")[2])
 
 
@@ -235,7 +229,7 @@ def _tolerance(paper: float, measure: str) -> float:
 
 
 def _place(record: RunRecord, share: float) -> int | None:
-    """Which look was the first that had this accuracy; None if none had."""
+    """Index of the first evaluation that reached this accuracy; None if none did."""
     return next((at for at, point in enumerate(record.points) if point.accuracy >= share), None)
 
 
@@ -246,7 +240,7 @@ def _cost(point: Point, kind: str) -> float:
 
 
 def _between_looks(record: RunRecord, at: int, kind: str) -> float:
-    """Deviation of a cost that is anywhere between two looks."""
+    """Deviation of a cost that lies anywhere between two evaluations."""
     before = _cost(record.points[at - 1], kind) if at else 0.0
     return (_cost(record.points[at], kind) - before) / math.sqrt(12)
 
@@ -254,7 +248,7 @@ def _between_looks(record: RunRecord, at: int, kind: str) -> float:
 def _floor(record: RunRecord, number: float, kind: str) -> float:
     """Binomial error of a share of the test rows, in points, and of the deviation of the classes' shares.
 
-    With one row more that is right and one more that is wrong, so that it is above 0 where all are right.
+    One right and one wrong row are added, so that it is above 0 even if all rows are right.
     """
     if not record.tested or math.isnan(number):
         return 0.0

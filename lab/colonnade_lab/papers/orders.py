@@ -1,4 +1,4 @@
-"""The paper's order: pairs of cells that it separates, and their order here."""
+"""The paper's order: pairs of cells that it separates, and their order in our results."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from colonnade_lab.papers.papers import Cell, PaperTable
 
 @dataclass(frozen=True)
 class Pair:
-    """Two cells of which the paper has the first above the second.
+    """Two cells; the paper has the first above the second.
 
     Args:
-        above, below: the cells.
-        leads: how far ours of the first is above that of the second, one a seed that both have.
+        leads: ours of the first minus ours of the second, one per seed that both have.
         run: whether both were run.
     """
 
@@ -28,12 +27,12 @@ class Pair:
 
     @property
     def outcome(self) -> Outcome | None:
-        """Our order beside the paper's; None if one of them was not run yet."""
+        """Our order compared with the paper's; None if a cell has no run."""
         return decide(self.leads) if self.run else None
 
     @property
     def words(self) -> str:
-        """Both by what differs between them: `VIMADMM above VAFL, MNIST`."""
+        """Names both by their difference: `VIMADMM above VAFL, MNIST`."""
         if self.above.column == self.below.column:
             return f"{self.above.row} above {self.below.row}, {self.above.column}".rstrip(", ")
         return f"{self.above.column} above {self.below.column}, {self.above.row}".rstrip(", ")
@@ -42,14 +41,12 @@ class Pair:
 def pairs(table: PaperTable, ours: Sequence[Seeds]) -> tuple[Pair, ...]:
     """All pairs of results in a column, a row or both whose values the paper separates by more than the slack.
 
-    Cells of one run and one measure are no pair, since they have one value here. Cells of several data sets (`group`)
-    or of several measures are none either; all accuracies of test rows are one measure. A repeated cell is compared
-    with results, and not with other repeated ones, which are a pair where they are printed first; so is one that is
-    shown only.
+    Cells of one run and one measure are no pair, since they have one value here. Nor are cells of several data sets
+    (`group`) or of several measures; all accuracies of test rows are one measure. Repeated and `shown` cells are
+    compared with results alone: two of them are a pair where they are printed first.
 
     Args:
-        table: the table.
-        ours: of each of its cells the values, one a seed.
+        ours: values of each of its cells, one per seed.
     """
     return tuple(_pairs(table, ours))
 
@@ -67,7 +64,7 @@ def _pairs(table: PaperTable, ours: Sequence[Seeds]) -> Iterator[Pair]:
 
 
 def _beside(one: Cell, other: Cell, order: str) -> bool:
-    """True if the table puts them into one column or row, as far as its order is asked for."""
+    """True if the table puts them into one column or row that its `order` includes."""
     columns = order in {"columns", "both"} and one.column == other.column
     rows = order in {"rows", "both"} and one.row == other.row
     same = (one.run, one.measure) == (other.run, other.measure)

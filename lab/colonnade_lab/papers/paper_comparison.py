@@ -1,4 +1,4 @@
-"""Comparison with the papers: for every cell and claim the paper's value, ours over the seeds, and the verdict."""
+"""Comparison with the papers: the paper's value, ours over seeds, and the verdict, for every cell and claim."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ Find = Callable[[str, int], RunRecord | None]
 
 @dataclass(frozen=True)
 class CellStanding:
-    """A cell with what was measured.
+    """A cell with our values.
 
     Args:
-        cell: the paper's.
-        ours: a value a seed.
-        proposal: whether it is of the paper's own method, and not of one that it compares itself with.
+        ours: one value per seed.
+        proposal: whether it belongs to the paper's own method, not to one that the paper compares with.
     """
 
     cell: Cell
@@ -45,22 +44,20 @@ class CellStanding:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """One a seed."""
         return tuple(self.ours.values())
 
     @property
     def mean(self) -> float:
-        """Over the seeds that were run; not a number where none was."""
+        """Mean over seeds; NaN without runs."""
         return mean(self.values)
 
     @property
     def interval(self) -> Interval:
-        """The mean with its 95 % interval."""
         return interval(self.values)
 
     @property
     def verdict(self) -> Verdict | None:
-        """Our values beside the paper's; None if nothing was run yet. What follows from shapes asks for no seeds."""
+        """Our values compared with the paper's; None without runs. One seed decides what follows from shapes."""
         if not self.ours:
             return None
         if self.cell.kind == "accounting":
@@ -69,7 +66,7 @@ class CellStanding:
 
     @property
     def words(self) -> str:
-        """The value as people read it."""
+        """The value in readable form."""
         return without_mean(self.values, self.cell.measure) or self._possible.words(_digits(self.cell))
 
     @property
@@ -78,17 +75,16 @@ class CellStanding:
 
     @property
     def label(self) -> str:
-        """Position in its table."""
         return self.cell.label
 
     @property
     def spoken(self) -> str:
-        """All of it, for those who hear a picture."""
+        """Text alternative of its picture."""
         return f"{self.label}: the paper {self.paper_words}, ours {self.words}"
 
     @property
     def paper_words(self) -> str:
-        """The paper's value as it is printed, with its deviation in as many digits."""
+        """The paper's value as printed, with its deviation to as many digits."""
         said = f"{self.cell.paper:.{self.cell.digits}f}"
         if self.cell.spread is None:
             return said
@@ -97,26 +93,26 @@ class CellStanding:
 
 @dataclass(frozen=True)
 class ClaimStanding:
-    """A claim with what was measured of each of its runs, in the claim's order."""
+    """A claim with the measurements of each of its runs, in the claim's order."""
 
     claim: Claim
     ours: Mapping[str, Seeds]
 
     @property
     def values(self) -> dict[str, float]:
-        """The mean of each run over its seeds; not a number where none was run."""
+        """Mean of each run over its seeds; NaN without runs."""
         return {run: mean(tuple(found.values())) for run, found in self.ours.items()}
 
     @property
     def leads(self) -> dict[str, tuple[float, ...]]:
-        """By every other run how far the first is ahead of it, one a seed that both have."""
+        """The first run's lead over every other run, one per seed that both have."""
         first, *others = self.ours
         ahead = {run: paired(self.ours[first], self.ours[run]) for run in others}
         return {run: turned(found) for run, found in ahead.items()} if self.claim.fewer else ahead
 
     @property
     def outcome(self) -> Outcome | None:
-        """The first is ahead of all others, behind one, short of the lead, or all is open; None if one has no run."""
+        """The first is ahead of all others, behind one, short of the lead, or undecided; None if one has no run."""
         if not all(self.ours.values()):
             return None
         found = {decide(lead, self.claim.least) for lead in self.leads.values()}
@@ -124,12 +120,11 @@ class ClaimStanding:
 
     @property
     def words(self) -> str:
-        """Measured values, run by run."""
         return ", ".join(f"{run} {self.said(run)}" for run in self.ours)
 
     @property
     def lead_words(self) -> str:
-        """How far the first is ahead, with the interval of the paired difference; of the run that it leads by least."""
+        """The first run's smallest lead, with the interval of the paired difference."""
         if self.outcome is None:
             return ""
         lead = min(self.leads.values(), key=lambda found: mean(found) if found else math.inf)
@@ -144,7 +139,7 @@ class ClaimStanding:
         return f"{least}" if least == most else f"{least} to {most}"
 
     def said(self, run: str) -> str:
-        """A run's value as people read it, with its unit."""
+        """A run's value in readable form, with its unit."""
         measure = self.claim.measures[run]
         without = without_mean(tuple(self.ours[run].values()), measure)
         return without or f"{self.values[run]:.2f} {unit(measure)}".strip()
@@ -166,14 +161,14 @@ class TableStanding:
 
     @property
     def short(self) -> bool:
-        """True if a result falls short, or a claim fails; one that is open asks for seeds, not for a reason."""
+        """True if a result falls short, or a claim fails; an undecided one needs more seeds, not an explanation."""
         worse = any(one.verdict in {"worse", "differs"} for one in self.cells)
         found = {pair.outcome for pair in self.pairs} | {claim.outcome for claim in self.claims}
         return worse or bool({"reversed", "not reached"} & found)
 
 
 def stand(paper: Paper, find: Find, seeds: int) -> list[TableStanding]:
-    """Of every table of a paper."""
+    """Compares every table of a paper."""
 
     def records(run: str) -> dict[int, RunRecord]:
         found = {seed: find(run, seed) for seed in range(seeds)}
@@ -195,10 +190,10 @@ def stand(paper: Paper, find: Find, seeds: int) -> list[TableStanding]:
 
 
 def as_looked_at(cell: Cell, records: Iterable[RunRecord]) -> Cell:
-    """The cell with the kind that its runs give it.
+    """Sets the cell's kind from its runs.
 
-    Bytes to an accuracy that every seed has at its first look follow from the shapes, and are accounting; where a seed
-    needed more than one look they are a result. What the list says counts until there is a run.
+    Bytes to an accuracy that every seed reaches at its first evaluation follow from the shapes, and are accounting; if
+    a seed needs more evaluations they are a result. Without runs the list's kind counts.
     """
     kind, _, share = cell.measure.partition("@")
     looks = [record.points for record in records]
@@ -211,9 +206,9 @@ def as_looked_at(cell: Cell, records: Iterable[RunRecord]) -> Cell:
 
 
 def without_mean(ours: Sequence[float], measure: str) -> str:
-    """Why these values, one a seed, have no mean, in words; "" if they have one.
+    """Says why these values, one per seed, have no mean; "" if they have one.
 
-    One seed that never got there leaves none: what the others came to would be too good.
+    One seed that never reached the target leaves none: a mean of the others would be too good.
     """
     if not ours:
         return "not run yet"
@@ -227,7 +222,7 @@ def without_mean(ours: Sequence[float], measure: str) -> str:
 
 
 def difference_words(leads: Sequence[float], sign: str) -> str:
-    """Paired differences as people read them: `+0.31 (0.12 to 0.50) points`; "" where there is no mean."""
+    """Paired differences in readable form, `+0.31 (0.12 to 0.50) points`; "" if there is no mean."""
     if not leads or not math.isfinite(mean(leads)):
         return ""
     found = interval(leads)
@@ -235,7 +230,7 @@ def difference_words(leads: Sequence[float], sign: str) -> str:
 
 
 def with_all(tables: Sequence[TableStanding], seeds: int) -> int:
-    """Number of cells and claims with so many seeds, each of a claim's runs among them."""
+    """Number of cells and claims with at least `seeds` seeds in each of their runs."""
     found = [len(cell.ours) for table in tables for cell in table.cells]
     found += [min(map(len, claim.ours.values())) for table in tables for claim in table.claims]
     return sum(number >= seeds for number in found)

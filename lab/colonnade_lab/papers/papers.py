@@ -1,4 +1,4 @@
-"""Values of the papers and our runs for them: plans/papers/*.yaml, one file a paper."""
+"""The papers' values and our runs for them: plans/papers/*.yaml, one file per paper."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class PaperRun(Section):
 
     Args:
         file: below experiments/.
-        set: KEY=VALUE on top of it, as `--set` has them.
-        minutes: about how long it takes on two cores.
+        set: KEY=VALUE on top of it, as for `--set`.
+        minutes: approximate duration on two cores.
     """
 
     file: str
@@ -53,12 +53,10 @@ class PaperRun(Section):
 
     @property
     def path(self) -> Path:
-        """The file itself."""
         return EXPERIMENTS / self.file
 
     @property
     def protocol(self) -> str:
-        """The name of its protocol."""
         return _protocol(self.path, tuple(each for each in self.set if each.startswith("federation.protocol")))
 
 
@@ -66,19 +64,17 @@ class Cell(Section):
     """A number of a table.
 
     Args:
-        row, column: its place.
         paper: the paper's value.
         spread: the paper's own deviation.
         run: our run.
-        measure: of our run, to compare.
-        kind: `accounting` follows from shapes and not from learning (bytes a round), `repeat` is printed again: neither
-            is counted among results, nor is a cell that is only `shown`: a setting was fitted to it, a setting of ours
-            that is not the paper's decides it, or it is what the larger class alone has.
-        better: the better direction, by default that of the measure; with `neither` only agreement counts.
-        whose: `proposal` of the paper's own method, `other` of one that it compares itself with; by default the run's
-            protocol tells.
-        group: cells of other groups are not compared in orders; by default the data set that the row begins with.
-        digits: that the paper prints behind the point; a list's own digits by default.
+        measure: of our run.
+        kind: `accounting` follows from shapes, not from learning (bytes per round); `repeat` is printed elsewhere too.
+            Neither counts as a result, nor does a `shown` cell: a setting was fitted to it, a setting that is ours and
+            not the paper's decides it, or it is the largest class's share.
+        better: better direction, by default the measure's; with `neither` only agreement counts.
+        whose: `proposal` is the paper's own method, `other` one that it compares with; default: by the run's protocol.
+        group: orders compare only cells of one group; default: the data set that the row begins with.
+        digits: decimals that the paper prints; default: as written in the list.
     """
 
     row: str
@@ -105,7 +101,6 @@ class Cell(Section):
 
     @property
     def direction(self) -> Better:
-        """The better direction."""
         return self.better or better_of(self.measure)
 
     @property
@@ -115,7 +110,6 @@ class Cell(Section):
 
     @property
     def label(self) -> str:
-        """Position in its table."""
         return f"{self.row}, {self.column}" if self.column else self.row
 
     @property
@@ -129,12 +123,11 @@ class Claim(Section):
     """Claim of a figure: the first run has less, or more, than every other.
 
     Args:
-        text: in words.
-        fewer, more: the measure of every run, the one that is to be ahead first.
+        fewer, more: the measure of every run, the one that should be ahead first.
         within: how far it may be behind.
         by: how far it must be ahead.
-        of: whose claim it is; ours go beyond the paper, and are counted apart. `setting` is a claim of the paper that a
-            setting of ours decides, which is not the paper's: it is shown, and says nothing of the paper.
+        of: whose claim it is. Ours go beyond the paper, and count separately. `setting` is a claim of the paper that a
+            setting of ours decides: it is shown, and says nothing about the paper.
     """
 
     text: str
@@ -154,12 +147,12 @@ class Claim(Section):
 
     @property
     def measures(self) -> Mapping[str, Measure]:
-        """Compared measures, by run, the claim's winner first."""
+        """Compared measures by run, the expected winner first."""
         return self.fewer or self.more
 
     @property
     def least(self) -> float:
-        """The lead that the first must have."""
+        """Lead that the first must have."""
         return self.by - self.within
 
 
@@ -167,10 +160,10 @@ class Excluded(Section):
     """Cells of the paper that are not run.
 
     Args:
-        what: which they are.
-        cells: number of them.
+        cells: their number.
         why: a word of REASONS, or the reason.
-        tried: what was run and what came of it; of `gpu` the model or estimated hours, of `repeat` where else it is.
+        tried: what was run and with which result; for `gpu` the model or estimated hours, for `repeat` where else it
+            is.
     """
 
     what: str
@@ -195,12 +188,11 @@ class Excluded(Section):
 
     @property
     def reason(self) -> str:
-        """In words."""
         return REASONS.get(self.why, self.why)
 
     @property
     def words(self) -> str:
-        """All of it, the reason once: some say it in `what` already."""
+        """All of it, without repeating a reason that `what` already gives."""
         about = self.what if self.what.endswith(self.reason) else f"{self.what}: {self.reason}"
         said = f"{self.cells} {'cell' if self.cells == 1 else 'cells'}, {about}"
         return f"{said} ({self.tried.rstrip('.')})" if self.tried else said
@@ -208,7 +200,7 @@ class Excluded(Section):
 
 @cache
 def _protocol(path: Path, changes: tuple[str, ...]) -> str:
-    """Name of the protocol of a configuration with these changes."""
+    """Protocol of a configuration with these changes."""
     tree = read_tree(path)
     for change in changes:
         override(tree, change)
@@ -217,7 +209,7 @@ def _protocol(path: Path, changes: tuple[str, ...]) -> str:
 
 
 def listed_set(name: str) -> bool:
-    """True if the catalogue has a data set that papers call so."""
+    """True if the catalogue has a data set of this name in papers."""
     said = name.strip().lower()
     return said in KNOWN or any(said in others for others in _PRINTED.values()) or said.replace("-", "") in KNOWN
 
@@ -230,11 +222,9 @@ class PaperTable(Section):
     """A table or a figure.
 
     Args:
-        title: what it is about.
-        note: reasons of cells that fall short.
-        stand_in: which data set was replaced by which.
-        order: pairs of cells whose order is compared with the paper's: those of one column, of one row, or both.
-        cells, claims, excluded: what it consists of.
+        note: why cells fall short.
+        stand_in: the data set that was replaced, and its replacement.
+        order: which pairs of cells are compared with the paper's order: those of one column, of one row, or both.
     """
 
     title: str
@@ -247,7 +237,7 @@ class PaperTable(Section):
 
     @property
     def runs(self) -> list[str]:
-        """The names of all runs that it needs, each once."""
+        """Names of all runs that it needs, without repeats."""
         named = [cell.run for cell in self.cells] + [run for claim in self.claims for run in claim.measures]
         return list(dict.fromkeys(named))
 
@@ -255,13 +245,11 @@ class PaperTable(Section):
 class FindingSentence(Section):
     """A sentence of a finding.
 
-    Measured values are placeholders, so that nobody types them: `{run.measure}`, and `{run.measure - run.measure}` of a
-    difference that is paired seed by seed.
+    Measured values are placeholders, so that they are never typed by hand: `{run.measure}`, or `{run.measure -
+    run.measure}` for a difference paired by seed.
 
     Args:
-        text: in words.
-        rests_on: the claims (`TABLE: TEXT`) and cells (`TABLE: ROW, COLUMN`) whose outcomes decide if it stands where
-            it is filed.
+        rests_on: the claims (`TABLE: TEXT`) and cells (`TABLE: ROW, COLUMN`) whose outcomes decide where it is filed.
     """
 
     text: str
@@ -269,7 +257,7 @@ class FindingSentence(Section):
 
 
 class Finding(Section):
-    """A paper in short: what held, what failed, what a setting of ours decides and not the paper, and what is new."""
+    """A paper in short: what held, what failed, what our settings decide rather than the paper, and what is new."""
 
     held: tuple[FindingSentence, ...] = ()
     failed: tuple[FindingSentence, ...] = ()
@@ -278,7 +266,6 @@ class Finding(Section):
 
     @property
     def sentences(self) -> tuple[FindingSentence, ...]:
-        """All of them."""
         return self.held + self.failed + self.setting + self.new
 
     @model_validator(mode="after")
@@ -295,11 +282,9 @@ class Paper(Section):
 
     Args:
         cite: authors, year, title.
-        called: what its protocol is called.
-        proposals: the protocols of this package that are the paper's own method.
+        called: name of its protocol.
+        proposals: protocols of this package that are the paper's own method.
         note: holds for all of its cells.
-        finding: the paper in short.
-        runs: by name.
         tables: by name, such as `table3`.
     """
 
@@ -335,7 +320,7 @@ class Paper(Section):
 
     @model_validator(mode="after")
     def _known_evidence(self) -> Paper:
-        """A claim of ours cannot hold for the paper, and one of the paper is nothing new."""
+        """A claim of ours cannot count as held by the paper, and one of the paper is nothing new."""
         for kind in ("held", "failed", "new"):
             for sentence in getattr(self.finding, kind):
                 for evidence in sentence.rests_on:
@@ -347,11 +332,11 @@ class Paper(Section):
         return self
 
     def proposed(self, cell: Cell) -> bool:
-        """True if a cell is of the paper's own method."""
+        """True if a cell belongs to the paper's own method."""
         return cell.whose == "proposal" if cell.whose else self.runs[cell.run].protocol in self.proposals
 
     def evidence(self, named: str) -> Claim | Cell:
-        """The claim or cell that `TABLE: TEXT` or `TABLE: ROW, COLUMN` names. Raises ConfigError if none is it."""
+        """The claim or cell that `TABLE: TEXT` or `TABLE: ROW, COLUMN` names."""
         table, _, label = named.partition(": ")
         if table not in self.tables:
             raise ConfigError(f"rests_on {named!r}: no table {table!r}{nearest(table, self.tables)}")
@@ -373,12 +358,12 @@ class Paper(Section):
 
 
 def names(*, quick: bool = False) -> list[str]:
-    """The papers that there are; the quick looks have files of their own."""
+    """Names of all papers; quick looks have separate files."""
     return sorted(path.stem for path in _folder(quick=quick).glob("*.yaml"))
 
 
 def read_paper(name: str, *, quick: bool = False) -> Paper:
-    """One of them. Raises InputError if there is none of that name, ConfigError if its file is wrong."""
+    """Reads a paper's list. Raises InputError if there is none, ConfigError if it is invalid."""
     known = names(quick=quick)
     if name not in known:
         raise InputError(f"no paper {name!r}{nearest(name, known)}", hint=f"there are {', '.join(known)}")
@@ -386,11 +371,7 @@ def read_paper(name: str, *, quick: bool = False) -> Paper:
 
 
 def chosen(which: str, *, quick: bool = False) -> Iterator[tuple[str, Paper]]:
-    """The papers that PAPER or PAPER/TABLE names, with the requested tables alone; all for "".
-
-    Raises:
-        InputError: there is no such paper or table.
-    """
+    """Papers selected by PAPER or PAPER/TABLE, reduced to the requested tables; all for ""."""
     paper, _, table = which.partition("/")
     for name in [paper] if paper else names(quick=quick):
         whole = read_paper(name, quick=quick)

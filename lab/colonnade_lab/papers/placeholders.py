@@ -1,9 +1,8 @@
-"""Placeholders of a list's texts, which results fill in, so that nobody types a measured number.
+"""Placeholders in a list's texts, which results fill in, so that measured numbers are never typed by hand.
 
-{run.accuracy}                          the mean over seeds with its interval
-{run.accuracy - other.accuracy}         a difference, paired seed by seed
-{run.mb@95 / other.mb@95}               a ratio, paired seed by seed
-{paper table3: ROW, COLUMN}             the paper's value of a cell
+{run.accuracy}                          mean over seeds with its interval {run.accuracy - other.accuracy}
+difference, paired by seed {run.mb@95 / other.mb@95}               ratio, paired by seed {paper table3: ROW, COLUMN}
+the paper's value of a cell
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _TYPED = re.compile(r"\d[\d.,]*\s*(%|points?\b|[MKG]i?B\b|seconds\b|s\b|times\b)
 
 @dataclass(frozen=True)
 class Placeholder:
-    """A place in a text.
+    """A placeholder in a text.
 
     Args:
         table, label: of the paper's cell; empty for a value of ours.
@@ -35,17 +34,16 @@ class Placeholder:
 
 
 def placeholders(text: str) -> Iterator[Placeholder]:
-    """Those of a text."""
     return (_read(found) for found in _FORM.finditer(text))
 
 
 def fill(text: str, said: Callable[[Placeholder], str]) -> str:
-    """The text with words in the place of each."""
+    """Replaces each placeholder by what `said` returns."""
     return _FORM.sub(lambda found: said(_read(found)), text)
 
 
 def typed(text: str) -> str:
-    """The first measured number that the text has outside of placeholders; "" if it has none."""
+    """First measured number that the text has outside of placeholders; "" if there is none."""
     found = _TYPED.search(_FORM.sub("", text))
     return found[0] if found else ""
 

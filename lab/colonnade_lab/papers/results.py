@@ -1,4 +1,4 @@
-"""Results that are kept, in results.json by default: one record a run and seed. What is there is not run again."""
+"""Stored results (results.json by default): one record per run and seed. Stored runs are not repeated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME = "results.json"
 
 
 class KeptResult(BaseModel):
-    """A record, the digest of the configuration that it is of, and that of the code that made it."""
+    """A record with the digests of its configuration and of the code that produced it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -28,7 +28,7 @@ class KeptResult(BaseModel):
 
     @property
     def made_by(self) -> str:
-        """Version that made it, and the digest of its code; older results have none."""
+        """Version and code digest that produced it; older results have no digest."""
         version = self.record.version or "an unknown version"
         return f"{version}, code {self.code}" if self.code else version
 
@@ -37,43 +37,30 @@ _FILE = TypeAdapter(dict[str, KeptResult])
 
 
 class Results:
-    """All records of a folder.
-
-    Args:
-        folder: holds the file, or will.
-        name: of the file.
-
-    Raises:
-        InputError: the file is there and cannot be read.
-    """
+    """All records of a folder. Raises InputError if the file exists and cannot be read."""
 
     def __init__(self, folder: Path, name: str = NAME) -> None:
         self.path = folder / name
         self._kept = self._read()
 
     def get(self, job: Job) -> RunRecord | None:
-        """Record of a run with this configuration; None if there is none, or it is of another one."""
+        """Record of a run; None if there is none, or it is of another configuration."""
         kept = self._found(job)
         return None if kept is None else kept.record
 
     def made_by(self, job: Job) -> str:
-        """The version and code that made a record; "" if there is none. A result of another code counts as well."""
+        """Version and code that produced a record, "" if there is none. Results of other code count as well."""
         kept = self._found(job)
         return "" if kept is None else kept.made_by
 
     def seeds(self, paper: str, *, wire: bool = False) -> int:
-        """One more than the highest seed that a run of a paper's list has here; 0 if there is none."""
+        """One more than the highest stored seed of a paper's list; 0 if there is none."""
         keys = (key.removesuffix("/wire") for key in self._kept if key.endswith("/wire") == wire)
         found = [key.rpartition("/")[2] for key in keys if key.startswith(f"{paper}/")]
         return max((int(seed) + 1 for seed in found if seed.isdecimal()), default=0)
 
     def keep(self, job: Job, record: RunRecord) -> None:
-        """Stores a record on the disk, and keeps those that other commands have stored there since.
-
-        Raises:
-            InputError: the file is there and can be read no longer.
-            EnvironmentFault: it cannot be written.
-        """
+        """Stores a record on disk, and keeps records that other commands have stored there since."""
         with alone_in(self.path.parent):
             made = KeptResult(digest=job.digest, code=code_digest(), record=record)
             self._kept = self._read() | {_key(job): made}
@@ -96,7 +83,7 @@ class Results:
 
 
 def _said(wrong: Exception) -> str:
-    """Error of a line; names the record if one is malformed."""
+    """Message of an error; names the record if one is malformed."""
     if not isinstance(wrong, ValidationError):
         return str(wrong).splitlines()[0]
     first = wrong.errors(include_url=False)[0]

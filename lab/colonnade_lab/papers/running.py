@@ -1,4 +1,4 @@
-"""One run of a paper's list, by itself: on the virtual clock in a process of its own, or as processes over the wire."""
+"""Performs one run of a paper's list: on the virtual clock in a separate process, or as processes over the wire."""
 
 from __future__ import annotations
 
@@ -40,14 +40,7 @@ _THEOREM = ("zeta", "variance", "epsilon")
 
 @dataclass(frozen=True)
 class Job:
-    """A run with a seed.
-
-    Args:
-        paper, name: of the run in the list.
-        run: what it is.
-        seed: of the federation.
-        wire: whether it is run as processes, rather than on the virtual clock.
-    """
+    """A run with a seed; `wire` runs it as processes, rather than on the virtual clock."""
 
     paper: str
     name: str
@@ -57,15 +50,15 @@ class Job:
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """All that is changed of the file."""
+        """All changes to the file."""
         return (*self.run.set, f"federation.seed={self.seed}")
 
     @property
     def digest(self) -> str:
-        """Of the file and of what is changed: a result counts as long as this is the same.
+        """Digest of the file and its changes: a result is valid while it stays the same.
 
-        `federation.public_start` does not count: a run in one process draws all starts from the seed, whatever it says.
-        Nor does `federation.stop: none`, which says what versions up to 0.2.0 did by default.
+        `federation.public_start` does not count: a run in one process draws all starts from the seed in any case. Nor
+        does `federation.stop: none`, which was the default up to 0.2.0.
         """
         text = _SAYS_NOTHING.sub("", self.run.path.read_text(encoding="utf-8"))
         said = json.dumps([text, [each for each in self.sets if not each.startswith("federation.public_start=")]])
@@ -73,11 +66,6 @@ class Job:
 
 
 def perform(job: Job) -> RunRecord:
-    """Runs it to its end.
-
-    Raises:
-        ColonnadeError: as the run itself.
-    """
     _prepare(job)
     begun = time.perf_counter()
     record = _over_the_wire(job) if job.wire else simulate(job)
@@ -85,7 +73,7 @@ def perform(job: Job) -> RunRecord:
 
 
 def _prepare(job: Job) -> None:
-    """Makes the data that are made of others, where downloads go and are found."""
+    """Makes derived data sets, in the folder where downloads are kept."""
     if any(longtail.NAME in each for each in job.sets):
         longtail.make(cache())
 
@@ -94,8 +82,8 @@ def _prepare(job: Job) -> None:
 class _Course:
     """Measures collected during a run.
 
-    Bytes are those of training's messages where links can be counted by kind. Over the wire events tell of all bytes,
-    evaluations among them.
+    Bytes are those of training messages where links count by kind. Over the wire, events report all bytes, including
+    evaluations.
     """
 
     points: list[Point] = field(default_factory=list)
@@ -106,11 +94,9 @@ class _Course:
     _right: list[tuple[float, float]] = field(default_factory=list)
 
     def watch(self, cohort: Cohort) -> None:
-        """Counts these links from now on."""
         self._cohort = cohort
 
     def __call__(self, event: Event) -> None:
-        """Hears of rounds and of evaluations."""
         if event["kind"] == "begin":
             self._begun = float(event["time"])
         if event["kind"] == "round":
@@ -127,13 +113,13 @@ class _Course:
 
     @property
     def training(self) -> float | None:
-        """Share of training rows that were right when they were trained on, over the last epoch; None if not told."""
+        """Share of training rows that were right when trained on, over the last epoch; None if not reported."""
         last = [right for epoch, right in self._right if epoch > self._epoch - 1 + 1e-6]
         return round(statistics.fmean(last), 6) if last else None
 
     @property
     def bytes(self) -> tuple[int, int]:
-        """From and to the parties, so far."""
+        """Bytes from and to the parties, so far."""
         if self._cohort is None:
             return self._told
         links = self._cohort.values()
@@ -146,15 +132,7 @@ def _training(books: list[Any]) -> int:
 
 
 def simulate(job: Job, *listeners: Callable[[Event], None]) -> RunRecord:
-    """Runs it on the virtual clock in this process. Its wall time is left at 0.
-
-    Args:
-        job: the run.
-        listeners: are told of its events, too.
-
-    Raises:
-        ColonnadeError: as the run itself.
-    """
+    """Runs a job on the virtual clock in this process, with additional event listeners. Its wall time stays 0."""
     torch.set_num_threads(1)
     config = load(job.run.path, job.sets)
     course = _Course()
@@ -165,7 +143,7 @@ def simulate(job: Job, *listeners: Callable[[Event], None]) -> RunRecord:
 
 
 def _head_norms(outcome: Outcome) -> dict[str, float]:
-    """Norm of every party's linear head at the server, and over that of its draw; empty where there is none."""
+    """Norm of every party's linear head at the server, and that over its initial norm; empty without such heads."""
     server = outcome.server
     heads = server.state["heads"] if "heads" in server.state else None  # noqa: SIM401  # a State has no get
     if not isinstance(heads, Tensor):
@@ -217,7 +195,7 @@ def _record(found: dict[str, Any], course: _Course) -> RunRecord:
 
 
 def _epsilon(found: dict[str, Any]) -> float | None:
-    """Result of the accounting, whether or not clean evaluations or seeded noise void it."""
+    """The accounted epsilon, even if clean evaluations or seeded noise void the guarantee."""
     if not (privacy := found.get("privacy")):
         return (found.get("answer_privacy") or {}).get("accounted")
     adjacency = next(iter(privacy["epsilon"]))

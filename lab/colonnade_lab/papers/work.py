@@ -1,4 +1,4 @@
-"""Jobs that are not run yet, and the processes that run them."""
+"""Jobs that have no result yet, and the processes that run them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from colonnade_lab.papers.running import Job, perform
 
 
 def jobs(papers: Iterable[tuple[str, Paper]], seeds: int, *, wire: bool) -> list[Job]:
-    """Every run with every seed: the first seed of all, the shortest run first, then the second."""
+    """Every run with every seed: the first seed of all, shortest run first, then the second."""
     found = [
         Job(name, run, paper.runs[run], seed, wire)
         for name, paper in papers
@@ -35,13 +35,13 @@ def missing(wanted: Iterable[Job], results: Results) -> list[Job]:
 
 
 def minutes(wanted: Iterable[Job], processes: int) -> float:
-    """About how long they take together: no less than the longest takes by itself."""
+    """Approximate total duration, no less than the longest job."""
     each = [job.run.minutes for job in wanted]
     return max(sum(each) / processes, max(each, default=0.0))
 
 
 def about(wanted: Iterable[Job], processes: int) -> str:
-    """The same in words, of runs of which there is one at least."""
+    """The duration in words, for at least one job."""
     estimate = minutes(wanted, processes)
     if estimate > 90:
         return f"about {estimate / 60:.1f} hours"
@@ -51,7 +51,7 @@ def about(wanted: Iterable[Job], processes: int) -> str:
 def run_all(
     wanted: list[Job], processes: int, how: Callable[[Job], RunRecord] = perform
 ) -> Iterator[tuple[Job, RunRecord | ColonnadeError]]:
-    """Runs them, so many at a time, and yields each as it ends, or the error that ended it."""
+    """Runs jobs, `processes` at a time, and yields each as it ends, or the error that ended it."""
     with safe_children(), ThreadPoolExecutor(processes) as pool:
         under_way: dict[Future[RunRecord | ColonnadeError], Job] = {
             pool.submit(_apart, job, how): job for job in wanted
@@ -66,7 +66,7 @@ def run_all(
 
 
 def _apart(job: Job, how: Callable[[Job], RunRecord]) -> RunRecord | ColonnadeError:
-    """Runs it in a process of its own: one that is killed takes no other with it."""
+    """Runs a job in a separate process, so that a kill affects no other."""
     try:
         with ProcessPoolExecutor(1, mp_context=_context(how.__module__)) as alone:
             return alone.submit(outcome_of, job, how).result()
@@ -75,9 +75,9 @@ def _apart(job: Job, how: Callable[[Job], RunRecord]) -> RunRecord | ColonnadeEr
 
 
 def _context(module: str) -> BaseContext:
-    """Of processes that are forked from one which has imported this module, and has computed nothing yet.
+    """Context whose processes fork from one that has imported this module and has computed nothing.
 
-    A fork of the caller would be without torch's threads; a process from nothing imports for seconds.
+    A fork of the caller would lack torch's threads; a fresh process takes seconds to import.
     """
     forks = multiprocessing.get_context("forkserver")
     forks.set_forkserver_preload([module])
@@ -85,9 +85,9 @@ def _context(module: str) -> BaseContext:
 
 
 def outcome_of(job: Job, how: Callable[[Job], RunRecord]) -> RunRecord | ColonnadeError:
-    """The record, or what is wrong in words: errors of all kinds do not travel between processes.
+    """Returns the record, or the error as text, since not all errors can be pickled.
 
-    A fault of the program ends this run and no other; where it happened is printed at once.
+    A bug ends this run and no other; its traceback is printed at once.
     """
     try:
         return how(job)

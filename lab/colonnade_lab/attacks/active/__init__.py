@@ -1,1 +1,1 @@
-"""Attacks by a member that departs from the protocol: in a simulation of the run, and nowhere else."""
+"""Attacks by a member that departs from the protocol. They only run in a simulation of the federation."""

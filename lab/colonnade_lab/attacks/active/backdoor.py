@@ -1,8 +1,8 @@
-"""A backdoor by one party: the replacement of its embeddings by a trigger.
+"""Backdoor by one party: it replaces embeddings by a trigger.
 
-After the replacement attacks of Zou et al. 2022 and Liu et al. 2020: the party knows a few training rows of a target
-class. Whenever a batch has one of them, it passes a vector of its own in the place of the row's embedding, so that the
-head learns the vector as a sign of the class. For a prediction it sends the vector instead of any row that it chooses.
+After the replacement attacks of Zou et al. 2022 and Liu et al. 2020. The party knows a few training rows of a target
+class and sends a fixed vector in place of their embeddings, so that the head learns the vector as a sign of the class.
+At prediction time it sends the vector in place of any row that it chooses.
 """
 
 from __future__ import annotations
@@ -33,15 +33,11 @@ class Backdoor:
     """Result of a backdoor.
 
     Args:
-        target: the class.
-        known: training rows of it that the party knows.
-        rows: held-out rows of other classes, in whose place it sends the trigger.
-        success: share of these that are predicted as the target.
-        interval: of the success, 95 %.
-        untrained: success of the mean embedding of the known rows in a run without deviation.
+        rows: number of held-out rows of other classes whose embeddings the trigger replaces.
+        success: share of these that are predicted as the target, with its 95 % interval in `interval`.
+        untrained: success of the known rows' mean embedding in a run without deviation.
         chance: share of the rows that are predicted as the target without a trigger.
-        accuracy: on all held-out rows, of the deviating run without the trigger.
-        honest: the same of the run without deviation.
+        honest: accuracy of the run without deviation.
     """
 
     target: int
@@ -56,18 +52,7 @@ class Backdoor:
 
 
 def open_backdoor(run: AttackedRun, party: str, target: int, known: int, seed: int, *, simulate: Simulate) -> Backdoor:
-    """Simulates the run with the party deviating, and sends triggers about held-out rows.
-
-    Args:
-        target: the class that predictions shall be.
-        known: number of the class's training rows that the party knows.
-        seed: of the choice of these, and of the trigger.
-        simulate: runs a federation.
-
-    Raises:
-        InputError: the joint model cannot be restored, or the class has too few rows.
-        CheckpointError: a member's checkpoint is gone.
-    """
+    """Simulates the run with a deviating party that knows `known` rows of the target class, and sends triggers."""
     if not run.opens:
         raise InputError(f"{run.protocol}: its model cannot be restored", hint="take another run")
     train = run.schedule.partition.train
@@ -89,11 +74,8 @@ def open_backdoor(run: AttackedRun, party: str, target: int, known: int, seed: i
 
 
 def replacing(protocol: str, have: Tensor, trigger: Tensor) -> Deviation:
-    """The party's side of a protocol, with the trigger in the place of some rows' embeddings.
-
-    Args:
-        have: the rows, int64.
-        trigger: float32 (width,).
+    """Returns the party's side of a protocol with `trigger`, float32 (width,), in place of the embeddings of rows
+    `have`.
     """
 
     async def participate(ctx: ClientContext, server: Link, cfg: Any) -> None:
@@ -120,7 +102,7 @@ def _outputs(run: AttackedRun, party: str, rows: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _judged(run: AttackedRun, party: str, trigger: Tensor, target: int) -> tuple[float, float, int, float]:
-    """Success of a trigger, share without it, rows of other classes, and accuracy on all held-out rows."""
+    """Returns the trigger's success, the target's share without it, the number of rows, and held-out accuracy."""
     rows, parts = predicted(run)
     held = ~torch.isin(rows, run.schedule.partition.train)
     truth, parts = run.labels[rows[held]], [part[held] for part in parts]

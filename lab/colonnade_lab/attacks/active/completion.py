@@ -1,8 +1,8 @@
-"""Active model completion: a party that makes the joint model lean on its own part.
+"""Active model completion: a party makes the joint model rely on its own part.
 
-Fu et al. 2022, "Label Inference Attacks Against Vertical Federated Learning", Section 4.2: the party replaces its
-optimiser by one that lengthens a step wherever a gradient keeps its sign. Its embeddings change faster than the
-others', the head follows them, and the bottom model learns more about the labels. Its messages look like any others.
+Fu et al. 2022, "Label Inference Attacks Against Vertical Federated Learning", Section 4.2: the party uses an optimiser
+that lengthens a step wherever a gradient keeps its sign. Its embeddings change faster than the others', the head
+follows them, and the bottom model learns more about the labels. Its messages look like any others.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ _GAIN, _MOST = 1.0, 5.0  # gamma and r_max of the paper
 
 
 class Hastened:
-    """An optimiser whose gradients are multiplied by 1 + gain * g / g_before, kept in 1 to 5, entry by entry.
-
-    Args:
-        inner: the party's own optimiser, which takes the steps.
+    """Optimiser that multiplies each gradient entry by 1 + gain * g / g_before, clamped to 1 to 5, before an inner
+    step.
     """
 
     def __init__(self, inner: torch.optim.Optimizer) -> None:
@@ -34,11 +32,9 @@ class Hastened:
         self._before: dict[int, Tensor] = {}
 
     def zero_grad(self, *args: Any, **named: Any) -> None:
-        """Passes it on."""
         self._inner.zero_grad(*args, **named)
 
     def step(self) -> None:
-        """Takes one longer step."""
         for parameter in (one for group in self.param_groups for one in group["params"]):
             if parameter.grad is None:
                 continue
@@ -51,8 +47,6 @@ class Hastened:
 
 
 def hastening(protocol: str) -> Deviation:
-    """The party's side of a protocol, with the malicious optimiser."""
-
     async def participate(ctx: ClientContext, server: Link, cfg: Any) -> None:
         own = ctx.optimiser
         ctx.optimiser = lambda: Hastened(own())  # type: ignore[method-assign, assignment, return-value]
@@ -66,16 +60,8 @@ def complete_actively(
 ) -> tuple[Completion, Completion, float | None]:
     """Completes a party's model as it is, and as it would be with the malicious optimiser.
 
-    Args:
-        known: number of labels that the party knows.
-        seed: of the choice of these.
-        simulate: runs a federation.
-
     Returns:
         Passive and active completion, and the test accuracy of the run in which the party deviates.
-
-    Raises:
-        InputError, CheckpointError: as `complete` does.
     """
     passive = complete(run, party, known, seed)
     with deviating(run, {party: hastening(run.protocol)}, simulate) as other:

@@ -1,7 +1,7 @@
-"""A run's federation simulated again, with a member that departs from the protocol.
+"""Simulates a run's federation again, with a member that departs from the protocol.
 
-The member's side is a coroutine that takes the place of the protocol's, in one process and on the virtual clock. No
-process of a real federation can be given one.
+The member's side is a coroutine that replaces the protocol's, in one process and on the virtual clock. A process of a
+real federation cannot be given one.
 """
 
 from __future__ import annotations
@@ -27,20 +27,14 @@ _LAST = 10**9  # epochs between two kept ones: only the last is kept
 
 @contextmanager
 def deviating(run: AttackedRun, instead: Mapping[str, Deviation], simulate: Simulate) -> Iterator[AttackedRun]:
-    """The same run if some members departed from the protocol; its folder is deleted afterwards.
-
-    Args:
-        run: of which configuration, rows and seed are taken.
-        instead: sides of members by name.
-        simulate: runs a federation into a folder.
-    """
+    """Simulates the run with other sides for some members, by name, and deletes its folder afterwards."""
     with tempfile.TemporaryDirectory(prefix="colonnade-deviating-") as name:
         simulate(_still(run.config), run.base, Path(name), run.sample, instead=instead)
         yield open_run(Path(name), run.sample, captured=False)
 
 
 def _still(config: Config) -> Config:
-    """Without captures of training, and without injected faults."""
+    """Returns the configuration without captures of training and without injected faults."""
     own = {"capture": CaptureConfig(every=_LAST), "chaos": ChaosConfig()}
     parties = {name: party.model_copy(update=own) for name, party in config.parties.items()}
     return config.model_copy(update={"parties": parties})

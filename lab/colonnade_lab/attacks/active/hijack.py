@@ -1,11 +1,11 @@
-"""Feature-space hijack: a server that answers a party with gradients of a task of its own.
+"""Feature-space hijack: the server answers a party with gradients of its own task.
 
 Pasquini, Ateniese and Bernaschi 2021, "Unleashing the Tiger: Inference Attacks on Split Learning": the server has rows
-like the party's, and an encoder of them that it can invert. In the place of the model's gradients it sends others,
-which move the party's embeddings into the encoder's feature space, and decodes what comes. There its rows are none of
-the party's, and a discriminator compares two sets. Here it knows some training rows, as in the other attacks on
-features, so that it asks for the very code of each; of the others it asks nothing. The head learns from the embeddings
-that come, and other parties are answered honestly.
+like the party's, and an encoder of them that it can invert. It sends gradients that move the party's embeddings into
+the encoder's feature space, and decodes what arrives. In the paper the server's rows are not the party's, so a
+discriminator compares two sets. Here, as in the other attacks on features, the server knows some training rows: it
+steers each of them to its own code and sends zero gradients for the others. The head learns from the embeddings that
+arrive, and other parties get honest answers.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Hijack:
     """Result of a hijack.
 
     Args:
-        hijacked: inversion of what the party sends after training by the dishonest server.
-        honest: the same of the run as it was.
-        test_accuracy, honest_accuracy: of the joint models, on test rows; None without any.
+        hijacked: inversion of what the party sends after training with the dishonest server.
+        honest: inversion for the run as it was.
+        test_accuracy, honest_accuracy: of the joint models; None without test rows.
     """
 
     hijacked: Inversion
@@ -48,16 +48,14 @@ class Hijack:
 
 
 class AuxiliaryEncoder:
-    """Principal components of known rows: the linear code of so many numbers that loses least.
+    """Principal components of the known rows, which give the linear code of least error for a width.
 
-    Where a party's embeddings have no negative numbers, as behind a ReLU, a component takes two: its size above 0, and
-    that below.
+    If a party's embeddings are never negative, as after a ReLU, each component takes two entries: its positive and its
+    negative part.
 
     Args:
         x: known rows, float32 (n, ...).
-        rows: their numbers, int64 (n,).
-        most: a number above every row's.
-        gain: of the gradients.
+        most: an upper bound of all row numbers.
     """
 
     def __init__(self, x: Tensor, rows: Tensor, most: int, gain: float = 1.0) -> None:
@@ -69,11 +67,11 @@ class AuxiliaryEncoder:
         self._codes: Tensor | None = None
 
     def answer(self, batch: Tensor, h: Tensor) -> Tensor:
-        """The gradient of the mean of gain |h - code|^2 / 2 over the batch at known rows, and 0 at the others.
+        """Returns the gradient of the mean of gain |h - code|^2 / 2 over the batch, 0 at unknown rows.
 
         Args:
             batch: row numbers, int64 (rows,).
-            h: what the party sent of them, float32 (rows, width).
+            h: the party's embeddings of them, float32 (rows, width).
         """
         if self._codes is None:
             self._codes = self._fitting(h)
@@ -82,7 +80,7 @@ class AuxiliaryEncoder:
         return found
 
     def _fitting(self, h: Tensor) -> Tensor:
-        """Codes of the width, the sign and the mean length of a party's first embeddings."""
+        """Returns codes with the width, the sign and the mean length of a party's first embeddings."""
         width = h.shape[1]
         if bool((h >= 0).all()):
             some = self._components[:, : width // 2]
@@ -95,8 +93,6 @@ class AuxiliaryEncoder:
 
 
 def hijacking(protocol: str, party: str, encoder: AuxiliaryEncoder) -> Deviation:
-    """The server's side of a protocol, which answers one party with the encoder's gradients."""
-
     async def serve(ctx: ServerContext, clients: Cohort, cfg: Any) -> None:
         collect, broadcast = clients.collect, clients.broadcast
         sent: dict[int, Tensor] = {}
@@ -123,16 +119,8 @@ def hijacking(protocol: str, party: str, encoder: AuxiliaryEncoder) -> Deviation
 
 
 def hijack(run: AttackedRun, party: str, known: float, seed: int, simulate: Simulate) -> Hijack:
-    """Simulates the run with the server deviating, and inverts what a party sends after training.
-
-    Args:
-        known: share of the training rows whose features the server knows.
-        seed: of the choice of these, and of the decoders.
-        simulate: runs a federation.
-
-    Raises:
-        InputError: the server sends no gradients of one party's embeddings round by round, or too few rows are known.
-        CheckpointError: a member's checkpoint is gone.
+    """Simulates the run with a server that knows a share of the training rows and deviates, and inverts the party after
+    it.
     """
     _refuse(run)
     rows, parts = predicted(run)

@@ -1,1 +1,1 @@
-"""Lower bounds of a mechanism's epsilon from canaries, beside its claim."""
+"""Audits: lower bounds of a mechanism's epsilon from canaries, compared with its claim."""

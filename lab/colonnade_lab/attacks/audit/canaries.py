@@ -1,4 +1,4 @@
-"""Audit of a mechanism in one run: coins, scores, guesses, and the least epsilon beside the claimed one."""
+"""Audit of a mechanism in one run: random coins, scores, guesses, and the least epsilon compared with the claim."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ class Audited:
     """A mechanism under audit.
 
     Args:
-        name: of the mechanism and its amount.
-        epsilon: claimed, for one canary over everything that `scores` looks at; None if nothing is claimed.
-        delta: of the claim.
-        scores: releases every canary with one of two neighbouring values, and says what the attacker makes of it:
-            coins, bool (n,), True for the second value -> float64 (n,), the larger the likelier the second value.
-            Everything between belongs to the audit: call the code that a run calls.
-        gaussian: True if a canary's scores are normal, with one deviation, and independent of other canaries.
+        epsilon: claim for one canary over all releases that `scores` looks at; None if nothing is claimed.
+        scores: maps coins, bool (n,), to float64 (n,). It releases every canary with one of two neighbouring values
+            (True
+            for the second) and returns the attacker's scores, larger where the second value is likelier. It must call
+            the code that a run calls.
+        gaussian: True if canaries' scores are normal with one deviation and independent of each other.
     """
 
     name: str
@@ -43,13 +42,10 @@ class AuditResult:
     """Result of an audit.
 
     Args:
-        mechanism: its name.
-        claimed, delta: the claim.
-        guesses: those that gave the bound.
+        guesses: the guesses that gave the bound.
         accuracy: share of all canaries that are guessed right without abstention.
-        least: the least epsilon of any mechanism with these guesses.
-        least_gaussian: the least of a Gaussian mechanism; None for others.
-        confidence: of each bound.
+        least: lower bound of epsilon for any mechanism with these guesses.
+        least_gaussian: lower bound for a Gaussian mechanism; None for others.
     """
 
     mechanism: str
@@ -63,7 +59,7 @@ class AuditResult:
 
     @property
     def refuted(self) -> bool:
-        """True if a bound exceeds the claim."""
+        """True if a lower bound exceeds the claim."""
         return self.claimed is not None and max(self.least, self.least_gaussian or 0.0) > self.claimed
 
 
@@ -71,15 +67,11 @@ def audit(audited: Audited, canaries: int, seed: int, confidence: float = 0.95) 
     """Audits a mechanism.
 
     A fifth of the canaries decides how many of the others are guessed: those with the most extreme scores. Scores are
-    compared with the middle of that fifth's two means.
+    compared with the midpoint of that fifth's two class means.
 
     Args:
-        canaries: their number; the largest bound that can be found grows with its logarithm.
-        seed: of the coins. The mechanism's own noise is as it is.
-        confidence: of each bound.
-
-    Raises:
-        InputError: there are too few canaries.
+        canaries: number of canaries; the largest bound that can be found grows with its logarithm.
+        seed: of the coins. The mechanism's own noise is not seeded.
     """
     if canaries < _FEWEST:
         raise InputError(f"{canaries} canaries: an audit needs at least {_FEWEST}", hint="the default is 20000")
@@ -97,7 +89,7 @@ def audit(audited: Audited, canaries: int, seed: int, confidence: float = 0.95) 
 
 
 def _middle(scores: Tensor, coins: Tensor) -> float:
-    """Between the means of both kinds; infinite scores, which decide alone, are left out."""
+    """Returns the midpoint of both classes' means; infinite scores, which decide alone, do not count."""
     kinds = [scores[kind & scores.isfinite()] for kind in (coins, ~coins)]
     return sum(float(kind.mean()) for kind in kinds) / 2 if all(map(len, kinds)) else 0.0
 

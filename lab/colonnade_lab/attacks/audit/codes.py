@@ -1,4 +1,4 @@
-"""Codes under audit: the released set of a row, and the encoder that the row trains, each called as a run calls it."""
+"""Audits of discrete codes: the released code of a row, and the encoder that is trained with the row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOGETHER = 2000  # canaries in a training: each has an input of its own
 
 
 def released_codes(plan: DiscretePlan, bits: Bits | None = None) -> Audited:
-    """`mechanism: discrete`: a canary is a row that the encoder did not learn from, whose code is 0 or 1."""
+    """Audits `mechanism: discrete`: a canary is a row that the encoder did not learn from, with code 0 or 1."""
     source = bits or secure_bytes()
 
     def scores(coins: Tensor) -> Tensor:
@@ -35,9 +35,9 @@ def released_codes(plan: DiscretePlan, bits: Bits | None = None) -> Audited:
 
 
 def trained_encoder(plan: DiscretePlan, normals: Normals = secure_normals, bits: Bits | None = None) -> Audited:
-    """DP-SGD of the encoder: a canary is a row with an input of its own, whose class is the first or the second.
+    """Audits DP-SGD of the encoder: a canary is a row with its own input, in the first or the second class.
 
-    Every step that draws the row moves the weights of its input by all of the clip, one way or the other.
+    Every step that draws the row moves the weights of its input by the whole clip, in one direction or the other.
     """
 
     def scores(coins: Tensor) -> Tensor:

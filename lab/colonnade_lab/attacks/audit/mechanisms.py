@@ -1,6 +1,6 @@
-"""The mechanisms under audit: every one that adds noise here, called as a run calls it, with its worst-case canaries.
+"""Audits of every mechanism that adds noise, called as a run calls it, with worst-case canaries.
 
-A new mechanism is audited by one function that returns an `Audited`, and a line in `OF_RUNS`.
+To audit a new mechanism, write one function that returns an `Audited`, and add a line to `OF_RUNS`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RELEASES = 2
 
 
 def party_matrices(plan: PrivacyPlan, releases: int, normals: Normals = secure_normals) -> Audited:
-    """`federation.privacy` with `mechanism: gaussian`: a canary is a party, with one of two matrices of norm C.
+    """Audits `federation.privacy` with `mechanism: gaussian`: a canary is a party with one of two matrices of norm C.
 
     Under `participation` the second party is absent, which sends zeros.
     """
@@ -57,9 +57,9 @@ def party_matrices(plan: PrivacyPlan, releases: int, normals: Normals = secure_n
 
 
 def embedded_rows(plan: PrivacyPlan, releases: int, normals: Normals = secure_normals) -> Audited:
-    """`mechanism: adaptive`: a canary is a row, whose embeddings are at two ends of the region, and its steps.
+    """Audits `mechanism: adaptive`: a canary is a row whose embeddings lie at opposite ends of the region.
 
-    With `steps` every release is followed by one step, on which the row's gradient is at one of two ends as well.
+    With `steps` every release is followed by one step, in which the row's gradient is at one of two ends as well.
     """
     config = plan.config
     assert isinstance(config, AdaptivePrivacyConfig)
@@ -89,14 +89,14 @@ def embedded_rows(plan: PrivacyPlan, releases: int, normals: Normals = secure_no
 
 
 def _ends(config: AdaptivePrivacyConfig) -> Tensor:
-    """Two rows as far apart as the region allows, float64 (2, 2)."""
+    """Returns two rows as far apart as the region allows, float64 (2, 2)."""
     if config.release.startswith("positive"):
         return config.clip * math.sqrt(2) * torch.eye(2, dtype=torch.float64)
     return config.clip * torch.tensor([[-1.0, 0], [1, 0]], dtype=torch.float64)
 
 
 def _stepped(plan: PrivacyPlan, config: AdaptivePrivacyConfig, coins: Tensor, normals: Normals) -> Tensor:
-    """Log-likelihood ratios from one step on every canary alone."""
+    """Returns log-likelihood ratios from one step on each canary alone."""
     assert config.steps is not None
     clip = config.steps.clip
     noise = 2 * plan.noise_multiplier * clip / math.sqrt(config.steps.cost)
@@ -109,7 +109,7 @@ def _stepped(plan: PrivacyPlan, config: AdaptivePrivacyConfig, coins: Tensor, no
 
 
 def _secretly_stepped(plan: PrivacyPlan, steps: SampledGaussian, coins: Tensor, normals: Normals) -> Tensor:
-    """Log-likelihood ratios from one step, over no row but the canary, which it draws or not."""
+    """Returns log-likelihood ratios from one step that draws the canary or not, and no other row."""
     assert isinstance(plan.config, AdaptivePrivacyConfig) and plan.config.steps is not None  # ensured by the plan
     clip, found = plan.config.steps.clip, torch.zeros(len(coins), dtype=torch.float64)
     for place, coin in enumerate(coins.tolist()):
@@ -122,7 +122,7 @@ def _secretly_stepped(plan: PrivacyPlan, steps: SampledGaussian, coins: Tensor, 
 
 
 def responses(config: ResponseNoiseConfig, releases: int, normals: Normals = secure_normals) -> Audited:
-    """`server.privacy.answers`: a canary is a label, which decides between two opposite values of norm C."""
+    """Audits `server.privacy.answers`: a canary is a label, which decides between two opposite values of norm C."""
 
     def scores(coins: Tensor) -> Tensor:
         noise, signs = RowNoise(config.clip, config.noise_multiplier, normals), coins.double() * 2 - 1
@@ -137,7 +137,7 @@ def responses(config: ResponseNoiseConfig, releases: int, normals: Normals = sec
 
 
 def labels(config: LabelPrivacyConfig, classes: int, seed: int = 0) -> Audited:
-    """`server.privacy.labels`: a canary is a label that is class 0 or class 1, released once."""
+    """Audits `server.privacy.labels`: a canary is a label, class 0 or class 1, released once."""
 
     def scores(coins: Tensor) -> Tensor:
         noise, bits = config.noise(classes), config.bits(seed)

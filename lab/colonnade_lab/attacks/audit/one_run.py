@@ -1,9 +1,9 @@
-"""The least epsilon that guesses about many canaries of one run allow: Steinke, Nasr and Jagielski 2023.
+"""The least epsilon that is consistent with guesses about many canaries of one run: Steinke, Nasr and Jagielski 2023.
 
-"Privacy Auditing with One (1) Training Run". Every canary has one of two values by a coin of its own, and the attacker
-guesses some of the coins. If the mechanism is (epsilon, delta)-private, the number of correct guesses among r exceeds
-v with at most the probability that a binomial of r trials at e^epsilon / (1 + e^epsilon) does, and a term in delta
-(their Theorem 5.2). It needs no independence of the canaries, and holds for each canary's value replaced.
+"Privacy Auditing with One (1) Training Run". A coin gives every canary one of two values, and the attacker guesses some
+of the coins. If the mechanism is (epsilon, delta)-private, the number of correct guesses among r exceeds v with at most
+the probability that a binomial of r trials at e^epsilon / (1 + e^epsilon) does, plus a term in delta (their Theorem
+5.2). The theorem needs no independence of the canaries; the neighbouring relation replaces one canary's value.
 """
 
 from __future__ import annotations
@@ -23,12 +23,8 @@ _LARGEST = 64.0  # epsilon
 
 @dataclass(frozen=True)
 class Guesses:
-    """Guesses about canaries.
-
-    Args:
-        canaries: m, all of them.
-        made: r, those that were guessed; of the others the attacker abstained.
-        right: v of these.
+    """Guesses about canaries: `right` (v) of the `made` (r) are correct; the attacker abstained on the rest of
+    `canaries` (m).
     """
 
     canaries: int
@@ -37,7 +33,7 @@ class Guesses:
 
 
 def p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
-    """The largest probability of as many correct guesses under (epsilon, delta)-privacy: Theorem 5.2."""
+    """The largest probability of at least as many correct guesses under (epsilon, delta)-privacy (Theorem 5.2)."""
     r, v = guesses.made, guesses.right
     share = 1 / (1 + math.exp(-epsilon))
     beta = float(binom.sf(v - 1, r, share))
@@ -49,21 +45,16 @@ def p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 
 
 def least_of_any(guesses: Guesses, delta: float, confidence: float = 0.95) -> float:
-    """The least epsilon that any mechanism with these guesses has, at a confidence; 0 if they show nothing."""
+    """Returns a lower bound of epsilon for any mechanism with these guesses; 0 if they show nothing."""
     return _largest_refuted(lambda epsilon: p_value(guesses, epsilon, delta) < 1 - confidence)
 
 
 def least_of_gaussian(guesses: Guesses, delta: float, confidence: float = 0.95) -> float:
-    """The same of a mechanism that adds independent normal noise to every canary: far closer.
+    """Returns a lower bound of epsilon for independent normal noise on every canary; it is far tighter.
 
-    Without abstention a guess is right with probability Phi(mu / 2) at most (Dong, Roth and Su 2022), mu being the
-    distance of a canary's two values in deviations, over all of its releases. The lower end of mu's interval becomes
-    an epsilon at delta, exactly.
-
-    Args:
-        guesses: about all canaries; independent of each other.
-        delta: of the guarantee.
-        confidence: one-sided.
+    Without abstention a guess is right with probability at most Phi(mu / 2) (Dong, Roth and Su 2022), where mu is the
+    distance of a canary's two values in standard deviations, over all of its releases. The lower end of mu's one-sided
+    interval is converted exactly to an epsilon at `delta`.
     """
     if guesses.made != guesses.canaries:
         raise ValueError("the bound for Gaussian noise needs a guess about every canary")

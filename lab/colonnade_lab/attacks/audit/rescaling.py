@@ -24,13 +24,7 @@ NORMAL = 0.9987
 
 @dataclass(frozen=True)
 class Neighbours:
-    """A batch of embeddings, and another row in the place of its first.
-
-    Args:
-        rows: before the clip, (n, width).
-        other: the first row's replacement, (width,).
-        name: of the pair.
-    """
+    """A batch of embeddings before the clip, (n, width), and a replacement of its first row, (width,)."""
 
     rows: Tensor
     other: Tensor
@@ -40,18 +34,16 @@ class Neighbours:
 def rescaled(
     pair: Neighbours, t: float, sigma: float, delta: float, *, shrink: bool = True, normals: Normals = secure_normals
 ) -> Audited:
-    """One training release of the whole batch as `rescale: paper` makes it; a canary is the first row of a batch.
+    """Audits one training release of the whole batch under `rescale: paper`; a canary is the first row of a batch.
 
-    Every canary has a batch of its own, with the same other rows, which the attacker knows. Its score is the exact
-    log-likelihood ratio of all that is released.
+    Every canary has its own batch, with the same other rows, which the attacker knows. Its score is the exact
+    log-likelihood ratio of the whole release.
 
     Args:
-        pair: the batch.
         t: half the diameter of the ball.
-        sigma: the noise multiplier: N(0, 4 sigma^2 t^2) in every entry.
+        sigma: noise multiplier: N(0, 4 sigma^2 t^2) in every entry.
         delta: of the clip's guarantee.
-        shrink: False for factors of at least 1.
-        normals: source of the noise.
+        shrink: False to keep factors at 1 or above.
     """
     first = pair.rows.double()
     second = torch.cat([pair.other.double()[None], first[1:]])
@@ -71,7 +63,7 @@ def rescaled(
 
 
 def exact_epsilon(pair: Neighbours, t: float, sigma: float, delta: float, *, shrink: bool = True) -> float:
-    """The exact epsilon at delta / p2 between two batches, from the distance of what is released of them."""
+    """Returns the exact epsilon at delta / p2 between two batches, from the distance of their releases."""
     first = pair.rows.double()
     second = torch.cat([pair.other.double()[None], first[1:]])
     one, other = (_shaped(rows, t, sigma, shrink=shrink) for rows in (first, second))
@@ -80,7 +72,7 @@ def exact_epsilon(pair: Neighbours, t: float, sigma: float, delta: float, *, shr
 
 
 def _shaped(rows: Tensor, t: float, sigma: float, *, shrink: bool) -> Tensor:
-    """A training batch clipped and rescaled by its own distances, (n, width): the code of a run."""
+    """Clips a training batch, (n, width), and rescales it by its own distances, with the code of a run."""
     shape = Shape("ball", t, Rescale("paper", t, 2 * sigma * t, shrink=shrink), leaves=True)
     made: Tensor = shape.train()(rows)
     return made

@@ -1,7 +1,7 @@
-"""Audit of noise once: what a server and its colluders see of one party in a blinded sum.
+"""Audit of `once`: what a server and its colluders see of one party in a blinded sum.
 
-They subtract everything but the victim's values and the noise of the honest parties that are present, `plan.honest` of
-them in the worst case. The shares are drawn and added as a run does, in whole steps of the sum's ring.
+They subtract everything but the victim's values and the noise of the honest parties that are present: `plan.honest` of
+them in the worst case. Noise shares are drawn and added as in a run, in whole steps of the sum's ring.
 """
 
 from __future__ import annotations
@@ -17,13 +17,9 @@ from colonnade_lab.attacks.audit.canaries import Audited
 
 
 def noisy_sums(plan: PrivacyPlan, ring: Ring, releases: int, shares: int = 0) -> Audited:
-    """`federation.privacy.once`: a canary is a party's matrix, or a row, at one of two ends, in sums.
+    """Audits `federation.privacy.once`: a canary is a party's matrix, or a row, at one of two ends, in sums.
 
-    Args:
-        plan: with noise once.
-        ring: of the sums.
-        releases: of a canary.
-        shares: of noise in a sum, the victim's included; 0 for as many as the plan counts on.
+    `shares` counts the noise shares in a sum, the victim's included; 0 takes as many as the plan assumes.
     """
     share, clip, shares = NoiseShare(plan, ring, secure_bytes), plan.config.clip, shares or plan.honest
     apart = clip if plan.config.adjacency == "participation" else 2 * clip

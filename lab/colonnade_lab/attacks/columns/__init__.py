@@ -1,1 +1,1 @@
-"""A party's columns from what a curious server sees of training: five attackers, and what each is worth."""
+"""Reconstruction of a party's columns from what a curious server sees of training, by five attackers."""

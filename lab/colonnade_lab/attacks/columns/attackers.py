@@ -1,4 +1,4 @@
-"""The attackers by name, and what each finds, beside what it would guess without a message."""
+"""The attackers by name, and their results compared with a guess made without messages."""
 
 from __future__ import annotations
 
@@ -26,14 +26,9 @@ EXACT = 0.01
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What an attacker knows beside the messages, and the truth that it is measured by.
+    """What an attacker knows beside the messages, and `truth` for scoring, float64 (n, columns).
 
-    Args:
-        truth: columns of the rows that were seen, float64 (n, columns), as the models see them.
-        marginals: of the training rows.
-        have: places of the rows that the last attacker knows, int64 (k,).
-        starts: that the first attacker tries.
-        seed: of all draws.
+    The last attacker knows the rows at `have`, int64 (k,); the first one tries `starts` starts.
     """
 
     truth: Tensor
@@ -45,13 +40,11 @@ class Knowledge:
 
 @dataclass(frozen=True)
 class ColumnScore:
-    """How near an estimate comes.
+    """Distance of an estimate from the truth.
 
     Args:
-        r2: of every column that varies: 1 less the squared error over that of the column's true mean.
-        mean, median: over the columns.
-        exact: share of the rows of which every column is within `EXACT` of its range.
-        rows: that it was measured on.
+        r2: per varying column, 1 minus the squared error over that of the column's true mean.
+        exact: share of the rows whose every column is within `EXACT` of its range.
     """
 
     r2: tuple[float, ...]
@@ -66,9 +59,7 @@ class ColumnsFound:
     """Result of an attacker.
 
     Args:
-        score: of its estimate.
-        without: of its guess without messages: the columns' means, or the mean of the rows that it knows.
-        more: what else it says.
+        without: score of a guess without messages: the columns' means, or the mean of the known rows.
     """
 
     score: ColumnScore
@@ -76,7 +67,6 @@ class ColumnsFound:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def numbers(self) -> dict[str, Any]:
-        """As a file holds it."""
         return asdict(self)
 
 
@@ -145,16 +135,7 @@ ATTACKERS: Mapping[str, Callable[[Sight, Knowledge], ColumnsFound]] = {
 
 
 def knowledge(run: AttackedRun, sight: Sight, share: float, starts: int, seed: int) -> Knowledge:
-    """What attackers know of a run.
-
-    Args:
-        share: of the training rows, that the last attacker knows; at most half of those that were seen.
-        starts: that are tried.
-        seed: of the choice of known rows, and of the attackers' draws.
-
-    Raises:
-        InputError: hardly any row was seen.
-    """
+    """Collects what attackers know; the last one knows `share` of the training rows, at most half of those seen."""
     truth, training = (_columns(run, sight, rows) for rows in (sight.rows, run.schedule.partition.train))
     count = min(max(2, round(share * len(training))), len(truth) // 2)
     if count < 2:

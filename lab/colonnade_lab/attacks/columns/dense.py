@@ -1,4 +1,4 @@
-"""Networks of linear layers and ReLUs: what they make of rows, and its slopes."""
+"""Networks of linear layers and ReLUs: outputs and Jacobians."""
 
 from __future__ import annotations
 
@@ -16,27 +16,22 @@ Layer = tuple[Tensor, Tensor, bool]
 
 @dataclass(frozen=True)
 class Dense:
-    """The sum of several members' networks, each over its own columns.
-
-    Args:
-        networks: the layers of each.
-        columns: numbers of a row that each has.
-    """
+    """Sum of several members' networks, each applied to its own columns."""
 
     networks: Sequence[Sequence[Layer]]
     columns: Sequence[int]
 
     @classmethod
     def of(cls, models: Sequence[nn.Module], columns: Sequence[int]) -> Dense:
-        """With the models' present weights, copied, in float64. Raises InputError if a model has other layers."""
+        """Copies the models' present weights in float64. Raises InputError if a model has other layers."""
         return cls([_layers(model) for model in models], columns)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Rows (n, columns) -> (n, width)."""
+        """Maps rows (n, columns) to (n, width)."""
         return self.sloped(x, slopes=False)[0]
 
     def sloped(self, x: Tensor, *, slopes: bool = True) -> tuple[Tensor, Tensor]:
-        """Rows (n, columns) -> what is made of them (n, width), and its slopes (n, width, columns)."""
+        """Returns the outputs (n, width) and the Jacobians (n, width, columns) of rows (n, columns)."""
         total: Tensor | float = 0.0
         found = []
         for layers, part in zip(self.networks, torch.split(x, list(self.columns), dim=1), strict=True):

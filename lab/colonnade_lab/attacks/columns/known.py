@@ -1,4 +1,4 @@
-"""Columns by a server that knows a few of the rows: a regression of their columns on what was said of them."""
+"""Columns found by a server that knows a few of the rows: it regresses their columns on the messages about them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ _PENALTIES = tuple(10.0**power for power in range(-6, 4))
 
 
 def regressed(said: Tensor, have: Tensor, x: Tensor) -> Tensor:
-    """Columns of all rows, float64 (n, columns), by a ridge regression with the best penalty of the known rows.
+    """Columns of all rows, float64 (n, columns), by ridge regression on the messages about them, (n, width).
 
-    Args:
-        said: of all rows, (n, width).
-        have: places of the known rows, int64 (k,).
-        x: their columns, (k, columns).
+    The columns `x`, (k, columns), of the rows `have` are known, and choose the penalty.
     """
     centred = said - said.mean(0)
     left, sizes, _ = torch.linalg.svd(centred, full_matrices=False)

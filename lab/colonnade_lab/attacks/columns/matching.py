@@ -1,4 +1,4 @@
-"""Directions in which values are distributed as a known column's: what fixes rows that are known up to a linear map."""
+"""Identifies rows known up to a linear map by directions whose values have a known column's distribution."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEAST = 1e-4  # of the largest singular value: what is below is noise
 
 
 def whitened(values: Tensor, most: int) -> Tensor:
-    """Principal components of (n, width), each of variance 1, float64 (n, at most `most`): fewer of few rows."""
+    """Returns at most `most` principal components of (n, width), each with variance 1, float64; few rows give fewer."""
     centred = values - values.mean(0)
     left, sizes, _ = torch.linalg.svd(centred, full_matrices=False)
     count = min(most, int((sizes > _LEAST * sizes[:1].clamp(min=1e-30)).sum()), max(1, len(values) // _ROWS))
@@ -29,16 +29,12 @@ def whitened(values: Tensor, most: int) -> Tensor:
 
 
 def matched(values: Tensor, known: Marginals, seed: int) -> Tensor:
-    """Columns of rows that are known up to a linear map, from the columns' distributions alone, float64 (n, columns).
+    """Estimates columns, float64 (n, columns), of values (n, width) known up to a linear map, from distributions alone.
 
-    A column's direction is found from each independent component and from random ones: the values are sorted, the
-    column's quantiles are put in their places, and the direction is regressed on these, until nothing changes. Of all
-    the one whose sorted values are nearest to the quantiles counts. An estimate is shrunk to the column's mean by its
-    correlation with that of half of the rows, so that one that hangs on chance says little.
-
-    Args:
-        values: (n, width).
-        seed: of components and of random directions.
+    A column's direction is searched from each independent component and from random ones: sort the values, put the
+    column's quantiles in their places, regress the direction on them, and repeat until nothing changes. The direction
+    whose sorted values are nearest to the quantiles wins. An estimate is shrunk to the column's mean by its correlation
+    with the estimate from half of the rows, so that a chance fit contributes little.
     """
     z = whitened(values, known.values.shape[1])
     made = _columns(z, known, seed)
@@ -52,13 +48,9 @@ def matched(values: Tensor, known: Marginals, seed: int) -> Tensor:
 
 
 def turned(x: Tensor, known: Marginals, seed: int) -> Tensor:
-    """The same of rows that are known up to a rotation about a point, by the best rotation of several, (n, columns).
+    """Estimates columns of rows known up to a rotation about a point by the best of several rotations, (n, columns).
 
     A column is shrunk by its correlation under the best two rotations.
-
-    Args:
-        x: (n, columns).
-        seed: of first rotations.
     """
     centred, wanted = x - x.mean(0), known.quantiles(len(x))
     target = wanted - wanted.mean(0)
@@ -79,13 +71,13 @@ def turned(x: Tensor, known: Marginals, seed: int) -> Tensor:
 
 
 def rotated_onto(x: Tensor, truth: Tensor) -> Tensor:
-    """Rows (n, columns) under the rotation that brings them nearest to the true ones, which no attacker knows."""
+    """Rotates rows (n, columns) as near as possible to the true ones. It uses the truth: no attacker can do this."""
     centred, wanted = x - x.mean(0), truth - truth.mean(0)
     return centred @ _rotation(centred, wanted[None])[0] + truth.mean(0)
 
 
 def _rotation(x: Tensor, wanted: Tensor) -> Tensor:
-    """The rotations that bring rows (n, columns) nearest to others (tries, n, columns), (tries, columns, columns)."""
+    """Rotations (tries, columns, columns) that bring rows (n, columns) nearest to (tries, n, columns)."""
     left, _, right = torch.linalg.svd(x.T @ wanted)
     found: Tensor = left @ right
     return found
@@ -112,14 +104,14 @@ def _column(z: Tensor, directions: Tensor, wanted: Tensor) -> Tensor:
 
 
 def _correlation(a: Tensor, b: Tensor) -> Tensor:
-    """Of every column with its like, 0 where one of them is constant."""
+    """Returns the correlation by column, 0 where either side is constant."""
     a, b = a - a.mean(0), b - b.mean(0)
     found: Tensor = (a * b).sum(0) / (a.norm(dim=0) * b.norm(dim=0)).clamp(min=1e-30)
     return found
 
 
 def _first(z: Tensor, seed: int) -> Tensor:
-    """First directions (components, tries): independent components either way, and random ones."""
+    """Returns first directions (components, tries): each independent component with both signs, and random ones."""
     count = z.shape[1]
     draws = torch.Generator().manual_seed(seed)
     drawn = torch.randn(count, _DRAWN, generator=draws, dtype=torch.float64)

@@ -1,8 +1,8 @@
 """Inner products of rows, from the gradients that the server sent and the embeddings that followed.
 
-A linear layer that descends along gradients G of its outputs moves by -eta G'X, so that what it makes of a row x moves
-by -eta G'Xx: by the products of x with the rows of the batch. The server knows every G. It solves for the first
-weights and for rows up to a rotation, which changes no product; a deeper model is treated as a linear one.
+A linear layer that descends along gradients G of its outputs changes by -eta G'X, so that its output for a row x
+changes by -eta G'Xx: by the products of x with the rows of the batch. The server knows every G. It solves for the first
+weights and for rows up to a rotation, which leaves all products unchanged. A deeper model is treated as a linear one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,7 @@ _RIDGE = 1e-6
 
 
 def rotated_rows(sight: Sight, seed: int) -> Tensor:
-    """Rows of as many numbers as there are columns, equal to the true ones up to a rotation, float64 (n, columns).
-
-    Args:
-        seed: of the first guess.
-    """
+    """Estimates rows, float64 (n, columns), which equal the true ones up to a rotation."""
     decay, sums = _past(sight)
     rows, width, columns = len(sight.rows), sight.width, sight.columns
     draws = torch.Generator().manual_seed(seed)
@@ -48,7 +44,7 @@ def rotated_rows(sight: Sight, seed: int) -> Tensor:
 
 
 def _guess(sight: Sight, draws: torch.Generator) -> Tensor:
-    """Principal components of what was said of each row first, and small random numbers beside them."""
+    """Starts from principal components of each row's messages, padded with small random numbers."""
     first = torch.zeros(len(sight.rows), sight.width, dtype=torch.float64)
     for one in reversed(sight.seen):
         first[one.rows] = one.said
@@ -60,10 +56,9 @@ def _guess(sight: Sight, draws: torch.Generator) -> Tensor:
 
 
 def _past(sight: Sight) -> tuple[Tensor, Tensor]:
-    """How the weights before every exchange follow from the first ones W and the rows X: as a W - X'C.
+    """Expresses the weights before every exchange by the first ones W and the rows X, as a W - X'C.
 
-    Returns:
-        a, (exchanges,), and C side by side, (rows, exchanges * width).
+    Returns a, (exchanges,), and C side by side, (rows, exchanges * width).
     """
     rate, momentum, decay = _descent(sight.members[0].optimiser)
     a, speed_a = 1.0, 0.0
@@ -83,7 +78,7 @@ def _past(sight: Sight) -> tuple[Tensor, Tensor]:
 
 
 def _descent(config: OptimiserConfig) -> tuple[float, float, float]:
-    """Rate, momentum and weight decay; another optimiser's steps are taken as plain descent."""
+    """Returns rate, momentum and weight decay; other optimisers' steps count as plain descent."""
     if isinstance(config, SgdConfig):
         return config.lr, config.momentum, config.weight_decay
     return config.lr, 0.0, 0.0

@@ -30,7 +30,7 @@ class Seen:
 
     Args:
         rows: places among `Sight.rows`, int64 (n,).
-        said: the embedding of each row, or the sum of the parties' embeddings, float64 (n, width).
+        said: embeddings, or sums of the parties' embeddings, float64 (n, width).
         gradient: of the loss at every party's embedding, which the server sent back, (n, width); None if it sent none.
     """
 
@@ -41,13 +41,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class SeenMember:
-    """What the server knows of a party whose embedding is in the messages: shapes and settings, and no weight.
+    """What the server knows of a party whose embedding is in the messages: shapes and settings, but no weights.
 
     Args:
-        name: the party's.
-        columns: numbers of a row.
-        model: its configuration; architectures are no secret.
-        optimiser: its configuration, likewise.
+        model, optimiser: configuration, which is not secret.
     """
 
     name: str
@@ -59,15 +56,12 @@ class SeenMember:
 
 @dataclass(frozen=True)
 class Sight:
-    """Messages of training in order, about the columns of one party, or of all whose sum they are.
+    """Training messages in order about the columns of one party, or of all parties that are in a sum.
 
     Args:
-        members: whose columns these are, in roster order.
+        members: owners of the columns, in roster order.
         rows: numbers of the rows that were seen, int64 (n,) ascending.
-        seen: the exchanges.
-        width: of an embedding.
-        federation: the agreed section.
-        base: the folder that a model's file is relative to.
+        base: folder that a model file's path is relative to.
     """
 
     members: tuple[SeenMember, ...]
@@ -79,7 +73,7 @@ class Sight:
 
     @property
     def columns(self) -> int:
-        """Numbers of a row, of all members."""
+        """Numbers per row over all members."""
         return sum(member.columns for member in self.members)
 
     @property
@@ -88,23 +82,23 @@ class Sight:
         return len(self.members) > 1
 
     def first(self, rounds: int) -> Sight:
-        """The same if the server had seen the first exchanges only."""
+        """Returns the view after the first `rounds` exchanges."""
         return _sight(self, [(self.rows[one.rows], one.said, one.gradient) for one in self.seen[:rounds]])
 
     def models(self, starts: Sequence[torch.Generator]) -> list[nn.Module]:
-        """The members' models as they begin if these generators draw their weights."""
+        """Builds the members' models with first weights drawn from these generators."""
         return [
             bottom_model(f"parties.{one.name}", one.model, one.shape, self.width, start, self.base)
             for one, start in zip(self.members, starts, strict=True)
         ]
 
     def parts(self, x: Tensor) -> list[Tensor]:
-        """Every member's columns (n, *shape) of rows (n, columns)."""
+        """Splits rows (n, columns) into every member's columns (n, *shape)."""
         split = torch.split(x, [member.columns for member in self.members], dim=-1)
         return [part.view(-1, *member.shape) for part, member in zip(split, self.members, strict=True)]
 
     def repeated(self) -> Tensor:
-        """What was said of each row, side by side for as many times as every row was seen, float64 (n, ...)."""
+        """Returns the messages about each row side by side, as many as every row has, float64 (n, ...)."""
         times = torch.zeros(len(self.rows), dtype=torch.int64)
         blocks: list[Tensor] = []
         for one in self.seen:
@@ -118,14 +112,7 @@ class Sight:
 
 
 def views(run: AttackedRun, names: Sequence[str]) -> dict[str, Sight]:
-    """What the server sees: of each party by its name; where sums are blinded, of all together.
-
-    Args:
-        names: parties whose captures are read.
-
-    Raises:
-        InputError: the messages have no line for a row, or the sums cannot be made from the captures.
-    """
+    """What the server sees of each party by name, or of all together if sums are blinded."""
     protocol = run.config.federation.protocol
     if getattr(protocol, "aggregate", "clear") != "blinded":
         return {name: _clear(run, name) for name in names}

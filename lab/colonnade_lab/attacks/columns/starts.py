@@ -1,7 +1,7 @@
-"""Columns by a server that knows, or finds, the weights that the parties' models begin with.
+"""Columns found by a server that knows, or finds, the parties' first weights.
 
-With the weights of every round an embedding is a function of the columns alone, and the gradients that the server sent
-say how the weights went on: rows and weights are solved for in turn.
+With the weights of every round an embedding depends on the columns alone, and the gradients that the server sent
+determine the later weights. Rows and weights are solved for alternately.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _TOLD = 1  # more numbers than columns that an exchange needs, for a wrong start
 
 @dataclass(frozen=True)
 class Solved:
-    """Rows that explain what was said, if the models began as assumed.
+    """Rows that explain the messages, if the models began as assumed.
 
     Args:
         x: float64 (n, columns).
-        misfit: root of the share of what was said that they leave unexplained.
-        fits: False if the first exchange shows that the models began otherwise; x then has the columns' means.
+        misfit: root of the unexplained share of the messages.
+        fits: False if the first exchange contradicts the assumed start; `x` then holds the columns' means.
     """
 
     x: Tensor
@@ -48,14 +48,11 @@ class Solved:
 
 @dataclass(frozen=True)
 class StartSearch:
-    """Result of trying out starts.
+    """Result of trying starts.
 
     Args:
-        tried: number of starts.
-        a_second: starts that were tried in a second.
-        misfit: of the best one, at the first exchange.
-        public: True if the best one is the one that follows from the agreed section.
-        solved: with the best one.
+        misfit: of the best start at the first exchange.
+        public: True if the best start is the one that follows from the agreed section.
     """
 
     tried: int
@@ -66,18 +63,14 @@ class StartSearch:
 
 
 def public_starts(sight: Sight, seed: int | None = None) -> list[torch.Generator]:
-    """What draws the members' first weights where starts are public.
-
-    Args:
-        seed: the federation's; None for the agreed one.
-    """
+    """Generators of the members' first weights under `public_start`; `seed` None means the agreed one."""
     federation = sight.federation
     chosen = federation.seed if seed is None else seed
     return [AgreedDraws(chosen, federation.names, member.name).generator("model") for member in sight.members]
 
 
 def known_start(sight: Sight, models: Sequence[nn.Module], known: Marginals) -> Solved:
-    """Solves for the columns of every row that was seen, if the members' models were these in the beginning."""
+    """Solves for the columns of every row that was seen, given the members' first models."""
     x, pairs = _in_turn(sight, models, known)
     if not pairs:
         return Solved(known.mean.expand(len(sight.rows), -1), 1.0, fits=False)
@@ -90,13 +83,10 @@ def known_start(sight: Sight, models: Sequence[nn.Module], known: Marginals) -> 
 
 
 def search_starts(sight: Sight, known: Marginals, count: int) -> StartSearch:
-    """Tries out starts on the first exchange, and solves for the columns with the best one.
+    """Tries at most `count` starts on the first exchange, and solves for the columns with the best one.
 
-    Starts are those that follow from the agreed section, from the federation's seeds 0, 1, .. in its place, and, of one
-    party's messages, those of torch's own seeds 0, 1, ..: a seed of torch has 32 bits.
-
-    Args:
-        count: starts at most.
+    Candidates are the start that follows from the agreed section, those from the federation's seeds 0, 1, .. in its
+    place, and, for one party's messages, those from torch's own seeds 0, 1, .., which have 32 bits.
     """
     begun, first = time.monotonic(), sight.seen[0]
     others = count - 1 if sight.blinded else (count - 1) // 2
@@ -126,12 +116,14 @@ def _tried(network: Dense, said: Tensor, known: Marginals, rounds: int) -> tuple
 
 
 def _likely(rows: int) -> float:
-    """Distance from the known distributions that columns of so few rows may have by chance."""
+    """Returns the distance from the known distributions that columns of this many rows may have by chance."""
     return 0.8 / math.sqrt(rows)
 
 
 def _in_turn(sight: Sight, models: Sequence[nn.Module], known: Marginals) -> tuple[Tensor, list[tuple[Seen, Dense]]]:
-    """Rows from the first exchange that each is in, and the models before every exchange; none of a wrong start."""
+    """Solves rows from the first exchange that each is in, and the models before every exchange; none for a wrong
+    start.
+    """
     x = torch.zeros(len(sight.rows), sight.columns, dtype=torch.float64)
     fresh = torch.ones(len(x), dtype=torch.bool)
     pairs: list[tuple[Seen, Dense]] = []
@@ -147,11 +139,7 @@ def _in_turn(sight: Sight, models: Sequence[nn.Module], known: Marginals) -> tup
 
 
 def begin(network: Dense, said: Tensor, known: Marginals, rounds: int = _ROUNDS) -> Tensor:
-    """Rows (n, columns) of which a network makes what was said (n, width): the best of several tries each.
-
-    Args:
-        rounds: of tries, for rows that are not solved.
-    """
+    """Finds rows (n, columns) that a network maps to the messages (n, width): the best of several tries each."""
     draws, columns = generator("first guesses", 0), known.values.shape[1]
     straight = all(not bends for layers in network.networks for _, _, bends in layers)
     x = _descend(torch.zeros(len(said), columns, dtype=torch.float64), [(_whole(said), network)], _RIDGE,
@@ -176,7 +164,7 @@ def begin(network: Dense, said: Tensor, known: Marginals, rounds: int = _ROUNDS)
 
 
 def _trajectory(sight: Sight, models: Sequence[nn.Module], x: Tensor) -> Iterator[Dense]:
-    """The models before each exchange, if the rows are `x`, which may be changed meanwhile."""
+    """Yields the models before each exchange for the rows `x`, which may be changed meanwhile."""
     models = [copy.deepcopy(model) for model in models]
     optimisers = [
         build_optimiser(member.optimiser, model.parameters())
@@ -193,7 +181,7 @@ def _trajectory(sight: Sight, models: Sequence[nn.Module], x: Tensor) -> Iterato
 
 
 def _descend(x: Tensor, pairs: Sequence[tuple[Seen, Dense]], ridge: float, steps: int) -> Tensor:
-    """Steps of Levenberg and Marquardt, for every row by itself."""
+    """Runs Levenberg-Marquardt steps, independently for every row."""
     size = x.shape[1]
     eye = torch.eye(size, dtype=x.dtype)
     damping = torch.full((len(x),), 1e-6 if steps == 1 else 1e-3, dtype=x.dtype)

@@ -1,1 +1,1 @@
-"""A party's features from what is released of it, by attackers that know its model."""
+"""Inference of a party's features from its outputs or the joint predictions, by attackers that know its model."""

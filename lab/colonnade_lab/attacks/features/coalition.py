@@ -1,7 +1,8 @@
-"""The view of all members but one, who know the joint model and see what it predicts.
+"""The view of all members but one, who know the joint model and see its predictions.
 
 Luo, Wu, Xiao and Ooi 2021, "Feature Inference Attack on Model Predictions in Vertical Federated Learning": the parties
-that ask for a prediction hold the trained model, their own columns and the confidences. Nothing is sent in the clear.
+that ask for a prediction hold the trained model, their own columns and the confidences. They see no message in the
+clear.
 """
 
 from __future__ import annotations
@@ -24,12 +25,10 @@ class Coalition:
 
     Args:
         joint: the server's part of the model.
-        local: the victim's.
-        place: of the victim in the roster.
-        rows: their numbers, int64 (n,).
-        parts: what every party gave, float32 (n, width) each; that of the victim is not looked at.
-        logs: logarithms of the predicted confidences, each row's about 0, float32 (n, classes).
-        x: the victim's columns, the truth, float32 (n, ...).
+        place: the victim's place in the roster.
+        parts: every party's output, float32 (n, width) each; the victim's is not used.
+        logs: logarithms of the predicted confidences, each row centred at 0, float32 (n, classes).
+        x: the victim's columns, which are the truth, float32 (n, ...).
     """
 
     joint: Joint
@@ -42,15 +41,15 @@ class Coalition:
 
     @property
     def inputs(self) -> Tensor:
-        """The parts of all others beside the logarithms, at one scale, (n, widths + classes)."""
+        """Returns the other parties' outputs and the logarithms side by side, on one scale, (n, widths + classes)."""
         own = torch.cat([part.flatten(1) for place, part in enumerate(self.parts) if place != self.place], dim=1)
         return torch.cat([own, self.logs * own.std() / self.logs.std().clamp(min=1e-12)], dim=1)
 
     def predict(self, free: Tensor, places: Tensor) -> Tensor:
-        """Logarithms of the confidences if the victim's columns were others, float32 (m, classes).
+        """Returns logarithms of the confidences for other victim columns, float32 (m, classes).
 
         Args:
-            free: float32 (m, numbers of a row).
+            free: the victim's columns, float32 (m, numbers of a row).
             places: of the rows in `rows`, int64 (m,).
         """
         parts = [part[places] for part in self.parts]
@@ -59,12 +58,7 @@ class Coalition:
 
 
 def view(run: AttackedRun, party: str) -> Coalition:
-    """What the others hold after training.
-
-    Raises:
-        InputError: the joint model cannot be restored.
-        CheckpointError: a member's checkpoint is gone.
-    """
+    """Returns what the other members hold after training."""
     if not run.opens:
         raise InputError(f"{run.protocol}: its model cannot be restored", hint="take another run")
     rows, parts = predicted(run)
@@ -78,5 +72,5 @@ def view(run: AttackedRun, party: str) -> Coalition:
 
 
 def centred(logits: Tensor) -> Tensor:
-    """Logits or logarithms of confidences, with a mean of 0 in each row: both come to the same."""
+    """Centres each row at 0, after which logits and logarithms of confidences are equal."""
     return logits - logits.mean(1, keepdim=True)

@@ -1,7 +1,7 @@
 """The equality-solving attack (ESA) of Luo et al. 2021, Section 4: confidences of a linear model are equations.
 
-The logarithms of two confidences differ by a linear function of the columns. c classes give c - 1 equations: as many
-unknown columns are found exactly, and of more of them the solution that is nearest to the mean of known rows.
+The logarithms of two confidences differ by a linear function of the columns, so c classes give c - 1 equations. Up to
+that many unknown columns are found exactly; for more, the solution nearest to the mean of known rows is taken.
 """
 
 from __future__ import annotations
@@ -17,12 +17,7 @@ _SMALLEST = 1e-5  # singular values, relative to the largest, below which equati
 
 
 def solve(seen: Coalition, mean: Tensor) -> Tensor | None:
-    """Solves for the victim's columns, float32 (n, numbers of a row). None if the model is not linear in them.
-
-    Args:
-        seen: the others' view.
-        mean: of known rows, float32 (numbers of a row,).
-    """
+    """Solves for the victim's columns, float32 (n, columns). None if the model is not linear in them."""
     first = torch.zeros(1, dtype=torch.int64)
 
     def of(row: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
-"""The generative regression network (GRN) of Luo et al. 2021, Section 5, for any model that can be differentiated.
+"""The generative regression network (GRN) of Luo et al. 2021, Section 5, for any differentiable model.
 
-A network makes the victim's columns from what the others hold, so that the model predicts from them what was
-predicted; it learns from predictions alone. The paper's network knows no row, and bounds the variance of what it makes.
-Here it begins with what a regression on the known rows expects, and pays for departures that are unlikely by the
-regression's errors; the known rows choose the price.
+A network makes the victim's columns from what the others hold, so that the model's predictions match. It learns from
+predictions alone. The paper's network knows no row, and bounds the variance of its output. Here it starts from a
+regression on the known rows and is penalised for departures that are unlikely under the regression's errors; the
+known rows choose the penalty.
 """
 
 from __future__ import annotations
@@ -20,22 +20,14 @@ _WEIGHTS = (1e-3, 1e-2, 1e-1, 1.0)  # of unlikely rows, beside misfits in varian
 
 
 def regress(seen: Coalition, have: Tensor) -> Tensor:
-    """The victim's columns by a ridge regression on the known rows, without the model, float32 (n, numbers of a row).
-
-    Args:
-        seen: the others' view.
-        have: places of the known rows, int64.
-    """
+    """Ridge regression of the victim's columns on the known rows `have`, without the model, float32 (n, columns)."""
     return linear(seen.inputs[have], seen.x[have].flatten(1))[0](seen.inputs)
 
 
 def generate(seen: Coalition, have: Tensor, seed: int) -> Tensor:
-    """Trains networks on all predictions, and returns the rows that the best one makes, float32 (n, numbers of a row).
+    """Trains networks on all predictions, and returns the best one's rows, float32 (n, columns).
 
-    Args:
-        seen: the others' view.
-        have: places of the known rows, int64. The first half fits the regression, the second one measures it.
-        seed: of the networks.
+    The first half of the known rows `have` fits the regression, the second half measures it.
     """
     first, second = have[: len(have) // 2], have[len(have) // 2 :]
     expected, truth = regress(seen, first), seen.x[second].flatten(1)

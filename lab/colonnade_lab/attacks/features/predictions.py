@@ -1,4 +1,4 @@
-"""A party's features from what the joint model predicts: both attacks of Luo et al. 2021, and what they are worth."""
+"""Both attacks of Luo et al. 2021 on a party's features, from the joint model's predictions."""
 
 from __future__ import annotations
 
@@ -12,17 +12,10 @@ ESA, GRN, REGRESSION = "equations", "generator", "regression"
 
 
 def infer_features(run: AttackedRun, party: str, known: float, seed: int) -> dict[str, Inversion]:
-    """What all others find of a party's training rows, by each attack that fits the model.
+    """Infers a party's training rows by each attack that fits the model, with all other members as the attacker.
 
-    `regression` is the baseline: from the same inputs by the known rows, without the model.
-
-    Args:
-        known: share of the training rows whose features the attackers know: for the mean and the range of each number.
-        seed: of the choice of known rows, and of the network.
-
-    Raises:
-        InputError: the model cannot be restored, or too few rows are known.
-        CheckpointError: a member's checkpoint is gone.
+    `regression` is the baseline: the same inputs and known rows, without the model. The known share of the training
+    rows gives the mean and range of each number.
     """
     seen = view(run, party)
     have, rest = known_rows(party, len(seen.rows), known, seed)

@@ -1,4 +1,4 @@
-"""Rows as the attacker expects them: the mean of the rows that it knows, and their principal components."""
+"""The attacker's prior of rows: mean, principal components and range of the rows that it knows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Prior:
 
     Args:
         mean: float32 (width,).
-        basis: principal directions, each times its deviation, float32 (components, width).
+        basis: principal directions times their standard deviations, float32 (components, width).
         lowest, highest: of each number, float32 (width,).
     """
 
@@ -31,7 +31,6 @@ class Prior:
 
     @classmethod
     def of(cls, known: Tensor) -> Prior:
-        """From known rows, float32 (rows, ...)."""
         flat = known.flatten(1)
         mean = flat.mean(0)
         _, sizes, directions = torch.linalg.svd((flat - mean).double(), full_matrices=False)
@@ -40,23 +39,21 @@ class Prior:
         return cls(mean, basis.float(), flat.min(0).values, flat.max(0).values)
 
     def rows(self, z: Tensor) -> Tensor:
-        """Coordinates, float32 (n, components) -> rows, (n, width)."""
+        """Maps coordinates, float32 (n, components), to rows, (n, width)."""
         return self.mean + z @ self.basis
 
     def within(self, rows: Tensor) -> Tensor:
-        """Rows (n, width), every number brought into its range."""
+        """Clamps every number of rows (n, width) to its range."""
         return rows.clamp(self.lowest, self.highest)
 
 
 def likeliest(prior: Prior, misfit: Callable[[Tensor], Tensor], rows: int, weight: float, steps: int) -> Tensor:
-    """Rows that explain what was seen and are likely beforehand, float32 (rows, width): Adam on their coordinates.
+    """Finds rows that explain the messages and are likely a priori, float32 (rows, width), by Adam on their
+    coordinates.
 
     Args:
-        prior: of the rows.
-        misfit: rows (n, width) -> a number for each, 0 where they explain all, (n,).
-        rows: n.
-        weight: of the squared length of a row's coordinates, beside its misfit.
-        steps: of Adam.
+        misfit: maps rows (n, width) to (n,), 0 where they explain everything.
+        weight: of the squared norm of a row's coordinates against its misfit.
     """
     z = nn.Parameter(torch.zeros(rows, len(prior.basis)))
     optimiser = build_optimiser(AdamConfig(lr=_RATE), [z])

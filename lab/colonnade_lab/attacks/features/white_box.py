@@ -1,7 +1,7 @@
 """A party's features from its responses, by a server that knows the party's model.
 
 The white-box attack of He, Zhang and Lee 2019, "Model Inversion Attacks Against Collaborative Inference", Section 4:
-the row whose embedding is nearest to the one that was sent. Rows that the server knows say which rows are likely.
+find the row whose embedding is nearest to the one that was sent. Rows that the server knows give the prior.
 """
 
 from __future__ import annotations
@@ -22,15 +22,8 @@ _STEPS = 300
 
 
 def invert_knowing(run: AttackedRun, party: str, known: float, seed: int) -> Inversion:
-    """Inverts a party's responses about training rows, as it gives them after training.
-
-    Args:
-        known: share of the training rows whose features the attacker knows.
-        seed: of the choice of known rows.
-
-    Raises:
-        InputError: the server sees no party's part alone, the model cannot be restored, or too few rows are known.
-        CheckpointError: a party's checkpoint is gone.
+    """Inverts a party's responses about training rows, as it gives them after training; `known` is a share of these
+    rows.
     """
     if not run.opens or not shows_parts(run):
         raise InputError(
@@ -50,18 +43,15 @@ def invert_knowing(run: AttackedRun, party: str, known: float, seed: int) -> Inv
 
 
 def explain(local: Local, x: Tensor, said: Tensor, about: Tensor) -> tuple[Tensor, float]:
-    """Rows whose outputs come near given ones, and the weight of the prior.
+    """Finds rows, float32 (m, numbers of a row), whose outputs are near `about`, and the weight of the prior.
 
-    The weight is the one that serves best on the second half of the known rows, with the first as the prior.
+    The weight is the best one on the second half of the known rows, with the first half as the prior.
 
     Args:
         local: the party's part of the model.
         x: known rows, float32 (n, ...).
-        said: what was sent of them, (n, width).
-        about: what was sent of the others, (m, width).
-
-    Returns:
-        float32 (m, numbers of a row).
+        said: the party's outputs for them, (n, width).
+        about: its outputs for the other rows, (m, width).
     """
     local.requires_grad_(requires_grad=False)
     variance, half = said.var(0).sum().clamp(min=1e-12), len(x) // 2

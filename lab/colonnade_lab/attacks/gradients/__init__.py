@@ -1,1 +1,1 @@
-"""Labels from the gradients of a cut layer: scores of single rows, and reconstruction batch by batch."""
+"""Labels from cut-layer gradients: scores of single rows, and reconstruction batch by batch."""

@@ -1,8 +1,8 @@
-"""Labels by a party that knows the weights that the server's head begins with.
+"""Labels found by a party that knows the first weights of the server's head.
 
 The gradient of the cross-entropy at a row's scores is softmax minus one-hot: negative at the true class alone. A party
-is sent its product with the head's derivative at the party's embedding, and solves for it if it knows the head. Of an
-MLP the derivative also depends on the other parties' embeddings, which it guesses.
+receives its product with the head's derivative at the party's embedding, and solves for it if it knows the head. For
+an MLP the derivative also depends on the other parties' embeddings, which the party guesses.
 """
 
 from __future__ import annotations
@@ -33,11 +33,9 @@ class FirstHeadGuess:
     """Labels named with one head.
 
     Args:
-        first: share of the rows of the first batch with the correct label: the head is still the first one.
-        epoch: of all rows of the first captured epoch, with the same head.
-        chance: the largest class of the first batch.
-        rows: of the first batch.
-        epoch_rows: of the epoch.
+        first: share of correct labels in the first batch, where the head still has its first weights.
+        epoch: share over the first captured epoch, with the same head.
+        chance: share of the largest class of the first batch.
     """
 
     first: float
@@ -48,7 +46,7 @@ class FirstHeadGuess:
 
 
 def public_head(run: AttackedRun) -> torch.Generator:
-    """What draws the first weights of the server's head where starts are public."""
+    """Returns the generator of the head's first weights under `public_start`."""
     return own_draws(run.config.federation, SERVER).generator("head")
 
 
@@ -56,12 +54,12 @@ def name_labels(run: AttackedRun, party: str, start: torch.Generator | None = No
     """Names the labels of the first epoch from the party's capture and the first head.
 
     Args:
-        start: of the head's weights, as the party believes; None for the public one.
+        start: generator of the head's weights, as the party believes; None for the public one.
 
     Returns:
-        None if the protocol sends no gradient of a head that the server keeps to itself, if none of the first batch
-        was captured, if the head is neither linear nor an MLP, or if it is one and the party's capture has no embedding
-        of its own in the clear.
+        None if the protocol sends no gradient of a head that only the server has, if none of the first batch was
+            captured, if the head is neither linear nor an MLP, or if it is an MLP and the party's capture has no
+            embedding of its own in the clear.
     """
     protocol, federation = run.config.federation.protocol, run.config.federation
     how = getattr(protocol, "combine", "concatenate")
@@ -101,13 +99,12 @@ def name_labels(run: AttackedRun, party: str, start: torch.Generator | None = No
 
 
 def _named(head: nn.Module, dh: Tensor, h: Tensor, place: slice, inputs: int, *, linear: bool) -> Tensor:
-    """The classes of rows, int64 (n,): the least entry of the gradient at the scores, or the class that fits best.
+    """Returns the classes of rows, int64 (n,): the least entry of the gradient at the scores, or the best-fitting
+    class.
 
     Args:
-        dh: of each row, (n, width), times any positive number.
+        dh: gradient of each row, (n, width), up to a positive factor.
         h: the party's embeddings, (n, width); not used if the head is linear.
-        place: of these among the head's inputs.
-        inputs: of the head.
     """
     derivative = vmap(jacrev(lambda row: head(row[None])[0]))
     if linear:
@@ -125,10 +122,10 @@ def _named(head: nn.Module, dh: Tensor, h: Tensor, place: slice, inputs: int, *,
 
 
 def _scores(slope: Tensor, dh: Tensor) -> Tensor:
-    """Least squares for the gradient at the scores, float64 (n, classes), of sum 0 as every such gradient is.
+    """Solves for the gradient at the scores by least squares, float64 (n, classes), with rows that sum to 0.
 
     Args:
-        slope: of the scores by the embedding, (n or 1, classes, width).
+        slope: derivative of the scores by the embedding, (n or 1, classes, width).
     """
     centred = slope.double() - slope.double().mean(1, keepdim=True)
     solved: Tensor = torch.linalg.pinv(centred.mT, rtol=1e-9) @ dh.double()[..., None]

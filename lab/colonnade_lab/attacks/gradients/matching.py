@@ -1,9 +1,9 @@
 """Labels of one batch from its gradients alone, by gradient matching.
 
 Zou et al. 2022, "Defending Batch-Level Label Inference and Replacement Attacks in Vertical Federated Learning", after
-Zhu, Liu and Han 2019: the party invents a linear head W with a softmax, a prediction p_i and a label y_i of every row,
-and changes all of them until the gradients that follow, (p_i - y_i) W, are those that it received. Lengths say how
-sure a model is and little of the label, so that directions are compared.
+Zhu, Liu and Han 2019: the party makes up a linear head W with a softmax, a prediction p_i and a label y_i of every row,
+and optimises all of them until the gradients (p_i - y_i) W match those that it received. Lengths tell how sure a model
+is and little about the label, so directions are compared.
 """
 
 from __future__ import annotations
@@ -28,15 +28,12 @@ _BATCHES = 10  # of an epoch, at most
 
 @dataclass(frozen=True)
 class Matched:
-    """Labels of single batches, each under the names that fit it best.
+    """Labels of single batches, under the class names that fit best.
 
     Args:
         field: KIND.FIELD that it uses.
-        epoch: of the batches.
-        accuracy: share of rows with the correct label.
-        clusters: that of clusters of directions, with which the matching begins.
-        chance: that of the matching under the best names for shuffled labels.
-        rows: of all batches.
+        clusters: accuracy of clusters of directions, from which the matching starts.
+        chance: accuracy of the matching under the best names for shuffled labels.
     """
 
     field: str
@@ -48,7 +45,9 @@ class Matched:
 
 
 def match_batches(run: AttackedRun, party: str) -> list[Matched]:
-    """Matches ten batches of the first captured epoch and of the last, the best first. Empty if nothing names rows."""
+    """Matches ten batches of the first captured epoch and of the last, best first. Empty if no message has a line per
+    row.
+    """
     about = pieces(run.schedule, run.training(party), estimates(run, party))
     found = []
     for name, records in by_field(about, "in").items():
@@ -59,12 +58,7 @@ def match_batches(run: AttackedRun, party: str) -> list[Matched]:
 
 
 def match(values: Tensor, classes: int) -> Tensor:
-    """Groups of rows of one label, int64 (rows,); their numbers are arbitrary.
-
-    Args:
-        values: gradients of one batch, float32 (rows, width).
-        classes: their number.
-    """
+    """Groups rows by label, int64, from the gradients of one batch, float32 (rows, width); numbers are arbitrary."""
     wanted = directions(values)
     begin = clusters(wanted, classes)
     counted = one_hot(begin, classes).float()

@@ -1,8 +1,8 @@
-"""Labels from the length and from the direction of a row's gradient.
+"""Labels from the norm and from the direction of a row's gradient.
 
-Li et al. 2022, "Label Leakage and Protection in Two-Party Split Learning", Sections 3.1 and 3.2: a gradient at the cut
-layer is longer where the model was surer of the wrong class, which is the rare one, and gradients of one class point
-in one direction, that of a row whose class the party knows. Both are measured by the area under the curve.
+Li et al. 2022, "Label Leakage and Protection in Two-Party Split Learning", Sections 3.1 and 3.2: a cut-layer gradient
+is longer where the model was surer of the wrong class, which is typical of the rare class, and gradients of one class
+point in the direction of a row whose class the party knows. Both are measured by the area under the curve.
 """
 
 from __future__ import annotations
@@ -30,11 +30,9 @@ class Scored:
 
     Args:
         field: KIND.FIELD that it uses.
-        epochs: of the messages: the first that was captured, the last, or all, averaged.
-        method: `norm` or `direction`.
-        area: the mean over classes; of two classes that of the rarer one.
-        known: rows whose label the party knows, for directions.
-        rows: of the others, which are scored.
+        epochs: of the messages: the first captured, the last, or all, averaged.
+        area: mean over classes; for two classes that of the rarer one.
+        known: number of rows whose label the party knows, for directions.
     """
 
     field: str
@@ -47,12 +45,7 @@ class Scored:
 
 @dataclass
 class Scores:
-    """Scores of rows, summed over epochs.
-
-    Args:
-        have: rows whose labels are known, int64.
-        labels: of all rows; only those of `have` are used.
-        classes: their number.
+    """Scores of rows, summed over epochs. Of `labels`, int64 (rows,), only those of the rows `have` are used.
 
     Attributes:
         first, last: an epoch's number and its scores by method, (rows, classes).
@@ -70,13 +63,7 @@ class Scores:
         self._count = torch.zeros(len(self.labels))
 
     def add(self, epoch: int, rows: Tensor, values: Tensor) -> None:
-        """Adds the gradients of an epoch.
-
-        Args:
-            epoch: its number.
-            rows: int64 (n,).
-            values: float32 (n, width).
-        """
+        """Adds the gradients, float32 (n, width), of some rows, int64 (n,), in an epoch."""
         found = {NORM: _by_rank(values.double().norm(dim=1))[:, None].expand(-1, self.classes)}
         found[DIRECTION] = self._alike(rows, directions(values))
         self._count[rows] += 1
@@ -89,11 +76,11 @@ class Scores:
         self.last = epoch, found
 
     def all(self) -> dict[str, Tensor]:
-        """The mean of each method's scores over all epochs, (rows, classes); NaN where a row has none."""
+        """Returns the mean of each method's scores over all epochs, (rows, classes); NaN where a row has none."""
         return {method: total / self._count[:, None] for method, total in self._sums.items()}
 
     def _alike(self, rows: Tensor, values: Tensor) -> Tensor:
-        """Cosine of the angle to the mean direction of each class's known rows, (n, classes); 0 if there are none."""
+        """Returns cosines to the mean direction of each class's known rows, (n, classes); 0 if there are none."""
         names = torch.full((len(self.labels),), -1)
         names[self.have] = self.labels[self.have]
         of = names[rows]
@@ -102,14 +89,9 @@ class Scores:
 
 
 def score(run: AttackedRun, party: str, known: int, seed: int) -> list[Scored]:
-    """Every score of a party's own capture, the best first. Empty if no message has numbers for every row.
+    """Scores a party's own capture, best first. Empty if no message has numbers for every row.
 
-    Args:
-        known: number of labels that the party knows, as many of every class as possible.
-        seed: of the choice of these.
-
-    Raises:
-        InputError: there are too few or too many known labels.
+    The party knows `known` labels, balanced over classes as far as possible.
     """
     train = run.schedule.partition.train
     labels, classes = run.labels, run.config.federation.outputs
@@ -126,7 +108,7 @@ def score(run: AttackedRun, party: str, known: int, seed: int) -> list[Scored]:
 
 
 def by_epoch(found: Iterator[Piece]) -> Iterator[tuple[str, int, Tensor, Tensor]]:
-    """Numbers that came back about rows: (KIND.FIELD, epoch, rows, values), an epoch of a field at a time."""
+    """Yields responses about rows as (KIND.FIELD, epoch, rows, values), one epoch of a field at a time."""
     open_: dict[tuple[str, int], list[Piece]] = {}
     for piece in found:
         if piece.way != "in" or piece.part != "train" or not piece.values.is_floating_point():
@@ -144,7 +126,7 @@ def _closed(open_: dict[tuple[str, int], list[Piece]], before: int | None) -> It
 
 
 def areas(name: str, scores: Scores) -> Iterator[Scored]:
-    """The areas of both methods over the rows that are not known: first epoch, last, and all."""
+    """Yields the areas of both methods over the rows that are not known: first epoch, last, and all."""
     assert scores.first is not None and scores.last is not None  # something was added
     ways = {str(scores.first[0]): scores.first[1], str(scores.last[0]): scores.last[1], "all, mean": scores.all()}
     classes = torch.arange(scores.classes)
@@ -160,5 +142,5 @@ def areas(name: str, scores: Scores) -> Iterator[Scored]:
 
 
 def _by_rank(values: Tensor) -> Tensor:
-    """Ranks as shares, so that epochs with gradients of other sizes count alike."""
+    """Returns ranks as shares, so that epochs whose gradients differ in size count alike."""
     return values.argsort().argsort().double() / len(values)
