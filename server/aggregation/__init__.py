@@ -1,1 +1,1 @@
-"""Sums over the parties: in the clear, masked, coded."""
+"""Sums over the parties: in the clear, masked, or coded."""

@@ -43,9 +43,8 @@ class CodedSums:
     """Sums of all parties' embeddings, stage by stage.
 
     Args:
-        ctx, clients: of the server side.
         cfg, code: the agreed ones.
-        signer: result of the key agreement of the session.
+        signer: from the session's key agreement.
     """
 
     def __init__(self, ctx: ServerContext, clients: Cohort, cfg: Config, code: LagrangeCode, signer: Signer) -> None:
@@ -57,7 +56,7 @@ class CodedSums:
         self._confirming = cfg.confirming(len(self._names)) if confirmed(ctx.federation) else 0
 
     async def prepare(self, rows: CodedRows) -> None:
-        """Has data shares made, unless every party still holds those of the same sharing: steps 2 to 9."""
+        """Steps 2 to 9: makes data shares, unless every party still holds shares of the same sharing."""
         round, ctx = self._ctx.round, self._ctx
         held = await self._clients.collect(Prepared, round, self._all)
         numbers = {response.held for response in held.values()}
@@ -71,20 +70,19 @@ class CodedSums:
             ctx.telemetry.event("preparing", chunk=stage + 1, chunks=chunks)
 
     async def agree(self, round: int, stage: int) -> Tensor | None:
-        """Relays model shares, and settles the set of parties whose models the stage sums: steps 18 to 20.
+        """Steps 18 to 20: relays model shares, and settles the set of parties whose models the stage sums.
 
-        Parties confirm it to each other, unless it can only be all.
-
-        As federation.quorum says, the set is every party or the fastest ones. A party whose share could not be
-        opened everywhere is left out for all. A repeated stage waits for the parties of its first set.
+        The set is every party or the fastest ones, as federation.quorum says; a party whose share could not be opened
+        everywhere is left out for all. Parties confirm the set to each other, unless it can only be all. A repeated
+        stage waits for the parties of its first set.
 
         Returns:
-            The set, uint8 (parties,); None if no set is large enough, or the stage's earlier set is incomplete, or too
-            few parties confirm the set.
+            The set, uint8 (parties,); None if no set is large enough, if the stage's earlier set is incomplete, or if
+            too few parties confirm the set.
 
         Raises:
-            PartyLost: too few parties share, can open the shares of others, or say whether they confirm the set.
-            EnvironmentFault: the set cannot be noted on the disk.
+            PartyLost: too few parties share, open the shares of others, or respond about the set.
+            EnvironmentFault: the set cannot be recorded on disk.
         """
         bound = self._record.bound(place(round, stage))
         again = Quorum(need=0, grace=self._ctx.federation.timeouts.answer)
@@ -128,18 +126,18 @@ class CodedSums:
     async def decode(
         self, round: int, stage: int, number: int, coded: int, senders: Tensor
     ) -> tuple[Tensor | None, Responses[Answer]]:
-        """Decodes the average embedding of a block of coded rows from the first R responses: steps 27 to 30.
+        """Steps 27 to 30: decodes the average embedding of a block of coded rows from the first R responses.
 
         Args:
             number: of the block.
-            coded: its coded rows.
+            coded: number of coded rows in the block.
             senders: the stage's set.
 
         Returns:
             float32 (K * coded, width) in segment order, or None if too many refuse; and the responding parties.
 
         Raises:
-            ContractError: a response is for another set, is no element of the field, or disagrees with the others.
+            ContractError: a response is for another set, is not in the field, or disagrees with the others.
             PartyLost: fewer than R parties responded.
         """
         check = partial(self._check, stage=stage, number=number, coded=coded, senders=hash_of(senders))
@@ -164,10 +162,10 @@ class CodedSums:
         stale: Callable[[M], bool],
         **dims: int,
     ) -> Responses[M]:
-        """The messages of the first parties that do not refuse, `need` of them, or as many as there can be.
+        """The messages of the first `need` parties that do not refuse, or of as many as do not.
 
         Args:
-            size: checks a message; 0 of one that refuses.
+            size: checks a message; 0 for a refusal.
         """
         awaited, received = set(self._names), dict[str, M]()
         while True:
@@ -191,7 +189,7 @@ class CodedSums:
         return shares
 
     def _bundle(self, receiver: str, round: int, stage: int, shares: Mapping[str, Shares]) -> Bundle:
-        """The boxes for one party: from each sender, the receiver's row among the others."""
+        """The boxes for one party, by sender. A sender's boxes skip itself, so positions after it shift by one."""
         index, nothing = self._names.index(receiver), torch.empty(0, dtype=torch.uint8)
         boxes = [
             shares[name].boxes[index - (index > place)] if name in shares and name != receiver else nothing
@@ -205,7 +203,7 @@ class CodedSums:
         return response.columns
 
     def _unopened(self, shares: Collection[str], opened: Mapping[str, Opened]) -> dict[str, list[str]]:
-        """Of senders whose shares some say they could not open, those who say so."""
+        """By sender: the parties that report that they could not open its share."""
         said = {party: marked(self._names, response.senders) for party, response in opened.items()}
         found = {sender: [party for party, had in said.items() if sender not in had] for sender in shares}
         return {sender: by for sender, by in found.items() if by}
@@ -217,7 +215,7 @@ class CodedSums:
         owners: Collection[str],
         unopened: Mapping[str, list[str]] | None = None,
     ) -> bool:
-        """Returns True if the parties with shares form a set; records the others, and who opened none of theirs."""
+        """True if the parties with shares form a set; else records the missing ones, and who could not open theirs."""
         wanted = self._names if bound is None else bound
         if len(owners) >= self._least if bound is None else set(owners) >= set(bound):
             return True
@@ -227,7 +225,7 @@ class CodedSums:
         return False
 
     def _check(self, party: str, response: Answer, *, stage: int, number: int, coded: int, senders: str) -> int:
-        """Returns the coded rows, 0 of a party that refuses."""
+        """Number of coded rows in a checked response; 0 for a refusal."""
         if len(response.h):
             check_exact(party, response, {"coded": coded, "width": self._cfg.embedding})
         if (response.stage, response.block) != (stage, number):
@@ -240,11 +238,11 @@ class CodedSums:
         return len(response.h)
 
     def _check_surplus(self, points: list[int], values: Tensor) -> None:
-        """Checks that surplus responses lie on the same polynomial; names all, unless a single one explains it."""
+        """Checks that surplus responses are on the same polynomial; names all unless a single one explains it."""
         if not self._code.strays(points, values):
             return
         suspects = points
-        if len(points) > self._code.threshold + 1:  # else any R responses agree
+        if len(points) > self._code.threshold + 1:  # with only one surplus response, any R agree
             rest = [[place for place in range(len(points)) if place != left_out] for left_out in range(len(points))]
             agree = [not self._code.strays([points[place] for place in some], values[some]) for some in rest]
             suspects = [point for point, alone in zip(points, agree, strict=True) if alone] or points
@@ -254,7 +252,7 @@ class CodedSums:
 
 
 def _common(reports: Collection[Tensor]) -> Tensor:
-    """Parties whose shares every reporting party could open."""
+    """Marks the parties whose shares every reporting party could open."""
     return torch.stack(list(reports)).eq(1).all(0).to(torch.uint8)
 
 

@@ -18,10 +18,10 @@ from colonnade.server.training.context import ServerContext
 async def introduce(ctx: ServerContext, clients: Cohort) -> Signer:
     """Sends every party the others' public keys, and relays their confirmations that all hold the same keys.
 
-    The server cannot read what the parties seal with their keys.
+    The server cannot read what the parties seal with these keys.
 
     Returns:
-        The server's signer, for as long as these parties stay connected.
+        The server's signer, valid while these parties stay connected.
 
     Raises:
         PartyLost: a party offers no key, or does not confirm all keys.
@@ -59,7 +59,7 @@ async def introduce(ctx: ServerContext, clients: Cohort) -> Signer:
 
 
 async def _refuse_more(kind: type[Message], clients: Cohort, round: int) -> None:
-    """Refuses a second message of this kind, now and from now on: a party has one key in a session."""
+    """Refuses a second message of this kind, now and later: a party has one key per session."""
     for party in await clients.collect(kind, round, Quorum(need=0)):
         raise ContractError(party, kind.__name__, "", "one in a session", "a second")
     for link in clients.values():

@@ -34,7 +34,7 @@ _LONGEST_REST = 64  # rounds
 
 
 async def blinded(ctx: ServerContext, clients: Cohort, width: int) -> Sums:
-    """Relays the parties' keys; afterwards their values, `width` numbers a row, can be summed without seeing any.
+    """Relays the parties' keys; afterwards their values, `width` numbers a row, can be summed without being seen.
 
     Raises:
         PartyLost: a party offers no key.
@@ -49,12 +49,11 @@ async def blinded(ctx: ServerContext, clients: Cohort, width: int) -> Sums:
 class Blinded:
     """Sums of masked words, over a set of parties that is settled before any of them responds.
 
-    If one of the set does not respond there is no sum, or with recovery one over those that have responded. It is left
-    out of the next 2 rounds, then of 4, 8, .. if it fails again.
+    If one of the set does not respond there is no sum, or with recovery a sum over those that responded. That party is
+    left out of the next 2 rounds, then of 4, 8, .. if it fails again.
 
     Args:
-        ctx, clients: of the server side.
-        width: of a row of values.
+        width: numbers in a row of values.
     """
 
     def __init__(self, ctx: ServerContext, clients: Cohort, width: int) -> None:
@@ -67,12 +66,12 @@ class Blinded:
         self._rests_until: dict[str, int] = {}
 
     async def begin(self) -> None:
-        """Waits for the parties' first shares of keys, if sums are to be recovered. Raises PartyLost."""
+        """With recovery, waits for the parties' first shares of keys. Raises PartyLost."""
         if self._shares is not None:
             await self._shares.begin(self._ctx.round + 1)
 
     async def training(self, round: int, batch: Tensor) -> Found:
-        """Broadcasts the set, and sums over it; with recovery, over those in it whose words arrive."""
+        """Broadcasts the set, and sums over it; with recovery, over those whose words arrive."""
         fresh = self._record.bound(round) is None
         members = self._members(round)
         if members is None:
@@ -88,11 +87,10 @@ class Blinded:
         return found
 
     async def block(self, round: int, part: str, number: int, rows: int, among: Collection[str]) -> Found:
-        """Sums over the round's set, which is `among`."""
         return await self._sum(round, self._ctx.schedule.stage(round, part, number), rows, among)
 
     async def _confirm(self, round: int, members: Collection[str]) -> Found | None:
-        """Has the set confirmed; None if everybody in it has, or nobody has to."""
+        """Lets the set be confirmed; None if all in it confirm, or confirmation is not configured."""
         if not confirmed(self._ctx.federation):
             return None
         sent = await relay_proofs(self._clients, round, self._ctx.quorum, members)
@@ -107,7 +105,7 @@ class Blinded:
     async def _recovered(
         self, round: int, batch: Tensor, members: Sequence[str], shares: ShareCollection, *, fresh: bool
     ) -> Found:
-        """The sum over those whose words arrive, without the masks that they have with the others."""
+        """The sum over the parties whose words arrive, with the masks that they share with the others removed."""
         responses = await self._received(round, 0, len(batch), members)
         summed = await shares.settle(round, members, responses, fresh=fresh)
         if summed is None:
@@ -145,7 +143,7 @@ class Blinded:
         return Found(self._ring.decode(values).float(), responses)
 
     def _members(self, round: int) -> list[str] | None:
-        """The round's set in roster order; None if it is bound to a set of which a party is away."""
+        """The round's set in roster order; None if the round is bound to a set with an absent party."""
         names, least = list(self._clients), smallest_set(self._ctx.federation)
         here = [name for name in names if not self._is_away(name)]
         awake = [name for name in here if self._rests_until.get(name, 0) < round]
@@ -163,7 +161,7 @@ class Blinded:
         return mailbox.excused(party) or mailbox.fault([party]) is not None
 
     def _judge(self, round: int, members: list[str], found: Found) -> None:
-        """Excludes the parties that failed the round for a while, so that the set does not change back and forth."""
+        """Leaves parties that failed the round out for a while, so that the set does not alternate."""
         failed = [party for party in members if party not in found.answers]
         for party in set(members).difference(failed):
             self._failures.pop(party, None)

@@ -26,12 +26,10 @@ from colonnade.server.training.context import ServerContext
 
 
 class ShareCollection:
-    """Keeps the parties' sealed shares, settles the sets of rounds, and has shares opened.
+    """Keeps the parties' sealed shares, settles the sets of rounds, and requests opened shares.
 
     Args:
-        ctx, clients: of the server side.
-        sharing: the agreed one.
-        record: of the sets of rounds that may have been summed.
+        record: sets of the rounds that may have been summed.
     """
 
     def __init__(self, ctx: ServerContext, clients: Cohort, sharing: Sharing, record: MemberRecord) -> None:
@@ -40,29 +38,25 @@ class ShareCollection:
         self._dealt: dict[str, SealedShares] = {}
 
     async def begin(self, round: int) -> None:
-        """Waits for every party's shares for the first rounds.
-
-        Raises:
-            PartyLost: a party sends none.
-        """
+        """Waits for every party's shares for the first rounds. Raises PartyLost if one sends none."""
         await self._receive(round, self._names, Quorum(limit=self._ctx.federation.timeouts.answer))
 
     async def settle(
         self, round: int, laid: Collection[str], arrived: Collection[str], *, fresh: bool
     ) -> list[str] | None:
-        """The set that the round sums over, which everybody in it has confirmed; None if there is none.
+        """The set that the round sums over, confirmed by everyone in it; None if there is none.
 
-        A party that vanishes before it has confirmed is left out for all. A round that may have been summed before is
-        summed over the same set.
+        A party that vanishes before it confirms is left out for all. A round that may have been summed before is summed
+        over the same set.
 
         Args:
-            laid: over whom the words are masked.
-            arrived: whose words have arrived.
-            fresh: True if the round is a new one, whose set may still become smaller.
+            laid: parties that the masks were computed for.
+            arrived: parties whose words arrived.
+            fresh: True if the round was not attempted before, so that its set may still shrink.
 
         Raises:
             PartyLost: too few parties confirm.
-            EnvironmentFault: the set cannot be noted on the disk.
+            EnvironmentFault: the set cannot be recorded on disk.
         """
         lacking = [party for party in laid if not self._holds(party, round)]
         await self._receive(round, lacking, Quorum(need=0))
@@ -87,7 +81,7 @@ class ShareCollection:
 
         Raises:
             PartyLost: fewer than t parties open their shares.
-            ContractError: more do, and some are wrong; names the parties that can be the cause.
+            ContractError: some opened shares are wrong; names the parties that can be the cause.
         """
         quorum = replace(self._ctx.quorum, need=self._sharing.threshold)
         opened = await self._clients.collect(

@@ -15,14 +15,14 @@ from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProo
 async def relay_proofs(
     clients: Cohort, round: int, quorum: Quorum, members: Collection[str], there: Collection[str] | None = None
 ) -> Responses[SetProof]:
-    """Relays the proofs of a set once all in it have sent theirs, and none before.
+    """Relays the proofs of a set once everyone in it has sent theirs, and none before.
 
     Args:
         members: the set.
-        there: those of it that can still respond; all if left out.
+        there: those of it that can still respond; None for all.
 
     Returns:
-        The proofs of those who have confirmed it.
+        The proofs of those who confirmed.
 
     Raises:
         ContractError: a party's proofs are not one for each party.

@@ -24,7 +24,6 @@ class Found:
 
     Args:
         total: the sum, float32 (rows, width), on the CPU; None if there is none.
-        answers: the responses.
         parts: every party's values, in roster order; None where they are hidden.
     """
 
@@ -34,10 +33,10 @@ class Found:
 
 
 class Sums(Protocol):
-    """The server side of the sums of a session."""
+    """The server side of a session's sums."""
 
     async def training(self, round: int, batch: Tensor) -> Found:
-        """Sums every party's values of a batch, row numbers int64 (rows,). Without a sum the round is left out."""
+        """Sums every party's values of a batch, row numbers int64 (rows,). A round without a sum is left out."""
 
     async def block(self, round: int, part: str, number: int, rows: int, among: Collection[str]) -> Found:
         """Sums the values of a block of validation or test rows, over the parties that took part in the round."""
@@ -47,7 +46,7 @@ class Sums(Protocol):
 async def evaluate_sums(
     ctx: ServerContext, sums: Sums, round: int, logits: Callable[[Tensor, int], Tensor], among: Collection[str]
 ) -> None:
-    """Evaluates the parts that are due after a round, as server/training/evaluation.py does.
+    """Evaluates the parts due after a round, as server/training/evaluation.py does.
 
     If a block has no sum the evaluation is given up: the same rows summed over other parties would reveal values.
 
@@ -71,9 +70,8 @@ class Clear:
     """Sums of values sent in the clear, with imputation for missing parties.
 
     Args:
-        ctx, clients: of the server side.
         training, evaluation: the protocol's messages; the latter has `part` and `block`.
-        value: a message's values, float32 (rows, width).
+        value: extracts a message's values, float32 (rows, width).
         present: imputes missing values.
         dims: the messages' dimensions other than `rows`.
     """
@@ -92,7 +90,7 @@ class Clear:
         self._value, self._present, self._dims = value, present, dims
 
     async def training(self, round: int, batch: Tensor) -> Found:
-        """Sums over the parties drawn for the round."""
+        """Sums over the parties sampled for the round."""
         kind, among = self._kinds[0], self._ctx.schedule.participants(round)
         responses = await self._clients.collect(
             kind, round, self._ctx.quorum, among=among, stale=None, rows=len(batch), **self._dims

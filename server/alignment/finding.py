@@ -1,4 +1,4 @@
-"""The server's rows: from a kept alignment where all members hold the same one, else from a new one."""
+"""The server's rows: from a stored alignment if all members hold the same one, else from a new one."""
 
 from __future__ import annotations
 
@@ -26,17 +26,16 @@ class MakeAligning(Protocol):
     def __call__(
         self, *, keys: RowKeys, agreed: Agreed, after: int, already: int, keep: Callable[[str, Tensor], None]
     ) -> Aligning:
-        """Of these keys, after so many rounds, with so many known to be common; `keep` is called with the result."""
+        """Aligns `keys` after round `after`; `already` rows are known to be common, and `keep` receives the result."""
 
 
 @dataclass(frozen=True)
 class KeptPart:
-    """The part of the server's keys that a kept alignment has.
+    """The server's keys that a stored alignment contains.
 
     Args:
-        identity: of the kept alignment.
-        rows: the server's rows that it has, in its order, int64.
-        wanted: their positions in it, int64; None for all of it.
+        rows: the server's rows in the alignment, in its order, int64.
+        wanted: their positions in the alignment, int64; None for all of it.
     """
 
     identity: str
@@ -45,7 +44,7 @@ class KeptPart:
 
 
 def aligned_anew(without: Sequence[str]) -> str:
-    """The reason for which rows are aligned anew, although some members hold an alignment of them."""
+    """Why rows are aligned anew although some members hold an alignment of them."""
     return f"rows are aligned anew: {', '.join(without)} did not keep the alignment that other members hold"
 
 
@@ -55,15 +54,15 @@ class ServerFinding:
 
     Args:
         federation: the agreed section, with the present parties.
-        cohort: they.
+        cohort: the present parties.
         aligning: makes a new alignment.
-        keeping: the server's kept alignments.
+        keeping: the server's stored alignments.
         record: of this run, or of this prediction.
-        part: of a kept alignment that the server would use; None if it has none.
-        whole: True if the result is kept for other runs.
+        part: what the server would use of a stored alignment; None if it has none.
+        whole: True if the result is stored for other runs.
 
     Attributes:
-        reused: number of rows from the kept alignment.
+        reused: number of rows from the stored alignment.
         without: members that do not hold the alignment that others hold.
     """
 
@@ -78,7 +77,7 @@ class ServerFinding:
     without: tuple[str, ...] = ()
 
     async def __call__(self) -> Tensor:
-        """The server's rows that all members have, int64 (common,), in the common order; they are on its disk.
+        """The server's rows that all members have, int64 (common,), in the common order; they are then on its disk.
 
         Raises:
             DataError: no key is common.
@@ -91,7 +90,7 @@ class ServerFinding:
             reuse.identity, reuse.rows, reuse.wanted = part.identity, len(part.rows), part.wanted
         agreed = await reuse()
         if part is None or not agreed.number:
-            if self.whole or part is not None:  # else the server has asked for none of the kept rows
+            if self.whole or part is not None:  # else the server requests none of the stored rows
                 self.without = agreed.without
             keep = lambda number, rows: self._keep_new(aligning, number, rows)  # noqa: E731
             aligning: Aligning = self.aligning(keys=keys, agreed=agreed, after=agreed.round, already=0, keep=keep)
@@ -111,14 +110,14 @@ class ServerFinding:
         return torch.cat([rows, others[found]])
 
     def _others(self) -> Tensor:
-        """The server's rows that are to be aligned besides those of the kept alignment, int64."""
+        """The server's rows that the stored alignment lacks and a new one must cover, int64."""
         if self.part is None or self.whole:
             return torch.empty(0, dtype=torch.int64)
         known = set(self.part.rows.tolist())
         return torch.tensor([row for row in range(len(self.record.keys)) if row not in known], dtype=torch.int64)
 
     def _keep_new(self, aligning: Aligning, number: str, rows: Tensor) -> None:
-        """Stores a new alignment, after every party has."""
+        """Stores a new alignment, after every party has stored it."""
         promised = aligning.commitments
         identity = self.keeping.identity(aligning.nonces, len(rows), promised) if self.whole else ""
         if identity:

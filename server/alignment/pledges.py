@@ -1,4 +1,4 @@
-"""Pledges of an alignment, server side: relays them, and checks the lists that come to the server itself."""
+"""Pledges (commitments) of an alignment, server side: relays them, and checks the lists that the server receives."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class RelayedPledges:
     """The pledges of all members in one alignment.
 
     Attributes:
-        digests: of the lists of all members, by stage, the server first.
-        keys: that parties have pledged with their own lists, likewise.
+        digests: by stage, the digests of all members' lists, the server's first.
+        keys: pledged by the members with their own lists, the server's (empty) first.
     """
 
     digests: list[tuple[bytes, ...]] = field(default_factory=list)
@@ -28,12 +28,10 @@ class RelayedPledges:
         """Takes one pledge of every party, and returns what to show to all.
 
         Args:
-            came: the parties' pledges.
-            round: of the exchange.
-            own: digest of the server's own list; empty while lists are raised, and all pledges are.
+            own: digest of the server's own list; empty while lists are raised, when all pledges are empty.
 
         Raises:
-            ContractError: a party has pledged nothing, or too early.
+            ContractError: a party pledged nothing, or too early.
         """
         for party, pledge in came.items():
             if len(pledge.digest) != len(own):
@@ -52,10 +50,10 @@ class RelayedPledges:
         return Pledges(round, digests, *certificates, *signatures, keys)
 
     def check(self, party: str, seat: int, stage: int, digest: bytes) -> None:
-        """Compares a list that came from a party in a stage with the party's pledge.
+        """Compares the digest of a list received from a party with the party's pledge.
 
         Raises:
-            ContractError: it is another list; names the party.
+            ContractError: they differ; names the party.
         """
         if digest != self.digests[stage][seat]:
             raise ContractError(party, "Points", "points", "the list that it has committed itself to", "another")

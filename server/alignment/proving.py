@@ -1,4 +1,4 @@
-"""Lists with proofs, server side: relays sealed ones, and verifies those that come to the server itself."""
+"""Lists with proofs, server side: relays sealed lists, and verifies those that the server receives."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class ServerProving:
 
     Args:
         hand: makes and takes the server's lists.
-        terms: of the pledges.
         ring: the schedule of the lists.
         pledges: of all members.
     """
@@ -49,10 +48,10 @@ class ServerProving:
         await cohort.broadcast(Proved(round, nothing(0, dtype=torch.uint8)))
 
     def read(self, seat: int, stage: int, block: int, box: Tensor) -> MaskedTensor:
-        """The elements of a block that a party has sent to the server, uint8 (keys, 64), after verification.
+        """Verifies a block that a party sent to the server; returns its elements, uint8 (keys, 64).
 
         Raises:
-            ContractError: the party has not proved that it raised the list that it got to its exponent.
+            ContractError: the party did not prove that it raised the list that it received to its exponent.
         """
         name = self.terms.federation.names[seat - 1]
         if self._proofs is None:

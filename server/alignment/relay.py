@@ -64,19 +64,17 @@ class Aligning:
     """One alignment, from the parties' counts to a file at every member.
 
     Args:
-        federation: the agreed section.
         keys: of the server's rows.
-        session: number of the session that the secrets are for.
-        cohort: all parties.
-        keep: called with the alignment's number and the server's rows, once every party has kept its own.
+        session: the secrets belong to its number.
+        keep: called with the alignment's number and the server's rows, once every party has stored its own.
         work: runs slow computations.
-        report: called with the exchanges done so far and their total.
+        report: called with the number of exchanges done and their total.
         block: keys per message.
         seed: of the secret and the shuffles.
-        exponent: makes one of a fresh secret, perhaps an older one that is kept; None for one of this alignment alone.
-        after: rounds before it.
-        already: common keys that are known from a kept alignment, and are not in `keys`.
-        daily: counts what parties test in a day.
+        exponent: makes an exponent from a fresh secret, possibly an older stored one; None for one used only here.
+        after: number of rounds before the alignment.
+        already: number of common keys known from a stored alignment, which `keys` leaves out.
+        daily: limits what parties test in a day.
         checks: of the lists.
         nonces: random numbers of all members.
         partial: True for a prediction.
@@ -173,8 +171,8 @@ class Aligning:
         )  # fmt: skip
 
     async def _go_round(self, ring: PsiRing, hand: PsiMember) -> dict[str, Sorter]:
-        """Returns every list, raised by all parties."""
-        longest, width = max(ring.sizes), hand.exponent.width  # as many buckets in all lists
+        """Every list, raised by all parties."""
+        longest, width = max(ring.sizes), hand.exponent.width  # the longest list sets the number of buckets in all
         lists = {member: Sorter(longest, width, width + NUMBER, self.keys.folder) for member in self._members}
         last = [ListDigest(size, width, self.keys.folder) for size in ring.sizes] if self.checks != "none" else []
         for stage in range(ring.members):
@@ -197,7 +195,7 @@ class Aligning:
         return lists
 
     async def _pledge(self, ring: PsiRing, hand: PsiMember, stage: int) -> None:
-        """Members commit themselves to the lists of a stage, before any of it is sent: first each to its own."""
+        """Members commit themselves to the lists of a stage before any of it is sent; first, each to its own."""
         blocks = 1 if stage else ring.blocks()
         for block in range(blocks):
             self._round += 1
@@ -208,7 +206,7 @@ class Aligning:
             await self.cohort.broadcast(self._pledges.collect(came, self._round, own))
 
     async def _examine(self, found: Tensor) -> Tensor:
-        """The server's rows without the planted ones, if these are complete and in the same places everywhere."""
+        """The server's rows without the planted ones, if these are complete and at the same positions everywhere."""
         rows, places = without_planted(found, len(self.keys), self._planted)
         self._round += 1
         await self.cohort.broadcast(self._pledges.collect(await self._hear(Pledge), self._round, places))
@@ -218,7 +216,7 @@ class Aligning:
     async def _check_last(self, lists: list[ListDigest]) -> None:
         """Compares the parties' lists of the last stage with their pledges."""
         for owner, own in enumerate(lists):
-            if seat := (owner - 1) % len(lists):  # the server holds one of them itself
+            if seat := (owner - 1) % len(lists):  # the server holds seat 0's list itself
                 party = self._members[seat]
                 try:
                     digest = await self.work(own.digest)
@@ -227,7 +225,7 @@ class Aligning:
                 self._pledges.check(party, seat, len(lists) - 1, digest)
 
     async def _exchange(self, ring: PsiRing, hand: PsiMember, stage: int, block: int) -> list[MaskedTensor]:
-        """The blocks that the parties pass on, by party index."""
+        """The blocks that the members pass on, by seat, the server's first."""
         self._round += 1
         own = await self.work(partial(hand.give, stage, block))
         if self._proving is not None:
@@ -240,7 +238,7 @@ class Aligning:
     async def _exchange_proved(
         self, proving: ServerProving, own: MaskedTensor, stage: int, block: int
     ) -> list[MaskedTensor]:
-        """The same with proofs: what is sealed for the next party is passed on at once, and empty here."""
+        """As `_exchange`, with proofs: boxes sealed for the next party are relayed at once, and empty here."""
         came = await self._hear(Proved)
         last = stage == len(self._members) - 1
         held = [own, *[_NONE] * len(came)]
@@ -252,21 +250,20 @@ class Aligning:
         return held
 
     async def _end_block(self) -> None:
-        """Requests the next block of the last stage."""
         if self._proving is None:
             await self.cohort.broadcast(Points(self._round, _NONE))
         else:
             await self._proving.end(self.cohort, self._round)
 
     async def _pass_on(self, hand: PsiMember, stage: int, block: int, held: list[MaskedTensor]) -> None:
-        """Sends every party's block to the next party, and the last one's to the server."""
+        """Sends every party's block to the next party, and the last party's to the server."""
         if self._proving is None:
             names = self.federation.names
             await self.cohort.broadcast({name: Points(self._round, held[index]) for index, name in enumerate(names)})
         await self._accept(partial(hand.take, stage, block, held[-1]))
 
     async def _accept(self, call: Callable[[], T]) -> T:
-        """Takes points from the last party, whose successor is the server."""
+        """Takes points from the last party, which precedes the server in the ring."""
         try:
             return await self.work(call)
         except InputError as broken:
@@ -299,7 +296,7 @@ class Aligning:
         return found
 
     async def _take_back(self, ring: PsiRing, owners: list[int], at: list[Scratch], span: slice, *, last: bool) -> None:
-        """The parties' responses in a stage of the return; empty in the last stage."""
+        """Stores the parties' responses in a stage of the return; they are empty in the last stage."""
         came = await self._hear(Positions)
         for owner, (party, message) in zip(owners[1:], came.items(), strict=True):
             check_exact(party, message, {"keys": 0 if last else span.stop - span.start})

@@ -1,4 +1,4 @@
-"""Agreement on a kept alignment, server side: compares what all members hold, and shows every party who says so."""
+"""Agreement on a stored alignment, server side: compares what all members hold, and shows every party who says so."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Agreed:
     Args:
         nonces: of all members, for the identity of a new alignment.
         number: of the result; "" if rows are aligned anew.
-        without: members that hold none, or another than the most of them; empty if nobody holds one.
+        without: members that hold none, or another than most; empty if no member holds one.
         round: the last one used.
     """
 
@@ -44,11 +44,11 @@ class ServerReuse:
 
     Args:
         federation: the agreed section, with the present parties.
-        cohort: they.
+        cohort: the present parties.
         identity: of the alignment that the server holds and would use; "" for none.
         rows: number of its rows that are used.
         wanted: their positions in it, int64; None for all rows.
-        others: keys that are to be aligned besides.
+        others: number of further keys to align.
     """
 
     federation: FederationConfig
@@ -90,7 +90,7 @@ class ServerReuse:
         return Agreed(tuple(nonces), number, () if same else _without(identities), self._round)
 
     async def confirmed(self) -> int:
-        """Waits until every party uses its kept rows. Returns the last round used. Raises as the call."""
+        """Waits until every party uses its stored rows. Returns the last round used. Raises as the call."""
         self._round += 1
         for party, reused in (await self._hear(Reused)).items():
             if reused.identity != self.identity or reused.rows != self.rows:
@@ -98,7 +98,7 @@ class ServerReuse:
         return self._round
 
     async def _show_statements(self) -> None:
-        """Shows every party that the others have signed that they hold the alignment."""
+        """Shows every party the others' signed statements that they hold the alignment."""
         self._round += 1
         stated, none = (await self._hear(Stated)).values(), to_tensor(b"")
         certificates = lay_out([none, *(own.certificate for own in stated)])
@@ -121,7 +121,7 @@ class ServerReuse:
 
 
 def _without(identities: dict[str, str]) -> tuple[str, ...]:
-    """The members that do not hold the alignment that the most hold; nobody where nobody holds any."""
+    """The members that do not hold the most frequent alignment; empty if no member holds any."""
     there = [identity for identity in identities.values() if identity]
     if not there:
         return ()

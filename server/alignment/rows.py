@@ -1,4 +1,4 @@
-"""The server's aligned rows: found with the parties once in a run, and kept."""
+"""The server's aligned rows: found with the parties once in a run, and stored."""
 
 from __future__ import annotations
 
@@ -36,15 +36,13 @@ class ServerRows:
     """The server's table before alignment, and the settled alignment.
 
     Args:
-        federation: the agreed section.
-        record: the stored alignment; written only when every party has kept its own.
-        telemetry: receives progress and the result.
+        record: the stored alignment; written only when every party has stored its own.
         kinds: messages allowed once rows are aligned.
         use: called once in a start of the server, with the aligned rows, int64 (common,).
-        seed: of the secret and the shuffles, as long as rows are not aligned.
-        keeping: the server's kept alignments.
-        part: of a kept alignment that has some of the keys, for predictions; None for none.
-        whole: True if all rows are aligned with the whole roster, so that the alignment is kept for other runs.
+        seed: of the secret and the shuffles, until rows are aligned.
+        keeping: the server's stored alignments.
+        part: what a prediction uses of a stored alignment; None for none.
+        whole: True if all rows are aligned with the whole roster, so that the alignment is stored for other runs.
     """
 
     federation: FederationConfig
@@ -59,7 +57,7 @@ class ServerRows:
     _used: bool = False
 
     def agreed(self, held: Mapping[str, str]) -> str:
-        """The number of the settled alignment; "" if rows are yet to be aligned.
+        """The number of the settled alignment; "" if rows are not aligned yet.
 
         Args:
             held: number of the alignment that each party holds.
@@ -75,7 +73,7 @@ class ServerRows:
         return number
 
     async def align(self, cohort: Cohort, session: Session) -> str:
-        """Aligns rows unless they are aligned; afterwards only the protocol's own messages are allowed.
+        """Aligns rows if needed; afterwards only the protocol's own messages are allowed.
 
         Returns:
             The number of the alignment.
@@ -113,7 +111,7 @@ class ServerRows:
         def aligning(
             *, keys: RowKeys, agreed: Agreed, after: int, already: int, keep: Callable[[str, Tensor], None]
         ) -> Aligning:
-            # The keys of a prediction are raised to a secret of their own: parties cannot tell that one is asked again.
+            # A prediction's keys get a fresh secret: parties cannot tell that a key is asked for again.
             checks = checks_of(self.federation.align_checks, whole=self.whole)
             exponent = self.keeping.exponent if self.whole and not one_time(checks) else self.keeping.fresh
             return Aligning(
@@ -134,13 +132,11 @@ class ServerRows:
 def server_keeping(
     federation: FederationConfig, config: ServerConfig, base: Path, out: Path, telemetry: Telemetry, *, secure: bool
 ) -> Keeping:
-    """The server's kept alignments, as configured.
+    """The server's stored alignments, as configured.
 
     Args:
-        federation, config: the two sections of its file.
-        base: the folder that paths in the file are relative to.
+        base: the folder that paths in the configuration are relative to.
         out: the run's folder.
-        telemetry: receives warnings.
         secure: False for no TLS.
     """
     place, own = Place(config.alignments, base, out, SERVER), config.identity

@@ -1,1 +1,1 @@
-"""Divergence of a training: what grows, who began, and what is still sound."""
+"""Divergence of training: which values grow, which member began, and which checkpoints are sound."""

@@ -1,30 +1,30 @@
-"""Growth of a norm and of the loss over rounds, told apart from noise."""
+"""Growth of a norm and of the loss over rounds, distinguished from noise."""
 
 from __future__ import annotations
 
 from statistics import median
 from typing import Any
 
-_STALE = 50  # rounds without a new peak, after which a loss counts as the usual one
+_STALE = 50  # rounds without a new peak, after which a high loss becomes the new baseline
 
 GREW, EXPLODED = 10.0, 100.0
-"""A norm grows from the first of these factors on, and explodes from the second on: over the largest one before."""
+"""Factors over the largest earlier norm from which a norm grows, and explodes."""
 
-_REMEMBERED = 20  # entries for which a growth that is over can still have been the cause of another
+_REMEMBERED = 20  # entries for which a past growth can still be the cause of another
 
-_SLOW = 2.0  # factor over the largest norm before, below which it grows no more
+_SLOW = 2.0  # factor over the largest earlier norm below which growth ends
 
-_LAG = 10  # entries that a norm is compared over: one that grows by 1.3 each time has grown 14 times
+_LAG = 10  # a norm is compared with those at least 10 entries back: growth by 1.3 each time is then 14-fold
 
-_WINDOW = 5  # rounds of a moving median: two of them may be anything
-_ROSE, _EXPLODED_BY = 0.5, 3.0  # shares of the first loss that the median rises above its best
+_WINDOW = 5  # rounds of the moving median, which ignores two outliers
+_ROSE, _EXPLODED_BY = 0.5, 3.0  # rise of the median above its best, in multiples of the first loss
 
 
 class NormGrowth:
-    """Norm of one value over rounds: it grows while it is far above all that lay more than a few entries back.
+    """Norm of one value over rounds: it grows while it is far above all norms more than a few entries back.
 
     Args:
-        kept: dict that holds everything between two rounds, part of the server's state.
+        kept: the whole state between two rounds, part of the server's.
     """
 
     def __init__(self, kept: dict[str, Any]) -> None:
@@ -39,16 +39,15 @@ class NormGrowth:
 
     @property
     def factor(self) -> float:
-        """Factor of growth, the largest since then; 1 if it does not grow."""
+        """Largest factor of growth since then; 1 if it does not grow."""
         return float(self._kept["factor"])
 
     @property
     def now(self) -> float:
-        """The newest factor."""
         return float(self._kept["now"])
 
     def add(self, round: int, norm: float) -> None:
-        """Enters the norm of a round. Norms are finite, and not negative."""
+        """Adds the norm of a round, finite and not negative."""
         kept, recent = self._kept, self._kept["recent"]
         before = kept["before"] or next(filter(None, recent), 0.0)
         kept["age"] += 1
@@ -69,12 +68,11 @@ class NormGrowth:
 
     @property
     def newest(self) -> float:
-        """The last norm; 0 before the first."""
         return float(self._kept["recent"][-1]) if self._kept["recent"] else 0.0
 
     @property
     def last(self) -> tuple[int, float]:
-        """Round in which the newest growth began, and its factor; also of one that has been over for a short time."""
+        """Round in which the newest growth began, and its factor; also for a growth that ended recently."""
         if self.since:
             return self.since, self.factor
         since, factor = self._kept["over"]
@@ -91,10 +89,10 @@ class NormGrowth:
 class LossGrowth:
     """The loss over rounds, by its moving median: a few bad batches do not move it.
 
-    It grows once it has risen by half of the first loss above its best, and explodes once by three times that loss.
+    It grows once it has risen above its best by half the first loss, and explodes by three times that loss.
 
     Args:
-        kept: dict that holds everything between two rounds, part of the server's state.
+        kept: the whole state between two rounds, part of the server's.
     """
 
     def __init__(self, kept: dict[str, Any]) -> None:
@@ -107,7 +105,7 @@ class LossGrowth:
 
     @property
     def rounds(self) -> int:
-        """Number of rounds in a row in which the median was above the best by three times the first loss."""
+        """Number of consecutive rounds in which the median exploded."""
         return int(self._kept.get("rounds", 0))
 
     @property
@@ -117,11 +115,10 @@ class LossGrowth:
 
     @property
     def now(self) -> float:
-        """The newest median."""
         return float(self._kept["now"])
 
     def add(self, round: int, loss: float) -> None:
-        """Enters the loss of a round. Losses are finite; those of other packages may be negative."""
+        """Adds the loss of a round. It is finite; losses from other packages may be negative."""
         kept = self._kept
         if not kept:
             kept.update(scale=abs(loss), best=loss, now=loss, peak=loss, since=0, rounds=0, waited=0)
@@ -130,7 +127,7 @@ class LossGrowth:
         if len(kept["recent"]) < _WINDOW:
             return
         kept["now"] = median(loss for _, loss in kept["recent"])
-        if not kept["begun"]:  # noise may lift an untrained model's loss, and an explosion lifts it by far more
+        if not kept["begun"]:  # noise may raise an untrained model's loss; an explosion raises it far more
             kept["begun"] = True
             kept["scale"] = max(kept["scale"], abs(kept["now"]) if abs(kept["now"]) < GREW * kept["scale"] else 0.0)
         kept["best"] = min(kept["best"], kept["now"])
@@ -148,5 +145,5 @@ class LossGrowth:
             kept.update(since=first, peak=kept["now"], waited=0)
         kept["waited"] = 0 if kept["now"] > kept["peak"] else kept["waited"] + 1
         kept["peak"] = max(kept["peak"], kept["now"])
-        if kept["waited"] >= _STALE:  # a loss that stays where it is does not grow
+        if kept["waited"] >= _STALE:  # a constant loss does not grow
             kept.update(best=kept["now"], since=0)

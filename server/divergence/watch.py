@@ -1,4 +1,4 @@
-"""Watch over a training's numbers at the server: it warns of growth, and names the member with which it began."""
+"""Watches a training's numbers at the server: warns of growth, and names the member where it began."""
 
 from __future__ import annotations
 
@@ -19,28 +19,27 @@ from colonnade.common.messaging.message import Message, TensorSpec, schema
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.server.divergence.growth import LossGrowth, NormGrowth
 
-_BLAMED = 30.0  # factor of growth from which a member has begun a divergence
-_APART = 1e6  # times as large as any other party's: no model's numbers differ by so much
-_SUSTAINED = 10  # rounds in a row with an exploded loss, after which a run that may go back does so
+_BLAMED = 30.0  # factor of growth from which a member is blamed for a divergence
+_APART = 1e6  # factor over every other party's norm that no healthy model reaches
+_SUSTAINED = 10  # consecutive rounds with an exploded loss, after which a run may roll back
 _RECEIVED, _LOSS, _SENT, _HEAD = range(4)  # order of causes within a round
-_HEADS = ("head", "heads", "active model")  # names of models in the server's state
-_UNWATCHED = "Evaluation"  # messages of evaluations repeat those of training
+_HEADS = ("head", "heads", "active model")  # keys of models in the state
+_UNWATCHED = "Evaluation"  # evaluation messages repeat those of training
 
 
 _Key = tuple[str, int, str, str]
-"""Member whose value it is, stage of the round, the value's name, and the party that it comes from or goes to."""
+"""Member that has the value, stage of the round, the value's name, and the party that sends or receives it."""
 
 
 @dataclass(order=True)
 class Onset:
-    """Beginning of a growth: rounds, and within a round causes, are in order.
+    """Beginning of a growth. Onsets sort by round, then by stage within the round.
 
     Args:
-        since: the round.
         stage: of the round: received, loss, sent, or head.
-        less: the factor of growth, negative: the largest comes first.
+        less: negated factor of growth, so that the largest sorts first.
         member: whose numbers grow.
-        what: name of these, with its verb: "its Embedding.h has grown 120 times".
+        what: description: "its Embedding.h has grown 120 times".
     """
 
     since: int
@@ -51,7 +50,7 @@ class Onset:
 
 
 class GrowthWatch:
-    """Norms of messages and heads and the loss, round by round.
+    """Norms of messages and heads, and the loss, round by round.
 
     Args:
         telemetry: receives a `warning` at the beginning of every growth beyond noise.
@@ -64,14 +63,14 @@ class GrowthWatch:
         self.begin(State())
 
     def begin(self, state: State, round: int = 0) -> None:
-        """Begins anew with the restored state of a round, which keeps the histories and has the heads."""
+        """Restarts from the restored state of a round, which stores the histories and the heads."""
         self._state = state
-        self._round = self._done = round  # newest of a message, and newest that is over
+        self._round = self._done = round  # newest of a message, and newest completed
         self._loss = LossGrowth(state.keep("growth", dict[str, Any]))
         self._kept_norms = state.keep("norms", dict[str, dict[str, Any]])
         self._norms = {_key(text): NormGrowth(kept) for text, kept in self._kept_norms.items()}
         self._warning = state.keep("growth warned", dict[str, bool])
-        self._ahead: list[tuple[int, _Key, float]] = []  # norms of rounds that are not over: in no checkpoint
+        self._ahead: list[tuple[int, _Key, float]] = []  # norms of unfinished rounds, in no checkpoint
 
     @property
     def _warned(self) -> bool:
@@ -79,24 +78,23 @@ class GrowthWatch:
 
     @property
     def growing(self) -> bool:
-        """True if a checkpoint of this moment may be one of a divergence."""
+        """True if a checkpoint taken now may belong to a divergence."""
         return self._warned or bool(self._loss.since) or any(self._party_norms())
 
     @property
     def sustained(self) -> bool:
-        """True if the loss has been far above its best for several rounds."""
         return self._loss.rounds >= _SUSTAINED
 
     def received(self, party: str, message: Message) -> None:
-        """Enters a party's message. Raises TrainingDiverged if a number is not finite."""
+        """Adds a party's message. Raises TrainingDiverged if a number is not finite."""
         self._enter(message, party, _RECEIVED, party)
 
     def sent(self, party: str, message: Message) -> None:
-        """Enters a message to a party, before it leaves. Raises TrainingDiverged if a number is not finite."""
+        """Adds a message to a party, before it leaves. Raises TrainingDiverged if a number is not finite."""
         self._enter(message, SERVER, _SENT, party)
 
     def round(self, round: int, loss: float) -> None:
-        """Enters the end of a round and its loss, and warns if a growth has begun.
+        """Adds the end of a round and its loss, and warns if a growth has begun.
 
         Raises:
             TrainingDiverged: the loss or a head is not finite.
@@ -110,13 +108,12 @@ class GrowthWatch:
         self._warn(round)
 
     def blame(self, member: str, said: str, round: int, stage: int = _RECEIVED) -> TrainingDiverged:
-        """The error of a run in which a number is not finite: it names the member with which growth began.
+        """The error for a number that is not finite; it names the member where growth began.
 
         Args:
             member: whose number it is.
-            said: describes it.
+            said: describes the number.
             round: in which it was found.
-            stage: of the round.
         """
         return self._blame(Onset(round, stage, -math.inf, member, said), round)
 
@@ -135,15 +132,15 @@ class GrowthWatch:
         )  # fmt: skip
 
     def blame_sender(self, party: str) -> TrainingDiverged:
-        """The error of a party that has noticed it by itself: its next message would not be finite."""
+        """The error for a party that stopped by itself because its next message would not be finite."""
         return self.blame(party, "what it would send is not finite", self._done + 1)
 
     def blame_loss(self, loss: float) -> TrainingDiverged:
-        """The error of a loss, or of a difference of losses, that is not finite."""
+        """The error for a loss, or a difference of losses, that is not finite."""
         return self.blame(SERVER, f"the loss is {loss}", self._round, _LOSS)
 
     def diverged(self, round: int) -> TrainingDiverged:
-        """The error of a run whose loss has exploded."""
+        """The error for a loss that has exploded."""
         return self._blame(Onset(self._loss.since or round, _LOSS, -math.inf, SERVER, self._loss_words()), round)
 
     def _enter(self, message: Message, member: str, stage: int, party: str) -> None:
@@ -157,11 +154,11 @@ class GrowthWatch:
                 key = (member, stage, f"{kind}.{name}", party)
                 if message.round > self._done:
                     self._ahead.append((message.round, key, norm))
-                else:  # it comes after its round is over, as the predictions of VFedMH
+                else:  # sent after its round, as VFedMH's predictions are
                     self._norm_of(key).add(message.round, norm)
 
     def _enter_ahead(self, round: int | None = None) -> None:
-        """Enters norms of messages up to this round, or all: delays decide which of the next round are there."""
+        """Adds norms of messages up to this round, or all: delays decide which of the next round's have arrived."""
         waiting = [] if round is None else [entry for entry in self._ahead if entry[0] > round]
         for of, key, norm in self._ahead:
             if round is None or of <= round:
@@ -169,7 +166,7 @@ class GrowthWatch:
         self._ahead = waiting
 
     def _measured(self, message: Message) -> dict[str, float]:
-        """Norms by field; a message to all is measured once."""
+        """Norms by field; a broadcast message is measured once."""
         if self._last[0] is not message:
             fields = self._fields.get(type(message))
             if fields is None:
@@ -196,13 +193,13 @@ class GrowthWatch:
     def _norm_of(self, key: _Key) -> NormGrowth:
         if key not in self._norms:
             kept = self._kept_norms | {_text(key): {}}
-            self._kept_norms.clear()  # in an order that does not depend on who was first
+            self._kept_norms.clear()  # sorted, so that the order of arrival does not matter
             self._kept_norms.update(sorted(kept.items()))
             self._norms[key] = NormGrowth(self._kept_norms[_text(key)])
         return self._norms[key]
 
     def _party_norms(self) -> Iterator[NormGrowth]:
-        """Growing norms that a warning may name: gradients vary too much."""
+        """Growing norms that a warning may name; gradients vary too much for it."""
         return (norm for key, norm in self._norms.items() if norm.since and key[1] in (_RECEIVED, _HEAD))
 
     def _warn(self, round: int) -> None:
@@ -221,7 +218,6 @@ class GrowthWatch:
         )  # fmt: skip
 
     def _onsets(self) -> Iterator[Onset]:
-        """Growths that are far beyond noise."""
         for (member, stage, name, _), norm in self._norms.items():
             since, factor = norm.last if stage == _RECEIVED else (norm.since, norm.now)
             if since and factor >= _BLAMED:
@@ -232,7 +228,7 @@ class GrowthWatch:
             yield Onset(self._loss.since, _LOSS, -factor, SERVER, self._loss_words())
 
     def _apart(self) -> Iterator[Onset]:
-        """Norms of this round far beyond every other party's: a party's first message has no earlier ones."""
+        """Norms of this round far beyond every other party's: a party's first message has no history."""
         newest: dict[str, dict[str, float]] = {}
         for (member, stage, name, _), norm in self._norms.items():
             if stage == _RECEIVED:
@@ -250,7 +246,6 @@ class GrowthWatch:
 
 
 def _text(key: _Key) -> str:
-    """A key in a checkpoint."""
     return json.dumps(key)
 
 
@@ -260,7 +255,7 @@ def _key(text: str) -> _Key:
 
 
 def _watched(kind: type[Message]) -> tuple[str, ...]:
-    """Fields of a message that hold floats."""
+    """Names of a message's float fields."""
     return tuple(
         name
         for name, spec in schema(kind).items()
@@ -269,7 +264,7 @@ def _watched(kind: type[Message]) -> tuple[str, ...]:
 
 
 def _norm(value: Tensor | float) -> float:
-    """Root of the mean square of all entries; not finite if an entry is not, and only then."""
+    """Root mean square of all entries; not finite if and only if an entry is not."""
     if not isinstance(value, Tensor):
         return abs(value)
     if not value.numel():
@@ -277,7 +272,7 @@ def _norm(value: Tensor | float) -> float:
     norm = float(torch.linalg.vector_norm(value.detach())) / math.sqrt(value.numel())
     if math.isfinite(norm) or not bool(torch.isfinite(value).all()):
         return norm
-    return float(value.detach().abs().max())  # squares overflow before their roots do
+    return float(value.detach().abs().max())  # the squares overflowed
 
 
 def _norm_of_model(model: Any) -> float:
@@ -288,7 +283,7 @@ def _norm_of_model(model: Any) -> float:
 
 
 def _genitives(members: tuple[str, ...]) -> str:
-    """`party1's and party2's`, of many the first three."""
+    """`party1's and party2's`; at most three names."""
     named = [f"{member}'s" for member in members[:3]] + (["others'"] if members[3:] else [])
     return " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
 

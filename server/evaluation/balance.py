@@ -1,8 +1,8 @@
-"""Sizes of the classes, and the metric that judges a model where they are unequal.
+"""Class sizes, and the metric that judges a model where they are unequal.
 
-The only place that says what "unequal" means: the commonest class has more than 1.5 times its equal share of the
-training rows, with two classes more than 75 % of them. The accuracy of a model that always says this class is then high
-already, so that AUC (two classes) or balanced accuracy (more) is reported first.
+Classes are unequal if the most frequent has more than 1.5 times an equal share of the training rows: with two classes,
+more than 75 %. A model that always predicts it then has a high accuracy, so AUC (two classes) or balanced
+accuracy (more) is reported first.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import torch
 from torch import Tensor
 
 UNEQUAL = 1.5
-"""Classes are unequal if the commonest has more than so many times its equal share of the training rows."""
+"""Largest share of a class among the training rows, in multiples of an equal share, for classes to count as equal."""
 
 
 @dataclass(frozen=True)
 class ClassBalance:
-    """Rows of every class among the training rows.
+    """Number of training rows by class.
 
     Args:
-        counts: rows by class number, at least one class; estimates where the labels are noisy.
+        counts: by class number, at least one class; estimates where the labels are noisy.
     """
 
     counts: Sequence[float]
@@ -35,29 +35,26 @@ class ClassBalance:
 
     @classmethod
     def estimated(cls, counts: Tensor) -> ClassBalance:
-        """From estimates of the counts by labels with noise, float64 (classes,), which cost no more epsilon."""
+        """From estimated counts, float64 (classes,), which noisy labels give at no further epsilon."""
         return cls(counts.clamp_min(0.0).tolist())
 
     @property
     def commonest(self) -> int:
-        """Number of the commonest class, the first of equals."""
+        """Number of the most frequent class, the first of equals."""
         return max(range(len(self.counts)), key=self.counts.__getitem__)
 
     @property
     def share(self) -> float:
-        """Its share of the training rows; 0 if there are none."""
+        """The most frequent class's share of the training rows; 0 if there are none."""
         return self.counts[self.commonest] / total if (total := sum(self.counts)) else 0.0
 
     @property
     def unequal(self) -> bool:
-        """True if the classes are unequal."""
         return self.share * len(self.counts) > UNEQUAL
 
     @property
     def measure(self) -> str:
-        """The metric that judges a model of these classes: `accuracy`, or if they are unequal `auc` (two classes) or
-        `balanced_accuracy` (more).
-        """
+        """The metric that judges a model: `accuracy`; if unequal, `auc` (two classes) or `balanced_accuracy` (more)."""
         if not self.unequal:
             return "accuracy"
         return "auc" if len(self.counts) == 2 else "balanced_accuracy"

@@ -10,13 +10,13 @@ from colonnade.common.config.run_options import StopConfig
 from colonnade.common.runtime.numbers import plain
 
 TWO_CLASSES = frozenset({"auc", "average_precision", "ks", "lift"})
-"""Metrics that rows of a single class do not define."""
+"""Metrics that are undefined on rows of a single class."""
 
 SMALL = frozenset({"rmse", "mae", "loss", "log_loss", "brier"})
-"""Metrics of which less is better."""
+"""Metrics where lower is better."""
 
 SHARES = frozenset({"accuracy", "balanced_accuracy"})
-"""Metrics said in per cent."""
+"""Metrics printed in per cent."""
 
 _WORDS = {
     "balanced_accuracy": "balanced accuracy", "auc": "AUC", "average_precision": "average precision", "f1": "F1",
@@ -25,12 +25,12 @@ _WORDS = {
 
 
 def named(metric: str) -> str:
-    """A metric in words."""
+    """A metric's name for people."""
     return _WORDS.get(metric, metric)
 
 
 def said(metric: str, value: float) -> str:
-    """A value of a metric in words."""
+    """A metric's value for people."""
     return f"{value:.2%}" if metric in SHARES else plain(value)
 
 
@@ -40,10 +40,10 @@ class Best:
 
     Args:
         config: when to stop; None records nothing and never stops.
-        found: part of the server's state: `round`, and `val_` and `test_` values of the best round: of the criterion
-            and of what else was entered; of the evaluations after it their number (`since`) and the `newest`.
-        metric: the criterion, such as `accuracy`, of which more is better, or `rmse`, of which less is.
-        patience: evaluations in a row without a new best; None for that of the config.
+        found: part of the state: `round`, and `val_` and `test_` values of the best round; the number of validation
+            evaluations since (`since`) and the value of the `newest`.
+        metric: the criterion, such as `accuracy` (higher is better) or `rmse` (lower is better).
+        patience: evaluations in a row without a new best; None for the config's.
     """
 
     config: StopConfig | None
@@ -52,12 +52,12 @@ class Best:
     patience: int | None = None
 
     def enter(self, round: int, part: str, value: float, **more: float) -> None:
-        """Enters an evaluation; a round's validation rows come first.
+        """Enters an evaluation; a round's validation rows come before its test rows.
 
         Args:
-            value: of the criterion; not a number where it is not defined.
-            more: further metrics to report of the best round. By `measure`, of equals the one with the least `loss`
-                is the best: few rows have few values of an accuracy.
+            value: of the criterion; NaN where it is undefined.
+            more: further metrics to report for the best round. With `measure`, the lowest `loss` breaks ties, since
+                accuracy takes few values on few rows.
         """
         if self.config is None:
             return
@@ -75,17 +75,17 @@ class Best:
 
     @property
     def _known(self) -> bool:
-        """True if there is a best one by this criterion; another start may have had another."""
+        """True if there is a best round by this criterion; an earlier start may have used another."""
         return f"val_{self.metric}" in self.found
 
     @property
     def round(self) -> int:
-        """The best round, 0 before the first evaluation; the first of equals."""
+        """The best round, the first of equals; 0 before the first evaluation."""
         return int(self.found.get("round", 0))
 
     @property
     def stop(self) -> str:
-        """The reason to stop now, or ""."""
+        """Why the run should stop now, or ""."""
         if self.config is None or not self._known:
             return ""
         best, newest, since = (self.found[key] for key in (f"val_{self.metric}", "newest", "since"))
@@ -94,7 +94,7 @@ class Best:
         name, shares = named(self.metric), self.metric in SHARES
         best_said, newest_said = (said(self.metric, value) for value in (best, newest))
         peak = f"the best, {best_said} in round {self.round}"
-        if drop is not None and not (newest <= best * (1 + drop) if small else best - newest <= drop):  # NaN is far
+        if drop is not None and not (newest <= best * (1 + drop) if small else best - newest <= drop):  # true for NaN
             far = f"{100 * drop:g} points" if shares else f"{100 * drop:g} %" if small else f"{drop:g}"
             return f"validation {name} is {newest_said}, more than {far} {'above' if small else 'below'} {peak}"
         if isinstance(patience, int) and since >= patience:
@@ -107,13 +107,13 @@ class Best:
         return value < best if self.metric in SMALL else value > best
 
     def _settles(self, value: float, more: dict[str, float]) -> bool:
-        """True if an evaluation is as good as the best by the criterion, and better by its loss."""
+        """True if an evaluation equals the best by the criterion and has a lower loss."""
         if self.config is None or self.config.metric != "measure" or "val_loss" not in self.found:
             return False
         return value == self.found[f"val_{self.metric}"] and bool(more.get("loss", math.inf) < self.found["val_loss"])
 
     def summary(self, saved: int) -> dict[str, Any] | None:
-        """The best round, its metrics, and whether all members hold its checkpoint (that of round `saved`)."""
+        """The best round and its metrics; `saved` is the best round whose checkpoint all members hold, 0 if none."""
         if not self._known:
             return None
         wanted = [key.removeprefix("val_") for key in self.found if key.startswith("val_")]

@@ -1,8 +1,8 @@
-"""Verdict of an evaluation: is the model better than one that knows no column?
+"""Verdict on an evaluation: is the model better than one that ignores all columns?
 
-A model that has learned nothing reaches the value of chance only on average. So a value counts as better if it is more
-than two standard errors above chance, with the error that it has where outputs and labels are independent. One in 44
-such models passes, and a good model can fail on few rows: the verdict is then that these rows do not show it.
+A model that has learned nothing reaches chance level only on average. A value therefore counts as better if it is more
+than two standard errors above chance, with the standard error under independence of outputs and labels. One in 44
+such models passes, and a good model can fail on few rows: the verdict then is that these rows do not show it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 ERRORS = 2.0
-"""Standard errors that a value must be above chance by."""
+"""Number of standard errors that a value must be above chance."""
 
 DIVERGED: Mapping[str, Any] = {"metric": "diverged", "above": False}
-"""Verdict on a model with outputs that are not finite."""
+"""Verdict on a model with non-finite outputs."""
 
 _ROUNDING = 1e-9
 _WORDS = {"auc": "AUC", "balanced_accuracy": "balanced accuracy", "gain_on_mean": "gain on the mean"}
@@ -36,8 +36,8 @@ def of_classes(probabilities: Probabilities, labels: Classes, auc: float | None)
         auc: with two classes, their AUC; None where these rows have one class.
 
     Returns:
-        `metric`, its `value`, that of `chance`, the `error`, and `above`: True if the model is better than chance. None
-        where the rows have one class alone.
+        `metric`, its `value`, the level of `chance`, the standard `error`, and `above`: True if better than chance.
+        None if the rows have a single class.
     """
     if len(present := np.unique(labels)) < 2:
         return None
@@ -53,13 +53,13 @@ def of_classes(probabilities: Probabilities, labels: Classes, auc: float | None)
 
 
 def of_numbers(model: NDArray[np.float64], mean: NDArray[np.float64]) -> dict[str, Any] | None:
-    """Verdict on predicted numbers: by how much their squared errors are below those of the training rows' mean.
+    """Verdict on predicted targets: the gain in squared error over predicting the training rows' mean.
 
     Args:
         model, mean: squared errors of the model and of the mean, on the scale of training, float64 (rows, targets).
 
     Returns:
-        As `of_classes`; None of a single row, or where an error is not finite.
+        As `of_classes`; None for a single row, or where an error is not finite.
     """
     gained = (mean - model).mean(axis=1)
     if len(gained) < 2 or not np.isfinite(gained).all():
@@ -68,11 +68,11 @@ def of_numbers(model: NDArray[np.float64], mean: NDArray[np.float64]) -> dict[st
 
 
 def warning(verdict: Mapping[str, Any] | None, part: str, rows: str) -> str | None:
-    """Warning for the reader of a verdict; None of a model that is better than chance, or of no verdict.
+    """Warning for the reader of a verdict; None without a verdict, or if the model is better than chance.
 
     Args:
         part: test or validation.
-        rows: the model that it is compared with, such as "always saying the commonest class".
+        rows: the trivial model for comparison, such as "always saying the commonest class".
     """
     if verdict is None or verdict["above"]:
         return None

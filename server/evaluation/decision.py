@@ -1,7 +1,7 @@
-"""From the margin of a row to its class, of two: a threshold chosen on the validation rows, and their recalibration.
+"""From a row's margin to one of two classes: a threshold chosen on the validation rows, and recalibration.
 
-A row is of the positive class, the second of two, if its probability is at least the threshold. The threshold lies half
-way between two neighbouring probabilities of validation rows, so that no row's last bit decides.
+A row is positive (the second class) if its probability is at least the threshold. The threshold is half way between
+two neighbouring probabilities of validation rows, so rounding does not decide.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from colonnade.server.evaluation.calibration import Calibration
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-_KEPT = "decision"  # in the server's state
+_KEPT = "decision"  # key in the state
 
 EVEN = 0.5
-"""Threshold of a model without one: the likelier class."""
+"""Default threshold: takes the more likely class."""
 
-_POINTS = 100  # of a curve, at equal distances; and as many at equal numbers of rows
-_EQUAL = 1e-12  # of values of a criterion: a share of the largest
+_POINTS = 100  # points of a curve at equal distances; as many again at equal numbers of rows
+_EQUAL = 1e-12  # relative tolerance for equal values of a criterion
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Decision:
     """How a row's class follows from its margin.
 
     Args:
-        threshold: probability of the positive class from which a row is of it.
-        by: what chose it: f1, youden or cost; "at" where it was given, "" where it is even.
+        threshold: least probability at which a row is positive.
+        by: what chose it: f1, youden or cost; "at" if it was given, "" for the default.
         costs: of a false positive and of a false negative, with `cost`.
-        calibration: of probabilities; None where they are the model's.
-        round: of the model whose outputs it was made for; 0 where it needs none.
-        rows: validation rows that it was made on; 0 for none.
+        calibration: of probabilities; None for the model's own.
+        round: of the model that it was chosen for; 0 if not chosen on outputs.
+        rows: number of validation rows that it was chosen on; 0 for none.
     """
 
     threshold: float = EVEN
@@ -52,15 +52,14 @@ class Decision:
     rows: int = 0
 
     def probabilities(self, margins: Floats) -> Floats:
-        """Probabilities of the positive class, float64 (rows,), of log-odds float64 (rows,)."""
+        """Log-odds float64 (rows,) -> probabilities of the positive class, float64 (rows,)."""
         return calibration.sigmoid(margins) if self.calibration is None else self.calibration.of(margins)
 
     def positive(self, probabilities: Floats) -> Bools:
-        """True for rows of the positive class."""
         return probabilities >= self.threshold
 
     def record(self) -> dict[str, Any]:
-        """JSON values, for `read`: kept with the server's state."""
+        """JSON values, for `read`; stored in the state."""
         return {
             "threshold": self.threshold,
             "by": self.by,
@@ -71,13 +70,11 @@ class Decision:
         }
 
     def summary(self, positive: str | None) -> dict[str, Any]:
-        """`decision` of summary.json."""
         named = None if self.calibration is None else self.calibration.record()["name"]
         return {"class": positive, **self.record(), "calibration": named}
 
 
 def read(record: Mapping[str, Any]) -> Decision:
-    """The decision that `record` describes."""
     costs = record["costs"]
     return Decision(
         record["threshold"],
@@ -90,10 +87,10 @@ def read(record: Mapping[str, Any]) -> Decision:
 
 
 def kept(state: State, decide: DecideConfig | None) -> Decision | None:
-    """The decision that belongs to a model, from the server's state; None of a model without one.
+    """The decision stored with a model; None if there is none.
 
     Args:
-        decide: as configured now: a threshold that is given replaces the kept one.
+        decide: the current configuration; a threshold given there replaces the stored one.
     """
     record: dict[str, Any] = state.keep(_KEPT, dict)
     found = read(record) if record else None
@@ -103,7 +100,7 @@ def kept(state: State, decide: DecideConfig | None) -> Decision | None:
 
 
 def keep(state: State, found: Decision | None) -> None:
-    """Replaces the decision in the server's state; None removes it."""
+    """Stores the decision in the state; None removes it."""
     record: dict[str, Any] = state.keep(_KEPT, dict)
     record.clear()
     record.update({} if found is None else found.record())
@@ -112,11 +109,11 @@ def keep(state: State, found: Decision | None) -> None:
 def choose(
     decide: DecideConfig | None, calibrate: Calibrate, margins: Floats, positive: Bools, round: int
 ) -> Decision | None:
-    """The decision of these rows; None where their margins are not finite, or they are of one class.
+    """Chooses a decision on these rows; None if a margin is not finite, or the rows have one class.
 
     Args:
         margins: log-odds of the positive class, float64 (rows,).
-        positive: True for rows of it, bool (rows,).
+        positive: bool (rows,).
         round: of the model.
     """
     if not np.isfinite(margins).all() or not 0 < positive.sum() < len(positive):
@@ -134,16 +131,16 @@ def choose(
 
 
 def threshold(by: str, probabilities: Floats, positive: Bools, costs: tuple[float, float] | None = None) -> float:
-    """The threshold that is best by a criterion; of equal ones the nearest to one half.
+    """The best threshold by a criterion; of equals, the nearest to one half.
 
     Args:
         by: f1, youden or cost.
         probabilities: float64 (rows,).
-        positive: bool (rows,), of both kinds.
+        positive: bool (rows,), with both values present.
         costs: of a false positive and of a false negative, with `cost`.
 
     Returns:
-        0 where every row is best taken for positive; above all probabilities, and perhaps above 1, where none is.
+        0 if all rows are best positive; above all probabilities, possibly above 1, if none is.
     """
     at = _candidates(probabilities)
     found = _Outcomes.at(at, probabilities, positive)
@@ -159,10 +156,10 @@ def threshold(by: str, probabilities: Floats, positive: Bools, costs: tuple[floa
 
 
 def measures(decision: Decision, margins: Floats, positive: Bools) -> dict[str, float]:
-    """Metrics of a decision on some rows, by name: `decided_...`, and of calibrated probabilities `calibrated_...`.
+    """Metrics of a decision on some rows: `decided_...`, and for calibrated probabilities `calibrated_...`.
 
-    `decided_precision` is left out where no row is taken for positive, `decided_recall` where none is, `decided_cost`,
-    a row's mean, where there are no costs. None where a margin is not finite.
+    Undefined metrics are left out: `decided_precision` if no row is predicted positive, `decided_recall` if no row is
+    positive, `decided_cost` (mean of a row) without costs. Empty if a margin is not finite.
     """
     if not np.isfinite(margins).all():
         return {}
@@ -175,17 +172,17 @@ def measures(decision: Decision, margins: Floats, positive: Bools) -> dict[str, 
 
 
 def _closeness(probabilities: Floats, positive: Bools) -> dict[str, float]:
-    """How far probabilities are from what happened: `log_loss`, `brier` and `ece`."""
+    """`log_loss`, `brier` and `ece` of probabilities of the positive class."""
     both = np.stack([1.0 - probabilities, probabilities], axis=1)
     return quality.measure(both, positive.astype(np.int64), ("log_loss", "brier", "ece"))
 
 
 def details(decision: Decision, margins: Floats, positive: Bools) -> dict[str, Any] | None:
-    """`confusion` at the threshold (rows by true and then decided class), and points of a `curve` over thresholds.
+    """`confusion` at the threshold (rows by true, then decided class), and points of a `curve` over thresholds.
 
-    `probabilities` has log loss, Brier score and ECE `before` and `after` recalibration; None without.
-    A point has `threshold`, and what it would come to: `accuracy`, `precision`, `recall`, `f1` and `cost` (a row's
-    mean), each null where it is not defined. None where a margin is not finite.
+    `probabilities` has log loss, Brier score and ECE `before` and `after` recalibration; None without. A point has
+    `threshold`, `accuracy`, `precision`, `recall`, `f1` and `cost` (mean of a row), null where undefined. None if a
+    margin is not finite.
     """
     if not np.isfinite(margins).all():
         return None
@@ -204,11 +201,11 @@ def details(decision: Decision, margins: Floats, positive: Bools) -> dict[str, A
 
 @dataclass(frozen=True)
 class _Outcomes:
-    """What becomes of some rows at each of several thresholds.
+    """Counts of rows by outcome at each of several thresholds.
 
     Args:
         thresholds: float64 (thresholds,).
-        hits, false: rows that are rightly and wrongly taken for positive, float64 (thresholds,).
+        hits, false: true and false positives, float64 (thresholds,).
         positive, rows: number of positive rows, and of all.
     """
 
@@ -220,34 +217,33 @@ class _Outcomes:
 
     @classmethod
     def at(cls, thresholds: Floats, probabilities: Floats, positive: Bools) -> _Outcomes:
-        """Of rows with these probabilities and classes, (rows,) each."""
         ones, others = np.sort(probabilities[positive]), np.sort(probabilities[~positive])
         hits, false = ((len(kind) - np.searchsorted(kind, thresholds)).astype(np.float64) for kind in (ones, others))
         return cls(thresholds, hits, false, len(ones), len(positive))
 
     @property
     def missed(self) -> Floats:
-        """Positive rows that are not taken for it."""
+        """False negatives."""
         return self.positive - self.hits
 
     @property
     def others(self) -> Floats:
-        """Rows that are rightly not taken for positive."""
+        """True negatives."""
         return self.rows - self.positive - self.false
 
     @property
     def f1(self) -> Floats:
-        """2 hits over the positive rows and those taken for it; not a number where there are none."""
+        """NaN where there are neither positive rows nor positive predictions."""
         return _over(2 * self.hits, self.positive + self.hits + self.false)
 
     def cost(self, costs: tuple[float, float] | None) -> Floats:
-        """Mean cost of a row; not a number where there are no costs."""
+        """Mean cost of a row; NaN without costs."""
         if costs is None:
             return np.full_like(self.hits, np.nan)
         return (costs[0] * self.false + costs[1] * self.missed) / self.rows
 
     def points(self, decision: Decision) -> list[dict[str, float | None]]:
-        """A point of a curve for each threshold, in JSON values: see `details`."""
+        """A curve's point for each threshold, as JSON values: see `details`."""
         columns = {
             "threshold": self.thresholds,
             "accuracy": (self.hits + self.others) / self.rows,
@@ -264,14 +260,14 @@ class _Outcomes:
 
 
 def _over(above: Floats, below: Floats) -> Floats:
-    """The ratio; not a number where `below` is 0."""
+    """The ratio; NaN where `below` is 0."""
     return np.divide(above, below, out=np.full_like(above, np.nan), where=below > 0)
 
 
 def _candidates(probabilities: Floats) -> Floats:
-    """One threshold for every set of rows that one can take: 0 for all, then half way between neighbours."""
+    """One threshold for every possible set of positive rows: 0 for all, then half way between neighbours."""
     known = np.unique(probabilities)
     between = known[:-1] + np.diff(known) / 2
-    between = np.where(between > known[:-1], between, known[1:])  # of two numbers without one between them
+    between = np.where(between > known[:-1], between, known[1:])  # adjacent floats have no number in between
     top = float(known[-1])
     return np.array([0.0, *between, (1.0 + top) / 2 if top < 1.0 else np.nextafter(1.0, 2.0)])

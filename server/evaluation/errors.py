@@ -1,4 +1,4 @@
-"""Standard errors of metrics, from the rows that they were measured on: how far other rows may differ by chance."""
+"""Standard errors of metrics, estimated from the measured rows: how much other rows may differ by chance."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Floats = NDArray[np.float64]
 
 
 def of_classes(probabilities: Probabilities, labels: Classes) -> dict[str, float]:
-    """Standard errors of `accuracy`, `balanced_accuracy`, `loss`, `log_loss`, and of two classes `auc`.
+    """Standard errors of `accuracy`, `balanced_accuracy`, `loss`, `log_loss`, and with two classes `auc`.
 
     Args:
         probabilities: float64 (rows, classes).
         labels: class numbers, int64 (rows,).
 
     Returns:
-        By name; none of a single row, or where a probability is not finite.
+        By metric; empty for a single row, or if a probability is not finite.
     """
     if len(labels) < 2 or not np.isfinite(probabilities).all():
         return {}
@@ -38,17 +38,17 @@ def of_classes(probabilities: Probabilities, labels: Classes) -> dict[str, float
 
 
 def of_numbers(predicted: Floats, true: Floats) -> dict[str, float]:
-    """Standard errors of `rmse`, `mae` and `r2` of one target, in its own units.
+    """Standard errors of `rmse`, `mae` and `r2` of a single target, in its own units.
 
     Args:
         predicted, true: float64 (rows, targets).
 
     Returns:
-        By name; none of several targets, of fewer than two rows, or where a number is not finite.
+        By metric; empty for several targets, for fewer than two rows, or if a number is not finite.
     """
     if true.shape[1] != 1 or len(true) < 2 or not np.isfinite(predicted).all():
         return {}
-    with np.errstate(over="ignore", invalid="ignore"):  # squares of a model that diverges
+    with np.errstate(over="ignore", invalid="ignore"):  # squares overflow if the model diverges
         found = _of_errors((predicted - true)[:, 0], true[:, 0])
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
@@ -59,7 +59,7 @@ def _of_errors(wrong: Floats, true: Floats) -> dict[str, float]:
     if squares.mean() > 0:
         found["rmse"] = _of_mean(squares) / (2 * math.sqrt(squares.mean()))
     if spread.mean() > 0:
-        share = squares.mean() / spread.mean()  # of two means: the error of their ratio
+        share = squares.mean() / spread.mean()  # standard error of a ratio of two means
         found["r2"] = _of_mean(squares - share * spread) / float(spread.mean())
     return found
 
@@ -69,7 +69,7 @@ def _of_mean(values: Floats) -> float:
 
 
 def _of_auc(scores: Floats, positive: NDArray[np.bool_]) -> float:
-    """Of DeLong et al. (1988): every row's share of the rows of the other class that it stands right to."""
+    """DeLong et al. (1988): from each row's share of the other class's rows that it is ranked correctly against."""
     ones, others = np.sort(scores[positive]), np.sort(scores[~positive])
     above = (np.searchsorted(others, ones, "left") + np.searchsorted(others, ones, "right")) / (2 * len(others))
     below = 1 - (np.searchsorted(ones, others, "left") + np.searchsorted(ones, others, "right")) / (2 * len(ones))

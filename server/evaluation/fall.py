@@ -1,4 +1,4 @@
-"""Validation that falls: a model that has learned its training rows by heart, or steps that are too long."""
+"""Falling validation metrics: the model overfits, or its steps are too long."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 from colonnade.server.evaluation.best import SMALL, named, said
 
-_SINCE = 3  # evaluations after the best one, whose median is compared with it
-_LEAST = 0.01  # a point, or 1 % of an error or loss: less is not worth a word
+_SINCE = 3  # newest evaluations, whose median is compared with the best one
+_LEAST = 0.01  # least fall that is reported: one point, or 1 % of an error or loss
 
 
 @dataclass
 class Fall:
-    """Whether the validation rows' metric lies below its best, beyond what their number explains.
+    """Whether the validation metric is below its best by more than the number of rows explains.
 
     Args:
-        found: part of the server's state: `round`, `best` and `margin` of the best evaluation, and the `newest` ones.
+        found: part of the state: `round`, `best` and `margin` of the best evaluation, and the `newest` values.
         metric: as in `Best`.
     """
 
@@ -26,11 +26,10 @@ class Fall:
     metric: str
 
     def enter(self, round: int, value: float, error: float) -> bool:
-        """Enters an evaluation. Returns True if validation is found to have fallen now, and was not before.
+        """Enters an evaluation. Returns True if validation has fallen now, and had not before.
 
         Args:
-            value: of the metric.
-            error: its standard error on these rows; 0 where it is not known.
+            error: standard error of the value on these rows; 0 if unknown.
         """
         if not math.isfinite(value):
             return False
@@ -44,13 +43,12 @@ class Fall:
 
     @property
     def fallen(self) -> bool:
-        """True if it has."""
         newest = self.found.get("newest", ())
         return len(newest) == _SINCE and self._above(self.found["best"], median(newest)) > self.found["margin"]
 
     @property
     def reason(self) -> str:
-        """It in words, or ""."""
+        """A sentence for people, or ""."""
         if not self.fallen:
             return ""
         best, now = (said(self.metric, value) for value in (self.found["best"], self.found["newest"][-1]))

@@ -1,6 +1,6 @@
 """Ranking of rows by a class's probability: areas under curves, cumulative gains, lift and the KS statistic.
 
-Rows of equal probability have no order: they are taken in proportion, so that no metric depends on the order of rows.
+Rows of equal probability share their positions in proportion, so no metric depends on the order of rows.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 TOP = 0.1
-"""Share of the rows that `lift` and `gain` are of: the top decile."""
+"""Share of the rows for `lift` and `gain`: the top decile."""
 
 DEPTHS = tuple(step / 20 for step in range(21))
-"""Shares of the rows at which the gains curve is kept."""
+"""Shares of the rows at which the gains curve is stored."""
 
 Numbers = NDArray[np.float64]
 
 
 def counts(scores: Numbers, positive: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
-    """Numbers of rows and of positive rows down to every distinct score from above, beginning with (0, 0).
+    """Cumulative numbers of rows and of positive rows at every distinct score, in descending order, from (0, 0).
 
     Args:
         scores: float64 (rows,), higher for the more likely.
@@ -32,7 +32,7 @@ def counts(scores: Numbers, positive: NDArray[np.bool_]) -> tuple[Numbers, Numbe
 
 
 def auc(scores: Numbers, positive: NDArray[np.bool_]) -> float:
-    """Area under the ROC curve; arguments as for `counts`, each class of at least one row."""
+    """Area under the ROC curve; arguments as for `counts`, at least one row of each class."""
     rows, found = counts(scores, positive)
     return float(np.trapezoid(found, rows - found) / (found[-1] * (rows[-1] - found[-1])))
 
@@ -44,18 +44,18 @@ def average_precision(scores: Numbers, positive: NDArray[np.bool_]) -> float:
 
 
 def steps(scores: Numbers, positive: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
-    """Shares of all rows and of the positive ones: `counts` over the last, of which at least one is positive."""
+    """`counts` divided by their totals; at least one row is positive."""
     rows, found = counts(scores, positive)
     return rows / rows[-1], found / found[-1]
 
 
 def gain(scores: Numbers, positive: NDArray[np.bool_], depth: float = TOP) -> float:
-    """Share of the positive rows that the first `depth` of all rows have; arguments as for `steps`."""
+    """Share of the positive rows among the first `depth` of all rows; arguments as for `steps`."""
     return float(np.interp(depth, *steps(scores, positive)))
 
 
 def ks(scores: Numbers, positive: NDArray[np.bool_]) -> float:
-    """The largest distance between the score's distributions in the two classes, each of at least one row."""
+    """The largest distance between the score's distributions in the two classes; at least one row of each."""
     rows, found = counts(scores, positive)
     gains = found / found[-1]
     others = (rows - found) / (rows[-1] - found[-1])
@@ -63,6 +63,6 @@ def ks(scores: Numbers, positive: NDArray[np.bool_]) -> float:
 
 
 def curve(scores: Numbers, positive: NDArray[np.bool_]) -> list[dict[str, Any]]:
-    """The cumulative gains at `DEPTHS`, for a chart: `rows` and `found`, both shares."""
+    """Cumulative gains at `DEPTHS`, for a chart: `rows` and `found`, both shares."""
     found = np.interp(DEPTHS, *steps(scores, positive))
     return [{"rows": depth, "found": float(share)} for depth, share in zip(DEPTHS, found, strict=True)]

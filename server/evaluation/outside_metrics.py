@@ -1,4 +1,4 @@
-"""Metrics of other packages: `server.extra_metrics`. See docs/plug_ins.md."""
+"""Metrics from other packages: `server.extra_metrics`. See docs/plug_ins.md."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from colonnade.common.errors import ColonnadeError, ConfigError
 
 
 class OutsideMetrics:
-    """Metrics of other packages, of every evaluation. One that fails is reported once and left out.
+    """Metrics from other packages for every evaluation. One that fails is reported once and left out.
 
     Args:
-        names: of the entry points, whose objects map (scores, targets) to a number: in classification probabilities
-            float64 (rows, classes) and class numbers int64 (rows,), in regression predicted and true numbers float64
-            (rows, targets) in the targets' own units.
+        names: of the entry points, functions of (scores, targets) that return a number. In classification:
+            probabilities float64 (rows, classes) and class numbers int64 (rows,); in regression: predicted and true
+            targets float64 (rows, targets) in their own units.
         warn: reports a failure.
 
     Raises:
-        ConfigError: a package cannot be imported, or an object is no function.
+        ConfigError: a package cannot be imported, or an object is not a function.
     """
 
     def __init__(self, names: Sequence[str], warn: Callable[[str], None]) -> None:
@@ -32,7 +32,7 @@ class OutsideMetrics:
         self._failed: set[str] = set()
 
     def of(self, scores: np.ndarray, targets: np.ndarray) -> Mapping[str, float]:
-        """The metrics by name, without those that fail or give no finite number; none of scores that are not finite."""
+        """Metrics by name, without those that fail or are not finite; empty if a score is not finite."""
         found: dict[str, float] = {}
         if not np.isfinite(scores).all():
             return found
@@ -49,7 +49,7 @@ class OutsideMetrics:
 def _value(name: str, call: Callable[..., Any], scores: np.ndarray, targets: np.ndarray) -> float:
     views = [array.view() for array in (scores, targets)]
     for view in views:
-        view.flags.writeable = False  # other metrics use them too
+        view.flags.writeable = False  # shared with other metrics
     with OUTSIDE_METRICS.blamed(name):
         value = call(*views)
     if isinstance(value, bool) or not isinstance(value, Real):

@@ -1,7 +1,7 @@
 """Quality of class probabilities beyond accuracy: ranking, calibration, confusion.
 
-Values are those of scikit-learn (a test compares them). Its checks of arguments would take longer than a round of small
-batches does, and its import takes a second.
+Values equal scikit-learn's (a test compares them), whose argument checks would take longer than a round of small
+batches, and whose import takes a second.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from colonnade.server.evaluation import chance, gains
 
-BINS = 10  # of equal width, in a reliability curve
+BINS = 10  # bins of equal width in a reliability curve
 
 Probabilities = NDArray[np.float64]
 Classes = NDArray[np.int64]
@@ -22,22 +22,21 @@ _Ranking = Callable[[Probabilities, NDArray[np.bool_]], float]
 
 
 def describe(probabilities: Probabilities, labels: Classes) -> tuple[dict[str, float], dict[str, Any]]:
-    """Metrics by name, and details that are too large for a metric.
+    """Metrics by name, and details too large for a metric.
 
-    With two classes `auc`, `average_precision` and `brier` are those of the second; with more, `auc` and
-    `average_precision` are the means over every class against the rest, without classes of which these rows have
-    none or nothing else, and `brier` is the sum over all classes. `ks`, `lift` and `gain` are those of the second of
-    two classes, ranked by its probability.
+    With two classes `auc`, `average_precision` and `brier` refer to the second; with more, `auc` and
+    `average_precision` are means over every class against the rest, without classes that have none or all of these
+    rows, and `brier` is the sum over classes. `ks`, `lift` and `gain` refer to the second of two classes, ranked by
+    its probability.
 
     Args:
-        probabilities: float64 (rows, classes), rows of which sum to 1.
+        probabilities: float64 (rows, classes), each row sums to 1.
         labels: class numbers, int64 (rows,), at least one.
 
     Returns:
-        `auc`, `average_precision`, `ks`, `lift`, `gain` (each where it is defined), `balanced_accuracy`, `f1`
-        (macro), `log_loss`, `brier` and `ece`; and `confusion`, rows by true and then predicted class, `reliability`,
-        a list of bins, `gains`, points of a curve (two classes), and `chance`, a verdict. Both are empty if a
-        probability is not finite.
+        `auc`, `average_precision`, `ks`, `lift`, `gain` (where defined), `balanced_accuracy`, `f1` (macro),
+        `log_loss`, `brier` and `ece`; and `confusion` (rows by true, then predicted class), `reliability` (bins),
+        `gains` (a curve, two classes) and `chance` (a verdict). Both are empty if a probability is not finite.
     """
     metrics = measure(probabilities, labels, _METRICS)
     if not metrics:
@@ -53,7 +52,7 @@ def describe(probabilities: Probabilities, labels: Classes) -> tuple[dict[str, f
 
 
 def measure(probabilities: Probabilities, labels: Classes, names: Collection[str]) -> dict[str, float]:
-    """Some metrics of `describe`, by name, without those that are not defined; none if a probability is not finite."""
+    """Some metrics of `describe`, without undefined ones; empty if a probability is not finite."""
     if not np.isfinite(probabilities).all():
         return {}
     found = {name: _METRICS[name](probabilities, labels) for name in names}
@@ -69,7 +68,7 @@ def _average_precision(probabilities: Probabilities, labels: Classes) -> float |
 
 
 def _against_the_rest(score: _Ranking, probabilities: Probabilities, labels: Classes) -> float | None:
-    """Mean over the classes that these rows have, and other ones beside; None where no class has both."""
+    """Mean over the classes with both positive and negative rows; None if there is no such class."""
     wanted = [1] if probabilities.shape[1] == 2 else range(probabilities.shape[1])
     sides = {number: labels == number for number in wanted}
     found = [score(probabilities[:, number], own) for number, own in sides.items() if 0 < own.sum() < len(labels)]
@@ -77,20 +76,20 @@ def _against_the_rest(score: _Ranking, probabilities: Probabilities, labels: Cla
 
 
 def _balanced_accuracy(probabilities: Probabilities, labels: Classes) -> float:
-    """Mean over the classes of these rows of the share that is right."""
+    """Mean recall over the classes of these rows."""
     right = probabilities.argmax(axis=1) == labels
     return float(np.mean([right[labels == number].mean() for number in np.unique(labels)]))
 
 
 def _f1(probabilities: Probabilities, labels: Classes) -> float:
-    """Mean over the classes that these rows have, or are said to have."""
+    """Mean over the classes with true or predicted rows."""
     confusion = _confusion(probabilities, labels)
     either = confusion.sum(axis=0) + confusion.sum(axis=1)
     return float((2 * confusion.diagonal()[either > 0] / either[either > 0]).mean())
 
 
 def _confusion(probabilities: Probabilities, labels: Classes) -> Classes:
-    """Numbers of rows by true and then predicted class."""
+    """Number of rows by true, then predicted class."""
     classes = probabilities.shape[1]
     cells = labels * classes + probabilities.argmax(axis=1)
     return np.bincount(cells, minlength=classes**2).reshape(classes, classes)
@@ -114,7 +113,7 @@ def _ece(probabilities: Probabilities, labels: Classes) -> float:
 
 
 def _ranked(of: _Ranking) -> Callable[[Probabilities, Classes], float | None]:
-    """A metric of the second of two classes; None where these rows have one alone, or there are more."""
+    """A metric of the second of two classes; None for rows of a single class, or for more classes."""
 
     def metric(probabilities: Probabilities, labels: Classes) -> float | None:
         positive = labels == 1
@@ -147,14 +146,14 @@ def _bins(probabilities: Probabilities, labels: Classes) -> list[dict[str, Any]]
 
 
 def _confidence(probabilities: Probabilities, labels: Classes) -> tuple[Probabilities, NDArray[np.bool_]]:
-    """With two classes the second's probability and truth; with more, those of the likeliest class."""
+    """With two classes, the second's probability and truth; with more, those of the most likely class."""
     if probabilities.shape[1] == 2:
         return probabilities[:, 1], labels == 1
     return probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
 
 
 def _reliability(confidence: Probabilities, true: NDArray[np.bool_]) -> list[dict[str, Any]]:
-    """Non-empty bins: bounds, rows, mean confidence, and the share that is true."""
+    """Non-empty bins: bounds, rows, mean confidence, and share of true rows."""
     number = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     found = []
     for each in np.unique(number):

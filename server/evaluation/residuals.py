@@ -1,4 +1,4 @@
-"""Metrics of predicted numbers, block by block."""
+"""Regression metrics, accumulated block by block."""
 
 from __future__ import annotations
 
@@ -19,12 +19,6 @@ class Residuals:
     """RMSE, MAE and R2 in the targets' own units, and the mean loss on the scale of training.
 
     With several targets each metric is the mean over them.
-
-    Args:
-        scale: of predictions and targets.
-
-    Attributes:
-        rows: number of rows added.
     """
 
     def __init__(self, scale: TargetScale) -> None:
@@ -34,7 +28,7 @@ class Residuals:
 
     @torch.no_grad()
     def add(self, outputs: Tensor, targets: Tensor) -> None:
-        """Adds some rows: predictions and true values, (rows, targets), both scaled."""
+        """Adds rows: predictions and true values, (rows, targets), both scaled."""
         self._loss += Squared().value(outputs, targets).sum().item()
         self._predicted.append(self._scale.undo(outputs).cpu())
         self._true.append(self._scale.undo(targets).cpu())
@@ -49,7 +43,7 @@ class Residuals:
         true = torch.cat(self._true)
         error = torch.cat(self._predicted) - true
         squares, spread = error.square().sum(dim=0), (true - true.mean(dim=0)).square().sum(dim=0)
-        same = (true == true[0]).all(dim=0)  # their mean may be off by a rounding, and the spread above 0
+        same = (true == true[0]).all(dim=0)  # rounding of the mean may leave the spread above 0
         r2 = torch.where(same, 0.0, 1 - squares / torch.where(same, 1.0, spread))
         return {
             "rmse": (squares / self.rows).sqrt().mean().item(),
@@ -58,12 +52,12 @@ class Residuals:
             "loss": self._loss / self.rows,
         }
 
-    def some(self, names: Collection[str]) -> dict[str, float]:  # noqa: ARG002  # that of `Score`
-        """Further metrics, as `Score` has them: none."""
+    def some(self, names: Collection[str]) -> dict[str, float]:  # noqa: ARG002  # signature of `Score`
+        """None: there are no further metrics (see `Score.some`)."""
         return {}
 
     def closer(self) -> tuple[dict[str, float], dict[str, Any]]:
-        """`baseline_rmse`, that of always predicting the training rows' mean; and `chance`, a verdict."""
+        """`baseline_rmse`, the error of predicting the training rows' mean; and `chance`, a verdict."""
         predicted, true = self.arrays()
         mean, deviation = self._scale.mean.numpy(), self._scale.deviation.numpy()
         model, baseline = (np.square((guess - true) / deviation) for guess in (predicted, mean))
@@ -72,9 +66,8 @@ class Residuals:
         return metrics, {"chance": diverged or chance.of_numbers(model, baseline)}
 
     def errors(self) -> dict[str, float]:
-        """Standard errors of the metrics, by name."""
         return errors.of_numbers(*self.arrays())
 
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Predicted and true numbers of all rows in the targets' own units, float64 (rows, targets) each."""
+        """Predicted and true targets of all rows in their own units, float64 (rows, targets) each."""
         return torch.cat(self._predicted).double().numpy(), torch.cat(self._true).double().numpy()

@@ -1,4 +1,4 @@
-"""Metrics of logits, block by block."""
+"""Classification metrics, accumulated block by block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from colonnade.server.evaluation.quality import Classes, Probabilities, describe
 
 
 def margins(logits: Tensor) -> Floats:
-    """Log-odds of the second of two classes, float64 (rows,), of logits (rows, 2)."""
+    """Log-odds of the second of two classes, float64 (rows,), from logits (rows, 2)."""
     found: Floats = (logits[:, 1].double() - logits[:, 0].double()).numpy()
     return found
 
@@ -24,10 +24,7 @@ class Score:
     """Accuracy and mean cross-entropy, without class weights.
 
     Args:
-        commonest: class of the baseline, the commonest among the training rows; None for no baseline.
-
-    Attributes:
-        rows: number of rows added.
+        commonest: the most frequent class of the training rows, for the baseline; None for no baseline.
     """
 
     def __init__(self, commonest: int | None = None) -> None:
@@ -39,7 +36,7 @@ class Score:
 
     @torch.no_grad()
     def add(self, logits: Tensor, labels: Tensor) -> None:
-        """Adds some rows: logits (rows, classes), their classes int64 (rows,)."""
+        """Adds rows: logits (rows, classes), and classes int64 (rows,)."""
         self._hits += (logits.argmax(1) == labels).sum().item()
         self._loss += functional.cross_entropy(logits, labels, reduction="sum").item()
         self._logits.append(logits.detach().cpu())
@@ -52,13 +49,13 @@ class Score:
         return {"accuracy": self._hits / self.rows, "loss": self._loss / self.rows}
 
     def some(self, names: Collection[str]) -> dict[str, float]:
-        """Some of the further metrics by name, without those that these rows do not define."""
+        """Some of the further metrics, without undefined ones."""
         return measure(*self.arrays(), names) if names else {}
 
     def closer(self) -> tuple[dict[str, float], dict[str, Any]]:
-        """Further metrics by name, and details too large for a metric: `server.evaluation.quality.describe`.
+        """Further metrics, and details too large for a metric: see `server.evaluation.quality.describe`.
 
-        `baseline_accuracy` is that of always saying the commonest class of the training rows.
+        `baseline_accuracy` is the accuracy of always predicting the training rows' most frequent class.
         """
         probabilities, labels = self.arrays()
         metrics, details = describe(probabilities, labels)
@@ -67,11 +64,10 @@ class Score:
         return metrics, details or {"chance": dict(chance.DIVERGED)}
 
     def errors(self) -> dict[str, float]:
-        """Standard errors of some of the metrics, by name."""
         return errors.of_classes(*self.arrays())
 
     def margins(self) -> tuple[Floats, Bools]:
-        """Of two classes: log-odds of the second of all rows, float64 (rows,), and True for rows of it."""
+        """With two classes: log-odds of the second, float64 (rows,), and True for rows of it."""
         return margins(torch.cat(self._logits)), torch.cat(self._labels).numpy() == 1
 
     def arrays(self) -> tuple[Probabilities, Classes]:

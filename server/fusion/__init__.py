@@ -1,1 +1,1 @@
-"""From the parties' embeddings or logits to a joint model."""
+"""Joint models: from the parties' embeddings or logits to predictions."""

@@ -1,4 +1,4 @@
-"""The server as the active party: labels, and columns and a model of its own."""
+"""The server as the active party: its labels, columns and model."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def load_columns(
     ids: Sequence[str] | None = None,
     cache: TableCache | None = None,
 ) -> Columns | None:
-    """Reads and scales `server.active.data` as the server's models see it; None where there is none.
+    """Reads and scales `server.active.data`; None if not configured.
 
     Args:
-        rows: of the labels, as they were read.
+        rows: number of label rows read.
         sample: rows to keep; None for all.
-        kept: where the run keeps the encoder; None for nowhere.
+        kept: where the run stores the encoder; None for nowhere.
         ids: ids of the label rows, where rows have keys.
         cache: copies of the server's tables; None for none.
 
     Raises:
-        DataError: columns are missing, unusable, or of other rows than the labels'.
+        DataError: columns are missing or unusable, or their rows differ from the labels'.
     """
     if config.active is None:
         return None
@@ -74,7 +74,7 @@ def active_features(
     cache: TableCache | None = None,
     kept: EncoderFile | None = None,
 ) -> Features:
-    """Reads `server.active.data`, the rows of the labels alone. Arguments and errors are those of `load_columns`."""
+    """Reads the rows of `server.active.data` that have labels. Arguments and errors as in `load_columns`."""
     features = load_features(active.data, federation.party_index(SERVER), base, cache, kept)
     same = federation.keys.normal
     if getattr(config.labels, "missing", "") == "drop" and ids is not None and features.ids is not None:
@@ -98,12 +98,12 @@ def columns_of(
     out: Path,
     taken: Callable[[Features], None],
 ) -> Columns | None:
-    """The server's columns of rows to be predicted, perhaps new ones; None where it has none.
+    """The server's columns for the rows to predict, which may be new; None if it has no columns.
 
     Args:
-        places: the position of each key, as keys are compared.
-        out: the run's folder, where the encoder is.
-        taken: called with the rows as the table has them.
+        places: position of each normalised key.
+        out: the run's folder, which holds the encoder.
+        taken: called with the unscaled rows.
 
     Raises:
         DataError: `server.active.data` has no keys, or lacks one of these.
@@ -128,10 +128,10 @@ def columns_of(
 
 
 def own_keys(federation: FederationConfig, config: ServerConfig, base: Path, out: Path) -> frozenset[str] | None:
-    """The keys, as they are compared, of rows that the server has columns of; None where it has no columns.
+    """Normalised keys of the rows that the server has columns for; None if it has no columns.
 
     Args:
-        out: the run's folder, whose encoder knows the columns.
+        out: the run's folder, which holds the encoder.
     """
     if config.active is None:
         return None
@@ -141,11 +141,7 @@ def own_keys(federation: FederationConfig, config: ServerConfig, base: Path, out
 
 
 def active_party(ctx: ServerContext, width: int) -> TwoPart:
-    """l_0: the server's own two networks with their optimisers, restored from the state or newly initialised.
-
-    Args:
-        width: of an embedding.
-    """
+    """l_0: the server's own two networks and their optimisers, restored from the state or newly initialised."""
     config, columns = ctx.config.active, ctx.columns
     assert config is not None and columns is not None  # required by the protocol's contract
     shape = tuple(columns.shape[1:])

@@ -1,4 +1,4 @@
-"""The joint model where the server is the active party: its own part covers exactly the rows to be predicted."""
+"""The joint model where the server is the active party, for a fixed set of rows."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ActiveJoint:
     Args:
         own: the active party's model.
         x: its columns of the rows, float32 (rows, ...).
-        count: number of members in the average, the active party among them.
-        averaged: embeddings, from whose average its head predicts (VFedMH), or every party's logits (agg_vfl).
+        count: members in the average, the active party included.
+        averaged: embeddings, from whose average the active party's head predicts (VFedMH), or logits (agg_vfl).
     """
 
     own: TwoPart
@@ -33,27 +33,25 @@ class ActiveJoint:
     averaged: Averaged
 
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
-        """The parties' parts in roster order, float32 (rows, width) each -> logits (rows, classes)."""
+        """Parts in roster order, float32 (rows, width) each -> logits (rows, classes)."""
         return self.of_sum(torch.stack(list(parts)).sum(0))
 
     def of_sum(self, total: Tensor) -> Tensor:
-        """Logits from the parties' sum."""
         with self.own.evaluation() as still:
             if self.averaged == "logits":
                 return (still.predict(still.embed(self.x)) + total.to(self.x.device)) / self.count
             return still.predict(self.average(total))
 
     def average(self, total: Tensor) -> Tensor:
-        """E from the parties' sum: float32 (rows, width), on the device."""
+        """E, the average embedding, from the parties' sum: float32 (rows, width), on the device."""
         with self.own.evaluation() as still:
             return (still.embed(self.x) + total.to(self.x.device)) / self.count
 
     def heads(self) -> None:
-        """None: the server keeps no heads here."""
+        """None: the server keeps no heads for the parties."""
 
 
 def active_joint(ctx: ServerContext, width: int, averaged: Averaged) -> Callable[[Tensor], ActiveJoint]:
-    """The joint model by rows."""
     own, columns, count = active_party(ctx, width), ctx.columns, len(ctx.federation.names) + 1
     assert columns is not None  # required by the contract
     return lambda rows: ActiveJoint(own, columns[rows], count, averaged)

@@ -1,12 +1,12 @@
-"""Naive Bayes over released codes: the codes' frequencies by class are found by EM, since codes are seen through sets.
+"""Naive Bayes over released codes: EM estimates the codes' frequencies by class, as only noisy sets of codes are seen.
 
-A set S of codes is w = e^epsilon times as likely if it contains the code (common/privacy/subsets.py), so that up to a
-constant of the row
+A set S of codes is w = e^epsilon times as likely if it contains the code (common/privacy/subsets.py), so up to a
+factor constant in the row
 
     P(S | class y) = sum_c P(c | y) w^[c in S].
 
-Dempster, Laird and Rubin, "Maximum likelihood from incomplete data via the EM algorithm" (1977): the code is the
-missing part. Where labels are noisy, so is the class: its posterior under the model takes its place.
+The code is the missing data of Dempster, Laird and Rubin, "Maximum likelihood from incomplete data via the EM
+algorithm" (1977). Where labels are noisy, the class is missing too: its posterior under the model replaces it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from torch import Tensor
 from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.server.training.context import ServerContext
 
-_CERTAIN = 30.0  # epsilon of codes without noise
-_PRIOR = 0.5  # rows that every code of a class counts beforehand
+_CERTAIN = 30.0  # epsilon used for codes without noise
+_PRIOR = 0.5  # pseudo-count of every (class, code) cell
 
 
 class Confusions:
-    """P(code of party k | class) of every party and P(class), in the server-side state, with all sets of training rows.
+    """P(code of party k | class), P(class) and all sets of training rows, in the state.
 
     Args:
-        ctx: of the server side.
         codes: k, number of codes.
     """
 
@@ -44,7 +43,7 @@ class Confusions:
         self._trains[ctx.schedule.partition.train.cpu()] = True
 
     def epsilon(self, rows: Tensor) -> Tensor:
-        """Epsilon of the sets of some rows, float64 (rows, 1)."""
+        """Epsilon of the sets of these rows, float64 (rows, 1)."""
         plan = self._ctx.schedule.privacy
         if not isinstance(plan, DiscretePlan):
             return torch.full((len(rows), 1), _CERTAIN, dtype=torch.float64)
@@ -53,18 +52,18 @@ class Confusions:
         return torch.where(trains, plan.training.epsilon, plan.held_out.epsilon).double()
 
     def add(self, sets: Sequence[Tensor], rows: Tensor) -> None:
-        """Keeps the parties' sets of training rows, (rows, codes) each; zeros where a party did not answer."""
+        """Stores the parties' sets of training rows, (rows, codes) each; zeros where a party did not answer."""
         for place, found in enumerate(sets):
             if found.any():
                 self._sets[place, rows.cpu()] = found.cpu().to(torch.uint8)
 
     @property
     def device(self) -> torch.device:
-        """The server's, on which logits are; the fit itself is on the CPU."""
+        """Device of the logits; the fit runs on the CPU."""
         return self._ctx.device
 
     def fit(self, iterations: int) -> None:
-        """Goes on with EM over the training rows that there are sets of."""
+        """Continues EM over the training rows that have sets."""
         rows = self._sets.any(2).any(0).nonzero().flatten()
         if not len(rows):
             return
@@ -80,10 +79,10 @@ class Confusions:
                 self.table[place].copy_(_codes_of_classes(self.table[place], weights, q[there], iterations))
 
     def log_likelihood(self, sets: Tensor, epsilon: Tensor) -> Tensor:
-        """Log-likelihood of every class, up to a constant of the row, float64 (rows, classes).
+        """Log-likelihood of every class up to a constant per row, float64 (rows, classes).
 
         Args:
-            sets: of the parties in the roster's order, (parties, rows, codes), or means of such; zeros say nothing.
+            sets: in roster order, (parties, rows, codes), or means of such; zeros carry no information.
             epsilon: (rows, 1).
         """
         total = torch.zeros(sets.shape[1], len(self.prior), dtype=torch.float64)
@@ -93,11 +92,11 @@ class Confusions:
 
 
 def _codes_of_classes(table: Tensor, weights: Tensor, q: Tensor, iterations: int) -> Tensor:
-    """EM of one party's codes.
+    """EM for one party's codes.
 
     Args:
-        table: P(code | class) to begin with, float64 (classes, codes).
-        weights: likelihood of a row's set under each code, up to a constant of the row, (rows, codes).
+        table: initial P(code | class), float64 (classes, codes).
+        weights: likelihood of a row's set under each code, up to a constant per row, (rows, codes).
         q: probability of each class, (rows, classes).
     """
     for _ in range(iterations):
@@ -107,12 +106,7 @@ def _codes_of_classes(table: Tensor, weights: Tensor, q: Tensor, iterations: int
 
 
 class CodeJoint:
-    """The joint model of some rows.
-
-    Args:
-        confusions: as fitted.
-        rows: their numbers, int64 (rows,).
-    """
+    """The joint model for some rows (numbers, int64 (rows,))."""
 
     def __init__(self, confusions: Confusions, rows: Tensor) -> None:
         self._confusions, self._rows = confusions, rows
@@ -125,4 +119,4 @@ class CodeJoint:
         return logits.to(self._confusions.device)
 
     def heads(self) -> None:
-        """None: there are no weights that a party's part meets."""
+        """None: no weights apply to a party's part."""

@@ -1,9 +1,9 @@
-"""Groups of classes for parties with fewer codes than classes: what one party cannot tell apart, another should.
+"""Groups of classes for parties with fewer codes than classes: what one party confuses, another should separate.
 
-For a party whose encoder names c for rows of the class y with frequency P(c | y), a grouping g and the release's noise
-give P(code | y). Two classes are confused no more often than half of the product, over the parties, of their codes'
-Bhattacharyya coefficients (Bhattacharyya 1943; Kailath 1967). The sum over all pairs of classes is lowered by moving or
-exchanging single classes until nothing helps, from the fixed grouping and from random ones.
+For a party whose encoder names c for rows of class y with frequency P(c | y), a grouping g and the release's noise
+give P(code | y). The probability of confusing two classes is at most half the product, over the parties, of their
+codes' Bhattacharyya coefficients (Bhattacharyya 1943; Kailath 1967). A local search lowers the sum over all pairs of
+classes by moving or exchanging single classes, from the fixed grouping and from random ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _GAIN = 1e-9
 
 
 class Grouping:
-    """Looks for groupings of all parties.
+    """Searches for groupings of all parties.
 
     Args:
         confusions: P(c | y) of every party, float64 (classes, classes) each.
@@ -36,8 +36,8 @@ class Grouping:
         """Groupings of all parties, int64 (classes,) each.
 
         Args:
-            fixed: groupings to begin with.
-            free: places of the parties whose grouping may change.
+            fixed: initial groupings.
+            free: indices of the parties whose grouping may change.
         """
         draws, found = random.Random(0), list[tuple[float, list[Tensor]]]()  # noqa: S311  # no secret
         for start in range(_STARTS):
@@ -54,7 +54,7 @@ class Grouping:
         return min(found, key=lambda each: each[0])[1]
 
     def cost(self, groups: Sequence[Tensor]) -> float:
-        """The bound, up to a factor."""
+        """The bound on confusions, up to a factor."""
         overlap = torch.ones(self._classes, self._classes, dtype=torch.float64)
         for place, own in enumerate(groups):
             overlap = overlap * self._overlap(place, own)
@@ -66,7 +66,7 @@ class Grouping:
         return roots @ roots.T
 
     def _improve(self, groups: list[Tensor], place: int) -> bool:
-        """Moves and exchanges classes of one party where it lowers the bound; False if nothing did."""
+        """Moves and exchanges one party's classes while that lowers the bound; returns True if something changed."""
         others = torch.ones(self._classes, self._classes, dtype=torch.float64)
         for other, own in enumerate(groups):
             if other != place:
@@ -79,7 +79,7 @@ class Grouping:
         return better
 
     def _neighbours(self, groups: Tensor) -> list[Tensor]:
-        """Groupings with one class in another group, or two classes exchanged."""
+        """Groupings with one class moved to another group, or two classes exchanged."""
         found = []
         for c in range(self._classes):
             for group in range(self._codes):
@@ -92,13 +92,13 @@ class Grouping:
 
 
 def frequencies(counts: Tensor) -> Tensor:
-    """P(c | y) from noisy counts, int64 (classes, classes); every cell counts a row at least."""
+    """P(c | y) from noisy counts, int64 (classes, classes); every cell counts at least one row."""
     positive = counts.double().clamp(min=1)
     return positive / positive.sum(1, keepdim=True)
 
 
 def kept_codes(codes: int, size: int, kept: float) -> Tensor:
-    """P(released code | code) of sets of one code; of larger sets, as if one of their codes were drawn of it.
+    """P(released code | code) for sets of one code; a larger set counts as one of its codes, drawn at random.
 
     Args:
         kept: probability that the set contains the code.

@@ -1,4 +1,4 @@
-"""The joint model above the cut: one head over one embedding combined from all parties'."""
+"""The joint model above the cut: one head over an embedding combined from all parties'."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from colonnade.server.training.context import ServerContext
 
 How = Literal["average", "max", "concatenate"]
 
-# h_1 .. h_n (n, rows, width) -> H, (rows, width), or (rows, n * width) concatenated.
+# h_1 .. h_n (n, rows, width) -> H (rows, width), or (rows, n * width) if concatenated.
 COMBINE: Mapping[How, Callable[[Tensor], Tensor]] = {
     "average": lambda h: h.mean(0),
     "max": lambda h: h.amax(0),
@@ -27,16 +27,11 @@ COMBINE: Mapping[How, Callable[[Tensor], Tensor]] = {
 
 
 class CombinedHead:
-    """g(H; theta_0) with its optimiser, both in the server-side state.
+    """g(H; theta_0) and its optimiser, both in the state.
 
     Args:
-        ctx: of the server side.
         width: of an embedding.
-        how: how H is combined from the embeddings. An average or maximum may be over any number of them.
-
-    Attributes:
-        head: g.
-        loss: its training loss.
+        how: how H is combined. An average or maximum accepts any number of embeddings.
     """
 
     def __init__(self, ctx: ServerContext, width: int, how: How) -> None:
@@ -46,18 +41,17 @@ class CombinedHead:
         self.head: nn.Module = ctx.state.keep("head", lambda: joint_head(ctx, inputs))
         parameters = self.head.parameters()
         self._optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, parameters))
-        self.step = stepper(self._optimiser)  # down the gradient of the last `backward`
+        self.step = stepper(self._optimiser)  # applies the gradient of the last `backward`
 
     def backward(self, parts: Sequence[Tensor], targets: Targets) -> tuple[float, Sequence[Tensor], int]:
-        """The batch's mean loss, its gradients, and the divisor of those gradients.
+        """The batch's mean loss, its gradients, and their divisor.
 
         Args:
             parts: h_1 .. h_n, each float32 (rows, width).
-            targets: the targets of the loss.
 
         Returns:
-            The loss; dh_1 .. dh_n, each float32 (rows, width); 1. For an average, the gradient at H in the
-            place of each dh_k, and n.
+            The loss; dh_1 .. dh_n, each float32 (rows, width); 1. For an average, the gradient at H instead of each
+            dh_k, and n.
         """
         h = torch.stack(list(parts)).to(self._device)
         averaged = self._how == "average"
@@ -70,16 +64,15 @@ class CombinedHead:
         return (loss.item(), [leaf.grad] * len(h), len(h)) if averaged else (loss.item(), list(leaf.grad), 1)
 
     def protected(self, parts: Sequence[Tensor], targets: Targets, batch: Tensor, noise: ResponseNoise) -> float:
-        """The batch's mean loss, which stays on the server; its gradient at the head's parameters gets noise.
+        """The batch's mean loss, which stays on the server; the gradient of the head's parameters gets noise.
 
         Args:
-            parts, targets: as above.
             batch: row numbers, int64 (rows,).
             noise: clips, adds noise and counts the release.
 
         Raises:
             InputError: the head cannot be differentiated row by row.
-            EnvironmentFault: its cost cannot be written.
+            EnvironmentFault: the privacy cost cannot be written.
         """
         named = dict(self.head.named_parameters())
         loss, _ = noise.descend(self._loss_of_row, named, self.combined(parts), targets(self.logits(parts)), batch)
@@ -97,17 +90,17 @@ class CombinedHead:
         return logits
 
     def of_sum(self, total: Tensor) -> Tensor:
-        """h_1 + .. + h_M -> the head's logits, where H is their average."""
+        """Logits from h_1 + .. + h_M, where H is the average."""
         return self.logits([total / self._parties])
 
     def heads(self) -> list[Tensor] | None:
-        """Each party's block of the first layer, if embeddings are concatenated; else the same weights for each."""
+        """Each party's block of the first layer, if embeddings are concatenated; else None."""
         first = next((layer for layer in self.head.modules() if isinstance(layer, nn.Linear)), None)
         if self._how != "concatenate" or first is None or first.in_features != self._parties * self._width:
             return None
         return list(torch.split(first.weight.detach().T, self._width))
 
     def _loss_of_row(self, parameters: Parameters, h: Tensor, target: Tensor) -> Tensor:
-        """Loss of one row, from the head's input (inputs,) and its label ()."""
+        """Loss of one row, from the head's input (inputs,) and its target ()."""
         logits = functional_call(self.head, dict(parameters), (h.unsqueeze(0),))
         return self.loss.mean(logits, target.unsqueeze(0))

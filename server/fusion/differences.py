@@ -1,4 +1,4 @@
-"""Response of the VFL-CZOFO server: differences of the loss, and the measurements for Theorem 4.1."""
+"""The VFL-CZOFO server's response: differences of the loss, and the quantities of Theorem 4.1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from colonnade.common.protocols.czofo import Config
 from colonnade.server.fusion.combined import CombinedHead
 from colonnade.server.training.context import ServerContext
 
-_SAMPLED = 10  # the estimate's variance is measured in one of so many turns
+_SAMPLED = 10  # the estimate's variance is measured every 10th turn
 _NOTHING = {"zeta": 0.0, "variance": 0.0, "sampled": 0, "turns": 0}
 
 
@@ -23,9 +23,6 @@ class Perturbed:
     """The joint model with one party's embeddings perturbed along directions that the party knows.
 
     Args:
-        ctx: of the server side, whose state keeps the measurements.
-        cfg: the protocol's configuration.
-        whole: the joint model.
         parties: in cohort order.
     """
 
@@ -46,7 +43,7 @@ class Perturbed:
         self._shared = 1
 
     def begin(self, parts: Sequence[Tensor], batch: Tensor) -> float:
-        """The batch's mean unperturbed loss; its gradient is left for the server's own step.
+        """The batch's mean unperturbed loss; its gradient is kept for the server's own step.
 
         Args:
             parts: every party's last embeddings, float32 (rows, width) each.
@@ -70,7 +67,7 @@ class Perturbed:
         return loss
 
     def of(self, party: str, turn: int) -> tuple[int, Tensor]:
-        """The directions' mark, and delta / mu, float32 (1, q) or (rows, q), with the parameters as `begin` found them.
+        """The directions' mark, and delta / mu, float32 (1, q) or (rows, q), with the parameters as in `begin`.
 
         The head must not be stepped in between.
         """
@@ -83,7 +80,7 @@ class Perturbed:
         return drawn.mark, delta
 
     def _released(self, slopes: Tensor, party: str, u: Tensor) -> Tensor:
-        """The message's values from every row's slopes (rows, q); where labels are protected, noise is added first."""
+        """The message's values from the slopes (rows, q) of every row; protected labels add noise first."""
         rowwise = self._cfg.delta == "row"
         if self._private is not None:
             values = slopes.float()
@@ -95,7 +92,7 @@ class Perturbed:
         return delta
 
     def _measure(self, party: str, delta: Tensor, u: Tensor) -> None:
-        """Enters a turn's zeta, the largest norm of a row's gradient, and in some turns sigma^2 = tr(Psi) / (q d)."""
+        """Records zeta, the largest norm of a row's gradient, and in some turns sigma^2 = tr(Psi) / (q d)."""
         measured = self._ctx.state.keep("theorem", lambda: dict(_NOTHING))
         rows = len(u)
         gradient = self._dh[self._indices[party]] * (rows / self._shared)  # of each row's own loss

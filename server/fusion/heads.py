@@ -1,4 +1,4 @@
-"""The heads that the server keeps."""
+"""Heads that the server keeps."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from colonnade.server.training.context import ServerContext
 
 
 def joint_head(ctx: ServerContext, inputs: int) -> nn.Module:
-    """theta_0, the one head over all embeddings concatenated: (rows, inputs) -> (rows, classes)."""
+    """theta_0, one head over all embeddings concatenated: (rows, inputs) -> (rows, classes)."""
     start = ctx.draws.generator("head")
     return build_head(ctx.config.head, inputs, ctx.federation.outputs, start, ctx.base).to(ctx.device)
 
 
 def agreed_head(ctx: ServerContext, config: JointHeadConfig, inputs: int) -> nn.Module:
-    """theta_0 where its shape is part of the agreement, since the parties are sent it and compute with it too."""
+    """theta_0 of an agreed shape: the parties receive it and compute with it too."""
     dropout = ctx.state.keep("dropout", lambda: ctx.draws.generator("dropout"))
     start = ctx.draws.generator("head")
     return build_agreed_head(config, inputs, ctx.federation.outputs, dropout, start).to(ctx.device)
@@ -31,7 +31,7 @@ def agreed_head(ctx: ServerContext, config: JointHeadConfig, inputs: int) -> nn.
 def linear_heads(ctx: ServerContext, parties: int, width: int) -> nn.Parameter:
     """W_1 .. W_M as one parameter, float32 (parties, width, classes).
 
-    Drawn from Xavier's uniform distribution, twice as wide as a linear layer's own: local models follow
+    Drawn from Xavier's uniform distribution, twice as wide as a linear layer's default: local models follow
     their head's gradient, and with the narrower one MNIST ends 0.3 points lower (docs/protocols/vimadmm.md).
     """
     drawn = [xavier(width, ctx.federation.outputs, start) for start in ctx.draws.each("head", parties)]
@@ -39,13 +39,7 @@ def linear_heads(ctx: ServerContext, parties: int, width: int) -> nn.Parameter:
 
 
 class LinearHeads:
-    """g(h; W_k) = h W_k for every party k.
-
-    Args:
-        ctx: of the server side, whose state keeps the heads and their optimiser.
-        parties: their number.
-        width: of an embedding.
-    """
+    """g(h; W_k) = h W_k for every party k; heads and optimiser are in the state."""
 
     def __init__(self, ctx: ServerContext, parties: int, width: int) -> None:
         self._heads = heads = ctx.state.keep("heads", lambda: linear_heads(ctx, parties, width))
@@ -60,7 +54,7 @@ class LinearHeads:
         return list(self._heads.detach())
 
     def step(self, h: Tensor, signal: Tensor, rho: float | None = None) -> None:
-        """Steps every W_k, given the gradient (rows, classes) at the sum of the logits; bounded where rho is given."""
+        """Steps every W_k, given the gradient (rows, classes) at the sum of the logits; rho bounds the step."""
         self._heads.grad = head_gradients(h, self._heads.detach(), signal)
         if rho is not None:
             _bound(self._optimiser, lambda: self.logits(h).sum(0), rho)
@@ -72,14 +66,7 @@ class LinearHeads:
 
 
 class MlpHeads:
-    """g(h; W_k) an MLP with parameters of its own for every party k.
-
-    Args:
-        ctx: of the server side, whose state keeps the heads, their optimiser and the dropout generator.
-        config: of one head.
-        parties: their number.
-        width: of an embedding.
-    """
+    """g(h; W_k), an MLP for every party k; heads, optimiser and dropout generator are in the state."""
 
     def __init__(self, ctx: ServerContext, config: MlpHeadConfig, parties: int, width: int) -> None:
         classes = ctx.federation.outputs
@@ -120,7 +107,7 @@ class MlpHeads:
 
 
 def _bound(optimiser: torch.optim.Optimizer, total: Callable[[], Tensor], rho: float) -> None:
-    """Shortens the gradients of a step of SGD that would overshoot the batch's minimum."""
+    """Shortens an SGD step that would overshoot the batch's minimum."""
     descent = Descent(optimiser)
     descent.begin(total(), total, rho)
     descent.shorten()

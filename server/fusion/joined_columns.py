@@ -14,11 +14,7 @@ from colonnade.server.training.context import ServerContext
 class Joined:
     """Concatenates the parties' columns in roster order.
 
-    The number of a party's columns is not agreed: it is taken from the party's first message.
-
-    Args:
-        ctx: of the server side, whose state keeps the numbers of columns.
-        parties: in cohort order.
+    The number of a party's columns is not agreed: it is learnt from the party's first message and kept in the state.
     """
 
     def __init__(self, ctx: ServerContext, parties: tuple[str, ...]) -> None:
@@ -27,29 +23,24 @@ class Joined:
 
     @property
     def columns(self) -> int:
-        """Total columns of all parties; 0 until every party has sent some."""
+        """Total number of columns; 0 until every party has sent some."""
         return sum(self._columns.values()) if len(self._columns) == len(self._parties) else 0
 
     def learn(self, kind: str, responses: Mapping[str, Tensor]) -> None:
         """Records the number of columns of each party.
 
         Args:
-            kind: of the messages, for the error.
+            kind: message name, for the error.
             responses: x_k by party, (rows, columns).
 
         Raises:
-            ContractError: a party sent another number of columns than at first.
+            ContractError: a party's number of columns changed.
         """
         for party, x in responses.items():
             if (known := self._columns.setdefault(party, x.shape[1])) != x.shape[1]:
                 raise ContractError(party, kind, "x", f"columns = {known}, as at first", f"shape {tuple(x.shape)}")
 
     def join(self, responses: Mapping[str, Tensor], rows: int) -> Tensor:
-        """[x_1 .. x_M], float32 (rows, columns); zeros for missing parties.
-
-        Args:
-            responses: x_k by party, (rows, columns).
-            rows: their number.
-        """
+        """[x_1 .. x_M], float32 (rows, columns); zeros for missing parties."""
         columns = self._columns
         return torch.cat([responses.get(p, torch.zeros(rows, columns[p])) for p in self._parties], dim=1)

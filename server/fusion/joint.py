@@ -1,4 +1,4 @@
-"""Server side of a joint model: from the parties' parts of some rows to logits."""
+"""Server side of a joint model: from the parties' parts to logits."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Targets = Callable[[Tensor], Tensor]  # logits -> the targets of the loss: Serve
 
 
 class Joint(Protocol):
-    """Joint model on the server, in training's evaluations and in predictions."""
+    """Joint model on the server, used by training's evaluations and by predictions."""
 
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
-        """The parties' parts in roster order, float32 (rows, width) each -> logits (rows, classes)."""
+        """Parts in roster order, float32 (rows, width) each -> logits (rows, classes)."""
 
     def heads(self) -> list[Tensor] | None:
-        """The weights that each party's part meets first, (width, outputs) each; None if there are none."""
+        """The weights applied first to each party's part, (width, outputs) each; None if there are none."""
 
 
 @runtime_checkable
@@ -30,34 +30,27 @@ class Summed(Joint, Protocol):
     """A joint model that needs only the sum of the parties' parts."""
 
     def of_sum(self, total: Tensor) -> Tensor:
-        """The sum over all parties, float32 (rows, width) -> logits (rows, classes)."""
+        """Sum over all parties, float32 (rows, width) -> logits (rows, classes)."""
 
 
 class HeadSum:
-    """sum_k g(h_k; W_k).
-
-    Args:
-        each: the parties' heads.
-        device: of the heads.
-    """
+    """sum_k g(h_k; W_k)."""
 
     def __init__(self, each: PartyHeads, device: torch.device) -> None:
         self.each, self._device = each, device
 
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
-        """h_1 .. h_M -> their heads' sum."""
         return self.each.logits(torch.stack(list(parts)).to(self._device)).sum(0)
 
     def heads(self) -> list[Tensor]:
-        """W_1 .. W_M, of MLPs the first layers."""
+        """W_1 .. W_M; for MLPs the first layers."""
         return self.each.first()
 
 
 class LogitSum:
-    """scale * sum_k o_k, of parties that hold their heads themselves.
+    """scale * sum_k o_k, for parties that hold their heads themselves.
 
     Args:
-        device: of the sum.
         scale: 1, or 1 / M for the mean.
     """
 
@@ -65,25 +58,22 @@ class LogitSum:
         self._device, self._scale = device, scale
 
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
-        """o_1 .. o_M -> their sum or mean."""
         total = torch.stack(list(parts)).sum(0).to(self._device)
         return total if self._scale == 1.0 else total * self._scale
 
     def of_sum(self, total: Tensor) -> Tensor:
-        """Sum of the parties' logits -> their sum or mean."""
         return self.logits([total])
 
     def heads(self) -> None:
-        """None: the heads are the parties'."""
+        """None: the parties hold the heads."""
 
 
 class JointHead:
-    """g(.; theta_0), one head over all embeddings concatenated, with its optimiser: both in the server-side state.
+    """g(.; theta_0), one head over all embeddings concatenated, and its optimiser, both in the state.
 
     Args:
-        ctx: of the server side.
         width: of an embedding.
-        head: the initial head, where its shape is part of the agreement.
+        head: the initial head, where its shape is agreed.
     """
 
     def __init__(self, ctx: ServerContext, width: int, head: nn.Module | None = None) -> None:
@@ -93,14 +83,13 @@ class JointHead:
         self._head: nn.Module = ctx.state.keep("head", make)
         parameters = self._head.parameters()
         self._optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, parameters))
-        self.step = stepper(self._optimiser)  # down the gradient of the last `backward`
+        self.step = stepper(self._optimiser)  # applies the gradient of the last `backward`
 
     def backward(self, parts: list[Tensor], targets: Targets) -> tuple[float, Mapping[str, Tensor]]:
-        """The batch's mean loss, and its gradient dh_k at every party's embeddings.
+        """The batch's mean loss, and its gradient dh_k by party.
 
         Args:
             parts: h_1 .. h_M, each float32 (rows, width).
-            targets: the targets of the loss.
         """
         h = torch.cat(parts, dim=1).to(self._device).requires_grad_()  # (rows, M * width)
         logits = self._head(h)

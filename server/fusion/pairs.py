@@ -1,4 +1,4 @@
-"""The joint model above the cut without differentiation, and its responses to parties that send pairs."""
+"""The joint model above the cut without backpropagation, and its responses to parties that send pairs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,7 @@ Turns = Awaitable[tuple[Responses[Pair], float | None]]  # responses of a round,
 
 
 class PairedHead(CombinedHead):
-    """g(H; theta_0), which takes zeroth-order steps. Its directions are drawn from the server-side state.
-
-    Args:
-        ctx: of the server side.
-        cfg: the agreed one.
-    """
+    """g(H; theta_0), trained by zeroth-order steps along directions drawn from the state."""
 
     def __init__(self, ctx: ServerContext, cfg: PairsConfig) -> None:
         super().__init__(ctx, cfg.embedding, cfg.combine)
@@ -39,15 +34,15 @@ class PairedHead(CombinedHead):
     def slopes(
         self, parts: Sequence[Tensor], perturbed: Mapping[int, Tensor], targets: Targets
     ) -> tuple[float, dict[int, float]]:
-        """f, and delta_m / mu of every party that sent a pair; all at theta_0, whose own estimate `step` then follows.
+        """f, and delta_m / mu of every party that sent a pair, all at theta_0; `step` then follows its own estimate.
 
         Args:
             parts: h_1 .. h_M, each float32 (rows, width).
-            perturbed: h'_m by party index, likewise.
-            targets: the targets of the loss, the same for all losses of a turn.
+            perturbed: h'_m by party index, same shape.
+            targets: called once, so that all losses of a turn share the targets.
 
         Raises:
-            TrainingDiverged: a loss is not finite any more.
+            TrainingDiverged: a loss is not finite.
         """
         moved = [self.combined([*parts[:index], h, *parts[index + 1 :]]) for index, h in perturbed.items()]
         logits, *others = self._two_point(self.combined(parts), *moved)
@@ -64,7 +59,7 @@ class PairedHead(CombinedHead):
 async def serve_pairs(
     ctx: ServerContext, clients: Cohort, whole: PairedHead, present: StandIn, train: Callable[..., Turns]
 ) -> None:
-    """Runs all rounds of either protocol.
+    """Runs all rounds of ZOO-VFL or SYN-ZOO-VFL.
 
     Args:
         present: imputes parties that are missing or not sampled.
@@ -94,10 +89,9 @@ async def _learn(
     whole: PairedHead,
     present: StandIn,
 ) -> float | None:
-    """Steps 2 to 4 of either protocol's box, for pairs of round t on one batch: the loss, or None if too few came.
+    """Steps 2 to 4 of the protocol's box, for pairs of round t on one batch (row numbers, int64 (rows,)).
 
-    Args:
-        batch: row numbers, int64 (rows,).
+    Returns the loss, or None if too few pairs came.
     """
     parts = present.fill({party: response.h for party, response in responses.items()}, batch, t)
     if parts is None:

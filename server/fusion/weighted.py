@@ -1,4 +1,4 @@
-"""The joint model above the cut: one head over the weighted sum, or the concatenation, of all parties' embeddings."""
+"""The joint model above the cut: one head over the weighted sum, or the concatenation, of all embeddings."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from colonnade.server.training.context import ServerContext
 
 
 class WeightedHead:
-    """g(sum_k a_k h_k; theta_0), or g([h_1 .. h_M]; theta_0), with its optimisers, all in the server-side state.
+    """g(sum_k a_k h_k; theta_0), or g([h_1 .. h_M]; theta_0), and its optimisers, all in the state.
 
     Args:
-        ctx: of the server side.
-        parties: their number M; every weight a_k starts as 1 / M.
+        parties: M; every weight a_k starts at 1 / M.
         width: of an embedding.
-        weights_lr: learning rate of the weights, which take plain gradient steps; None for a concatenation, which has
-            no weights.
+        weights_lr: learning rate of the weights, which take plain gradient steps; None to concatenate, without weights.
 
     Attributes:
         module: h (M, rows, width) -> logits (rows, classes), with all parameters.
@@ -51,7 +49,6 @@ class WeightedHead:
 
         Args:
             parts: h_1 .. h_M, each float32 (rows, width).
-            targets: the targets of the loss.
         """
         h = torch.stack(parts).to(self._device).requires_grad_()
         logits = self._logits(h)
@@ -65,20 +62,19 @@ class WeightedHead:
     def protected(
         self, parts: list[Tensor], targets: Targets, batch: Tensor, indices: Sequence[int], noise: ResponseNoise
     ) -> tuple[float, Mapping[int, Tensor]]:
-        """As `backward`, with noise on everything that depends on labels but the loss, which stays on the server.
+        """As `backward`, with noise on everything that depends on labels except the loss, which stays on the server.
 
         Args:
-            parts, targets: as above.
             batch: row numbers, int64 (rows,).
-            indices: of the parties that get a response.
-            noise: clips, adds noise and counts releases, once for every response and once for the step.
+            indices: parties that get a response.
+            noise: clips, adds noise and counts releases: one for every response and one for the step.
 
         Returns:
             The loss; dh_k by party index, float32 (rows, width).
 
         Raises:
             InputError: the head cannot be differentiated row by row.
-            EnvironmentFault: its cost cannot be written.
+            EnvironmentFault: the privacy cost cannot be written.
         """
         h = torch.stack(parts, dim=1).to(self._device)  # (rows, M, width)
         named = dict(self.module.named_parameters())
@@ -86,7 +82,6 @@ class WeightedHead:
         return loss, {index: noise.rows(at_h[:, index], batch) / len(batch) for index in indices}
 
     def step(self) -> None:
-        """One step of theta_0 and of the weights down the gradients of the last `backward`."""
         for step in self._steps:
             step()
 
@@ -98,7 +93,7 @@ class WeightedHead:
         return logits
 
     def heads(self) -> list[Tensor] | None:
-        """First layer that a party's embedding meets, if linear: a_k times it, or of a concatenation its columns."""
+        """The first layer applied to each party's embedding, if linear: scaled by a_k, or its block if concatenated."""
         first = next((layer for layer in self._head.modules() if isinstance(layer, nn.Linear)), None)
         if first is None or first.in_features != self._inputs:
             return None
@@ -111,7 +106,7 @@ class WeightedHead:
         return logits
 
     def _loss_of_row(self, parameters: Parameters, h: Tensor, target: Tensor) -> Tensor:
-        """Loss of one row, from its h (M, width) and its label ()."""
+        """Loss of one row, from its h (M, width) and its target ()."""
         logits = functional_call(self.module, dict(parameters), (h.unsqueeze(1),))
         return self._loss.mean(logits, target.unsqueeze(0))
 
@@ -129,7 +124,7 @@ class _WeightedSum(nn.Module):
 
 
 class _SideBySide(nn.Module):
-    """As above, with the embeddings concatenated and no weights."""
+    """As `_WeightedSum`, with the embeddings concatenated and no weights."""
 
     def __init__(self, head: nn.Module) -> None:
         super().__init__()

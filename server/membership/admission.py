@@ -1,4 +1,4 @@
-"""Admission of parties: identity, agreement and rows, checked at every Hello."""
+"""Admission of parties: identity, configuration and rows, checked at every Hello."""
 
 from __future__ import annotations
 
@@ -23,20 +23,17 @@ _MOST = 12  # keys named in a refusal
 
 @dataclass(frozen=True)
 class DataShape:
-    """Shape of the data, as the server knows it; every party's must agree."""
-
     rows: int
     official_test: int
 
 
 class Admission:
-    """Admission of a run.
+    """Decides which parties may join a run.
 
     Args:
         federation: the agreed section; its roster lists the parties that may join.
         data_shape: of the labels.
-        run: the run's number; checkpoints of another run are refused.
-        revoked: revoked certificates.
+        run: the run's number; a party with checkpoints of another run is refused.
         secure: True if certificates are checked (False on loopback only).
         purpose: what a Hello must state besides the agreed configuration.
     """
@@ -60,7 +57,7 @@ class Admission:
 
         Raises:
             RefusedError: the certificate is not pinned in the roster, or is revoked.
-            IdentityError: the server's revocation list is missing or broken, so no party can be admitted.
+            IdentityError: the revocation list is missing or unreadable, so no party can be admitted.
         """
         if not self._secure:
             return
@@ -72,7 +69,7 @@ class Admission:
         """Checks a Hello and its certificate (PEM; None without TLS).
 
         Raises:
-            RefusedError: the party may not join; the message gives the reason.
+            RefusedError: the party may not join.
         """
         self._check_identity(hello.party, pem)
         self._check_agreement(hello)
@@ -80,7 +77,7 @@ class Admission:
         self._check_run(hello)
 
     def revoked(self) -> dict[str, str]:
-        """Reasons by party with a revoked certificate. Raises IdentityError if the list is unreadable."""
+        """Parties with a revoked certificate, and the reasons. Raises IdentityError if the list is unreadable."""
         self._revoked.refresh()
         reasons = {party: self._revoked.reason(pin) for party, pin in self._federation.parties.items()}
         return {party: reason for party, reason in reasons.items() if reason is not None}
@@ -148,12 +145,11 @@ def _some(keys: Sequence[str]) -> str:
 
 
 def _shown(version: str) -> str:
-    """A party's version; text of another form in quotes."""
     return version if read_version(version) else repr(version[:80])
 
 
 def claimed(pem: bytes | None) -> str:
-    """The name in a certificate, regardless of its issuer; "unknown" if there is none."""
+    """The name in a certificate, whoever issued it; "unknown" if there is none."""
     with suppress(RefusedError):
         return "unknown" if pem is None else _named(pem)
     return "unknown"

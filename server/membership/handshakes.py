@@ -1,10 +1,9 @@
 """Refused TLS handshakes, which gRPC reports only in its log.
 
-A client with a certificate of another authority, with none, or without TLS never reaches a stream,
-so the hub does not see it. gRPC's core writes one line to standard error for each and reports it nowhere
-else. The log is off unless GRPC_VERBOSITY enables it (INFO has those lines). Then standard error runs
-through a pipe while the server listens, and those lines become events. Other lines of gRPC's core
-pass at a bounded rate, and all other lines unchanged.
+A client with a foreign certificate, no certificate or no TLS never reaches a stream, so the hub does not see it.
+gRPC's core writes one line to standard error for each, if GRPC_VERBOSITY enables its log (INFO has those lines).
+While the server listens, standard error passes through a pipe and those lines become events. Other lines of
+gRPC's core are rate-limited; all other lines pass unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from colonnade.common.runtime.rate_limit import Digest
 
 _STDERR = 2
 _LINE = re.compile(rb"Handshake failed with error .*OPENSSL_internal:(\w+)(?:: (.*))?")
-_GRPC = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\] ")  # any other line of its core
+_GRPC = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\] ")  # any other line of gRPC's core
 _REASONS = {
     "CERTIFICATE_VERIFY_FAILED": "its certificate is not accepted",
     "HTTP_REQUEST": "it does not speak TLS",
@@ -32,7 +31,7 @@ _REASONS = {
 
 @contextmanager
 def watch_handshakes(broadcast: Callable[[str], None]) -> Iterator[None]:
-    """Reports every handshake that fails inside, where GRPC_VERBOSITY makes gRPC log them; does nothing if NONE.
+    """Reports every handshake that fails while the context is open; does nothing if GRPC_VERBOSITY is NONE.
 
     Args:
         broadcast: called with the reason, in the running event loop.
@@ -60,7 +59,7 @@ def watch_handshakes(broadcast: Callable[[str], None]) -> Iterator[None]:
 
 
 def reason_of(line: bytes) -> str | None:
-    """The reason that a handshake failed, or None if the line is about something else."""
+    """Why a handshake failed, or None if the line is about something else."""
     found = _LINE.search(line)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Membership: parties that joined, went away or came back, and their links."""
+"""Membership: which parties are connected, and their links."""
 
 from __future__ import annotations
 
@@ -48,14 +48,8 @@ class Hub:
     """Admits parties, keeps their links, and applies the absence policy when one goes away.
 
     Args:
-        federation: the agreed section.
-        contract: of the federation's protocol.
-        admission: decides who may join.
-        run: the run's number.
-        telemetry: receives every join, refusal, late message, departure and return.
-        saved: called for every checkpoint that a party has saved, or could not save: (party, round, error).
+        saved: called for every checkpoint that a party saved or failed to save: (party, round, error).
         away: called for every party of a session that goes away.
-        numbers: source of session numbers.
     """
 
     def __init__(
@@ -81,7 +75,7 @@ class Hub:
         self.phases = Phases(COMPUTING, WAITING, EVALUATION, CHECKPOINT)  # of the server side
         self._mailbox = Mailbox(self._late, self.phases)
         self._links: dict[str, Link] = {}
-        self._names = federation.names  # that take part
+        self._names = federation.names  # of the parties that take part
         self._failure: Exception | None = None
         self._away: dict[str, float] = {}
         self._put_out: dict[str, FloodError] = {}  # until the next session of the run begins
@@ -91,11 +85,11 @@ class Hub:
         self.totals = Totals(federation.names)
         self.versions = Versions(telemetry)
         self.releases: dict[str, float] = {}  # by party, as last reported
-        self.session, self.round, self.aligned, self.backed_off = 0, 0, "", 0  # the last two for parties that begin
+        self.session, self.round, self.aligned, self.backed_off = 0, 0, "", 0  # the last two are sent in Begin
         self.watch: GrowthWatch | None = None
 
     async def greet(self, connection: Connection, pem: bytes | None) -> None:
-        """Checks a new connection's certificate, reads its Hello and admits it, or refuses with a reason."""
+        """Checks a new connection's certificate and Hello, and admits it or refuses it with a reason."""
         party = claimed(pem)
         try:
             await screened(self._admission, pem)
@@ -109,10 +103,10 @@ class Hub:
             await connection.close()
 
     async def assemble(self, patience: float, names: Collection[str] | None = None) -> None:
-        """Waits until the whole roster, or its named parties, are present and ready.
+        """Waits until all parties, or those in `names`, are present and ready.
 
         Raises:
-            PartyLost: a party did not come within `patience` seconds; the message names all of them.
+            PartyLost: some did not come within `patience` seconds; the message names all of them.
         """
         try:
             async with asyncio.timeout(patience):
@@ -142,16 +136,16 @@ class Hub:
 
         Args:
             held: the rounds of the server's own checkpoints.
-            committed: the newest of them that every member has saved, 0 if none.
+            committed: the newest round that every member has saved, 0 if none.
             between: awaited after every round.
-            enough: returns True if there are to be no more rounds.
-            names: parties of the roster that take part, where not all are needed.
+            enough: returns True to end the run early.
+            names: the parties that take part, where not all are needed.
 
         Returns:
             The parties' links, and the round to restore.
 
         Raises:
-            CheckpointError: a common checkpoint should exist, and there is none.
+            CheckpointError: a common checkpoint should exist but does not.
         """
         self._names = names = self._federation.names if names is None else tuple(names)
         everyones = {name: self.members[name].hello.held for name in names}
@@ -172,7 +166,7 @@ class Hub:
         return Cohort(self._links, self._mailbox, self._round_opens, between, enough), round
 
     def rewind(self, reason: str) -> None:
-        """Makes every participant stop and say Hello again. Parties that arrived since already wait."""
+        """Makes every participant stop and say Hello again. Parties that arrived meanwhile are waiting already."""
         self._mailbox.abandon()
         for party, member in self.members.items():
             if party not in self._links or not member.connection.session:
@@ -182,28 +176,26 @@ class Hub:
             member.connection.post(said.Rewind(reason))
 
     def request_save(self, save: Save) -> None:
-        """Requests a checkpoint from all parties."""
         for link in self._links.values():
             link.request_save(save)
 
     @property
     def here(self) -> tuple[str, ...]:
-        """The parties that are present and ready, in roster order."""
         missing = self._missing()
         return tuple(name for name in self._federation.names if name not in missing)
 
     @property
     def whole(self) -> bool:
-        """True if every party of the session is there: none is away, has failed or has said farewell."""
+        """True if every party of the session is present: none is away, has failed or has said farewell."""
         return not self._away and not any(self.members[name].parted.is_set() for name in self._links)
 
     async def gate(self) -> None:
-        """Between two rounds: admits returned parties, and waits for absent ones if that is the policy.
+        """Called between rounds: admits returned parties, and waits for absent ones if that is the policy.
 
         Raises:
             PartyAway: the policy is to roll back; or a returned party lacks the keys that the others agreed on.
-            PartyLost: a party has stayed away for too long.
-            PeerError: a party has failed, or was revoked, and will not come back.
+            PartyLost: a party stayed away for too long.
+            PeerError: a party failed, or was revoked, and will not come back.
         """
         limit, loop = self._federation.timeouts.away, asyncio.get_running_loop()
         await self.revocations.seen()
@@ -234,29 +226,27 @@ class Hub:
             await self._changed.wait()
 
     def excuse(self, party: str) -> None:
-        """Continues without a party that has failed, as if it had never joined."""
         self._failure = None
         self.members.pop(party, None)
 
     async def watch_revocations(self) -> None:
-        """Disconnects parties whose certificate is revoked during the run. Runs until cancelled."""
         await self.revocations.watch(self._expel_revoked)
 
     def say_failure(self, party: str, error: BaseException) -> None:
-        """Sends every remaining party the failure of the run, and the party at fault, which may not know yet."""
+        """Tells every party that the run failed, except a party at fault that reported the failure itself."""
         for name, member in list(self.members.items()):
-            if name != party or not member.parted.is_set():  # else it has told us
+            if name != party or not member.parted.is_set():  # else the party reported the failure itself
                 member.connection.post(said.Failure(party, *declared(error)))
 
     async def part(self, patience: float) -> None:
-        """Says farewell and waits for the parties to do the same. No party can join any more."""
+        """Says farewell and waits for the parties' farewells. No party can join any more."""
         self._over = True
         self._mailbox.abandon()
         for member in list(self.members.values()):
             member.connection.post(said.Farewell())
             if not member.connection.session:
                 member.parted.set()  # joined too late to take part: no farewell to wait for
-        with suppress(TimeoutError):  # any party that is silent then has received all that it needs
+        with suppress(TimeoutError):  # a party still silent then has received all that it needs
             async with asyncio.timeout(patience):
                 for member in list(self.members.values()):
                     await member.parted.wait()
@@ -265,7 +255,7 @@ class Hub:
         await asyncio.gather(*(member.connection.close() for member in self.members.values()))
 
     def queues(self) -> dict[tuple[str, str], int]:
-        """Queue lengths, by queue and party: unsent for the connection, unread for the server side."""
+        """Queue lengths by (queue, party): unsent messages of the connection, unread messages of the server side."""
         unsent = {("unsent", party): member.connection.unsent for party, member in list(self.members.items())}
         return {**unsent, **{("unread", party): self._mailbox.unread(party) for party in self._federation.names}}
 
@@ -312,7 +302,7 @@ class Hub:
             case said.Hello() if not member.ready:
                 self._hear_again(party, member, parcel)
             case Message() | Statement() if not member.ready:
-                pass  # of the session that was stopped
+                pass  # it belongs to the stopped session
             case Message() if not member.connection.session or party not in self._links:
                 early = ContractError(party, type(parcel).__name__, "", "nothing before Begin", f"round {parcel.round}")
                 self._expel(party, member, str(early))
@@ -338,7 +328,7 @@ class Hub:
         self._forget(party, member, error)
 
     def _forget(self, party: str, member: Member, error: Exception) -> None:
-        """Removes a party: its link reports it, and the policy applies."""
+        """Removes a party; its link raises the error, and the absence policy applies."""
         member.parted.set()
         self.members.pop(party, None)
         self._changed.set()
@@ -357,12 +347,12 @@ class Hub:
             self._links[party].lose(error)
 
     def _rejoin(self, party: str) -> None:
-        """Admits a returned party to the current session. Raises PartyAway if that session has keys."""
+        """Admits a returned party to the current session. Raises PartyAway if that session has shared keys."""
         if self._links[party].keyed:
             raise PartyAway(party, "it is back, and everyone agrees on new keys")
         seconds = round(asyncio.get_running_loop().time() - self._away.pop(party), 3)
         self._links[party].renew(self.members[party].connection.post)
-        self.session = self._numbers.after(self.session)  # a party takes part in no session twice
+        self.session = self._numbers.after(self.session)  # a party never joins the same session twice
         restored = self._start(party, max((r for r in self.members[party].hello.held if r <= self.round), default=0))
         self._telemetry.event("rejoin", party=party, round=self.round, restored=restored, seconds=seconds)
 
@@ -385,7 +375,7 @@ class Hub:
             member = self.members.get(party)
             if member is not None and not member.parted.is_set():
                 cut_off = self._expel(party, member, f"its certificate is revoked: {reason}")
-                if party in self._links:  # the run has begun with it: no waiting, not even between two rounds
+                if party in self._links:  # the run began with it: end without waiting for the next gate
                     self._failure = cut_off
 
     def _expel(self, party: str, member: Member, reason: str) -> RefusedError:

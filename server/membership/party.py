@@ -18,16 +18,16 @@ from colonnade.server.membership.admission import Admission
 
 _HELLO_PATIENCE = 10.0  # seconds that a new connection has for its Hello
 _REFUSAL_PAUSE = 1.0  # seconds before a refused certificate is reported to its sender
-_NOTICES = 32  # notices that a party may send in a session, and as many statements; and
-_NOTICES_A_ROUND = 4  # for each of its rounds: an honest one sends two at a checkpoint
-_HELD = 3  # checkpoints that a party keeps: the newest, the sound one before, and the best
+_NOTICES = 32  # notices that a party may send in a session, and as many statements, plus
+_NOTICES_A_ROUND = 4  # for each round: an honest party sends two at a checkpoint
+_HELD = 3  # checkpoints that a party keeps: the newest, the sound one before it, and the best
 
 
 @dataclass
 class Member:
-    """A party's connection, and its own reports.
+    """A party's connection and its latest Hello.
 
-    `ready` until its session is rewound, and again from its next Hello on.
+    `ready` is False from the rewind of its session until its next Hello.
     """
 
     connection: Connection
@@ -40,10 +40,10 @@ class Member:
     _statements: int = 0
 
     def count(self, parcel: Parcel, round: int) -> None:
-        """Counts a parcel, unless it is a message: they have bounds of their own.
+        """Counts a parcel, unless it is a message: messages have limits of their own.
 
         Raises:
-            FloodError: there are more of them than a session up to this round needs. It ends the connection.
+            FloodError: the party sent more than a session up to this round needs. It ends the connection.
         """
         self._notices += not isinstance(parcel, Message | Statement)
         self._statements += isinstance(parcel, Statement)
@@ -53,18 +53,17 @@ class Member:
             raise FloodError(self.hello.party, "a frame", "", f"at most {most} notices by round {round}", got)
 
     def note_saved(self, round: int) -> None:
-        """Records a saved round, as its next Hello would."""
+        """Records a saved round, so that `hello.held` stays current between Hellos."""
         held = (round, *(r for r in self.hello.held if r != round))
         self.hello = replace(self.hello, held=held[:_HELD])
 
     def begin(self, begin: Begin) -> None:
-        """Sends it the start of its next session."""
         self._begun, self._notices, self._statements = begin.round, 0, 0
         self.connection.post(begin)
         self.connection.session = begin.session
 
     def renew(self, hello: Hello, admission: Admission) -> None:
-        """Takes its next Hello. Raises RefusedError: it may no longer take part, or uses another name."""
+        """Accepts its next Hello. Raises RefusedError: it may no longer take part, or it changed its name."""
         if hello.party != self.hello.party:
             raise RefusedError(f"{self.hello.party!r} now calls itself {hello.party[:80]!r}")
         admission.check(hello, self.pem)
@@ -73,11 +72,10 @@ class Member:
 
 @dataclass(frozen=True)
 class Intake:
-    """Routes a member's messages to the link of its session, if there is one.
+    """Routes a member's messages to the link of its session.
 
     Args:
-        member: the sender.
-        link: of the session; None before the first.
+        link: returns the session's link; None before the first session.
     """
 
     member: Member
@@ -85,17 +83,17 @@ class Intake:
 
     @property
     def full(self) -> bool:
-        """True if more messages are unread than the member may send ahead."""
+        """True if the member has sent ahead more unread messages than allowed."""
         link = self.link()
         return link is not None and self._here and link.full
 
     async def room(self) -> None:
-        """Waits until enough messages are read, or none will be."""
+        """Waits until enough messages are read, or the link closes."""
         if (link := self.link()) is not None:
             await link.room()
 
     def expects(self, kind: str, round: int) -> bool:
-        """Returns True if a message is of use; messages of a stopped session never are."""
+        """True if a message can still be used; messages of a stopped session cannot."""
         link = self.link()
         return link is None or (self._here and link.expects(kind, round))
 
@@ -105,18 +103,13 @@ class Intake:
 
 
 class Versions:
-    """Versions of Colonnade at the parties, of the server's series.
-
-    Args:
-        telemetry: receives a warning for every other version than the server's, once.
-    """
+    """Warns once of every party whose Colonnade version differs from the server's (within one series)."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
         self.others: dict[str, str] = {}
 
     def note(self, party: str, version: str) -> None:
-        """Takes the version of a party that has joined."""
         if version != self.others.get(party, VERSION) and version != VERSION:
             reason = f"runs Colonnade {version}, the server {VERSION}: releases of one series"
             self._telemetry.event("warning", party=party, reason=reason)
@@ -130,7 +123,7 @@ async def first_hello(connection: Connection) -> Hello:
     """The first message of a new connection.
 
     Raises:
-        RefusedError: it is no Hello, or none came in time.
+        RefusedError: it is not a Hello, or none came in time.
         PeerError: the connection is lost.
     """
     try:
@@ -142,7 +135,7 @@ async def first_hello(connection: Connection) -> Hello:
 async def screened(admission: Admission, pem: bytes | None) -> None:
     """Checks a certificate. Raises as `Admission.screen`, after a pause.
 
-    A refused party dials again and again. A connection has one stream, so it is refused once a second.
+    A refused party redials; the pause limits it to one refusal a second, as a connection has one stream.
     """
     try:
         admission.screen(pem)

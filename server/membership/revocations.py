@@ -1,4 +1,4 @@
-"""The list of revoked certificates during a run: read once a second, and required for every round."""
+"""The list of revoked certificates during a run: read every second, and required before every round."""
 
 from __future__ import annotations
 
@@ -17,17 +17,15 @@ class Revocations:
     """Tracks whether the revocation list can be read.
 
     Args:
-        admission: reads the list.
-        telemetry: receives failures to read it, and stops of rounds because of them.
-        limit: seconds that rounds may be stopped.
+        limit: seconds that rounds may be held back before the run fails.
     """
 
     def __init__(self, admission: Admission, telemetry: Telemetry, limit: float) -> None:
         self._admission, self._telemetry, self._limit = admission, telemetry, limit
-        self._unseen: float | None = None  # since when it cannot be read
+        self._unseen: float | None = None  # since when the list is unreadable
 
     async def watch(self, expel: Callable[[Mapping[str, str]], None]) -> None:
-        """Calls `expel` with the parties revoked by now and the reasons. Runs until cancelled."""
+        """Calls `expel` with the revoked parties and the reasons, every second. Runs until cancelled."""
         said = ""
         while True:
             await asyncio.sleep(_PERIOD)
@@ -42,10 +40,10 @@ class Revocations:
                 said = str(broken)
 
     async def seen(self, _round: int = 0) -> None:
-        """Between two rounds: waits until the list is read again, if it could not be for some seconds.
+        """Called between rounds: if the list has been unreadable for some seconds, waits until it is read again.
 
         Raises:
-            IdentityError: it takes longer than `limit`.
+            IdentityError: it stays unreadable for longer than `limit`.
         """
         loop, reported = asyncio.get_running_loop(), False
         while self._unseen is not None and (age := loop.time() - self._unseen) > _PATIENCE:

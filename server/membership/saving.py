@@ -22,12 +22,12 @@ from colonnade.common.runtime.kept_records import sealed, unsealed
 from colonnade.common.runtime.run_folder import RunFolder
 
 COMMITTED = "committed.json"
-"""The record of commits, in the folder of checkpoints."""
+"""File name of the record of commits, in the checkpoints' folder."""
 
 
 @dataclass
 class _Pending:
-    """A checkpoint that some member has not saved yet."""
+    """A checkpoint that not every member has saved yet."""
 
     round: int
     best: int
@@ -42,25 +42,20 @@ class _Pending:
 class Saving:
     """The server side of checkpoints.
 
-    Rounds go on while a checkpoint is written; the next is not begun before it is committed or
-    given up. The previous one is kept until then.
+    Rounds continue while a checkpoint is written. The next one begins only after it is committed or given up, and the
+    previous one is kept until then.
 
     Args:
-        store: the server's own checkpoints.
-        folder: where the commit is recorded.
-        owner: of the server's checkpoints.
-        config: when to save.
-        telemetry: receives every checkpoint.
-        clock: seconds, of which only differences matter.
+        clock: seconds from an arbitrary origin.
         aside: runs the writing of the server's own checkpoint.
-        grown: returns how far records have come that only grow, by name, which the record of commits notes.
+        grown: returns the lengths of append-only records by name; each commit stores them.
 
     Attributes:
         committed: the newest round that every member has saved, 0 if none.
-        best: the best round, if every member has saved it; it is kept in addition to the newest two.
-        sound: the newest committed round in which nothing grew, 0 if none. While something grows it is kept in the
-            place of the second newest.
-        backed_off: number of times that the run went back to a sound round after a divergence.
+        best: the best round, if every member has saved it; kept in addition to the newest two.
+        sound: the newest committed round in which nothing grew (see `GrowthWatch`), 0 if none. While something grows it
+            is kept instead of the second newest.
+        backed_off: number of rollbacks to a sound round after a divergence.
     """
 
     def __init__(
@@ -84,7 +79,7 @@ class Saving:
         self.committed, self.best, self.sound, self.backed_off = read_committed(self._record)
 
     def due(self, round: int, last: int, best: int = 0) -> bool:
-        """Returns True if a checkpoint is due after this round: periodic, the last, or the best."""
+        """True if a checkpoint is due after this round: periodic, the last, or the best."""
         if round in (last, best):
             return True
         if self._pending is not None:
@@ -94,13 +89,13 @@ class Saving:
         return by_rounds or by_time
 
     async def make_way(self, limit: float) -> None:
-        """Ends the pending checkpoint, if any, before the next is begun: one that a party withholds is given up.
+        """Ends the pending checkpoint, if any, before the next begins; gives it up if a party withholds its part.
 
         Args:
-            limit: seconds that the parties have. The server's own file is waited for without a limit.
+            limit: seconds that the parties have. The wait for the server's own file has no limit.
 
         Raises:
-            EnvironmentFault: an end of a checkpoint could not be recorded.
+            EnvironmentFault: the end of a checkpoint could not be recorded.
         """
         if (pending := self._pending) is not None:
             if pending.writing is not None:
@@ -121,12 +116,10 @@ class Saving:
         *,
         sound: bool = True,
     ) -> None:
-        """Saves the server's part in the background and requests the parties'. None may be pending (`make_way`).
+        """Saves the server's part in the background and requests the parties'. Needs `make_way` before it.
 
         Args:
-            round, snapshot: of the server's state.
-            parties: that save too.
-            ask: sends them the request.
+            ask: sends the request to the parties.
             best: the best round so far.
             sound: True if nothing grows in this round.
         """
@@ -138,32 +131,28 @@ class Saving:
         ask(Save(round, keep, self.best, model if best else 0))
 
     def restored(self, round: int) -> None:
-        """Notes that the run resumes from a checkpoint of all members: it is kept until a newer one is committed."""
+        """Notes that the run resumes from a checkpoint of all members; it is kept until a newer one is committed."""
         self.committed = round
-        # A record that was lost says 0: one that is taken without a sound one before it is sound (`worth_saving`).
+        # A lost record says 0. A checkpoint taken without a sound one before it is itself sound (`worth_saving`).
         self.sound = min(self.sound, round) or round
 
     async def settle(self, limit: float) -> None:
-        """Waits until a sound checkpoint that is pending is committed or given up, at most `limit` seconds."""
+        """Waits at most `limit` seconds for a pending sound checkpoint to be committed or given up."""
         if self._pending is not None and self._pending.sound:
             await asyncio.wait({self._pending.done}, timeout=limit)
 
     async def go_back(self, backed_off: int, limit: float) -> int:
-        """Drops the checkpoints of a divergence. Returns the round to go on from: the newest sound one, or 0.
+        """Drops the checkpoints of a divergence. Returns the round to continue from: the newest sound one, or 0.
 
         Args:
-            backed_off: as the attribute, from now on.
-            limit: as of `settle`, so that the round does not depend on the members' disks.
-
-        Raises:
-            EnvironmentFault: the disk refuses it.
+            limit: as in `settle`, so that the round does not depend on the speed of members' disks.
         """
         await self.settle(limit)
         if (pending := self._pending) is not None:
             self._pending = None
             pending.done.set_result(None)
             if pending.writing is not None:
-                await asyncio.wait({pending.writing})  # else its file would come after those that are removed
+                await asyncio.wait({pending.writing})  # else its file would appear after the removal
         self.committed, self.backed_off = self.sound, backed_off
         self.best = self.best if self.best <= self.sound else 0
         try:
@@ -175,10 +164,10 @@ class Saving:
         return self.sound
 
     def saved(self, member: str, round: int, error: str = "") -> None:
-        """Records that a member has saved a round, or could not."""
+        """Records that a member saved a round, or failed to."""
         pending = self._pending
         if pending is None or pending.round != round or member not in pending.waiting:
-            return  # of a checkpoint that was given up
+            return  # it belongs to a checkpoint that was given up
         if error:
             self.give_up(member, error)
             return
@@ -187,7 +176,6 @@ class Saving:
             self._commit(pending)
 
     def give_up(self, member: str, reason: str) -> None:
-        """Drops the pending checkpoint, if any: a member cannot or will not save it."""
         if self._pending is not None:
             pending, self._pending = self._pending, None
             pending.done.set_result(None)
@@ -197,7 +185,7 @@ class Saving:
         """Waits until the pending checkpoint is committed or given up.
 
         Raises:
-            EnvironmentFault: an end of a checkpoint could not be recorded.
+            EnvironmentFault: the end of a checkpoint could not be recorded.
             PartyLost: a party has not saved within `limit` seconds.
         """
         if (pending := self._pending) is not None:
@@ -220,7 +208,7 @@ class Saving:
         try:
             self.saved(SERVER, pending.round, error)
         except EnvironmentFault as unrecorded:
-            self._unrecorded = unrecorded  # nobody awaits this task: the run ends where it waits for checkpoints
+            self._unrecorded = unrecorded  # this task is not awaited: raised at the next wait for a checkpoint
 
     def _refuse_unrecorded(self) -> None:
         if self._unrecorded is not None:
@@ -228,7 +216,7 @@ class Saving:
 
     def _commit(self, pending: _Pending) -> None:
         before, self._pending = (self.committed, self.best, self.sound), None
-        pending.done.set_result(None)  # nobody who waits for it runs before this is over
+        pending.done.set_result(None)  # waiters run only after this function returns
         self.committed = pending.round
         self.best = pending.round if pending.best == pending.round else self.best
         self.sound = pending.round if pending.sound else self.sound
@@ -254,11 +242,11 @@ def common_round(held: Mapping[str, Collection[int]], committed: int) -> int:
     """The newest round that all members hold; 0, the beginning, only if nothing was committed yet.
 
     Args:
-        held: the rounds of every member's checkpoints.
-        committed: the newest that every member has saved.
+        held: rounds of the checkpoints by member.
+        committed: the newest round that every member has saved.
 
     Raises:
-        CheckpointError: there is no common round, and there should be.
+        CheckpointError: something was committed, but no round is held by all.
     """
     common = set.intersection(*map(set, held.values()))
     if not common and committed:
@@ -270,20 +258,17 @@ def common_round(held: Mapping[str, Collection[int]], committed: int) -> int:
 
 
 def refuse_older(record: Path, name: str, count: int, path: Path) -> None:
-    """Refuses a growing record that has lost something since the newest commit.
+    """Raises CheckpointError if an append-only record is shorter than at the newest commit.
 
     Args:
-        record: of commits.
-        name, count: of the growing record, as `Saving.grown` gives them.
-        path: its file.
-
-    Raises:
-        CheckpointError: naming the file.
+        record: the record of commits.
+        name, count: name and current length of the append-only record, as in `Saving.grown`.
+        path: file of the append-only record.
     """
     try:
         noted = whole(unsealed(record.read_bytes()).get(name, 0))
     except (OSError, ValueError):
-        return  # as `read_committed`
+        return  # missing or altered, as in `read_committed`
     if count < noted:
         what = "is older than the newest checkpoint" if count else "is missing"
         raise CheckpointError(
@@ -293,21 +278,21 @@ def refuse_older(record: Path, name: str, count: int, path: Path) -> None:
 
 
 def read_committed(record: Path) -> tuple[int, int, int, int]:
-    """Round, best, sound (in a record without it the round) and number of times that the run went back."""
+    """Round, best, sound (by default the round) and number of rollbacks; zeros if the record is missing or altered."""
     try:
         content = unsealed(record.read_bytes())
         round = whole(content["round"])
         best, sound, backed_off = content.get("best", 0), content.get("sound", round), content.get("backed_off", 0)
         return round, whole(best), whole(sound), whole(backed_off)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return 0, 0, 0, 0  # missing or altered: the members' checkpoints decide
+        return 0, 0, 0, 0  # the members' checkpoints decide
 
 
 def run_number(folder: RunFolder, store: Checkpoints) -> str:
-    """The number of a server's run: drawn at its beginning, and read again when it is resumed.
+    """The run's number: drawn when the run begins, and read again when it resumes.
 
     Raises:
-        CheckpointError: its record was altered, or is missing beside checkpoints.
+        CheckpointError: its record was altered, or is missing although there are checkpoints.
     """
     if (number := folder.number()) is not None:
         return number

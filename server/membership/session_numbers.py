@@ -1,4 +1,4 @@
-"""Session numbers, which increase even over restarts of the server."""
+"""Session numbers, which increase even across restarts of the server."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from colonnade.common.runtime.durable import write_kept
 from colonnade.common.runtime.json_values import whole
 from colonnade.common.runtime.run_folder import RunFolder
 
-_MOST = (1 << 32) - 2  # a message holds the next one
+_MOST = (1 << 32) - 2  # one less than the wire's largest, so that the next still fits
 
 
 @dataclass(frozen=True)
 class SessionNumbers:
     """Source of session numbers. Parties refuse a session whose number is not larger than the previous one.
 
-    Numbers are seconds since 1970, so that they increase even if the file is lost or a folder is an older copy;
-    the file is for a clock that goes back.
+    Numbers are seconds since 1970, so they increase even if the file is lost or the folder is an older copy. The file
+    protects against a clock that goes back.
 
     Args:
-        folder: the run's, where the newest is kept; None keeps none.
+        folder: the run's, which stores the newest number; None stores none.
         clock: seconds since 1970.
     """
 
@@ -30,7 +30,7 @@ class SessionNumbers:
     clock: Callable[[], float] = time.time
 
     def after(self, last: int) -> int:
-        """Returns a number larger than `last` and all earlier ones; it is on the disk when this returns.
+        """A number larger than `last` and all earlier ones; it is on disk when this returns.
 
         Raises:
             EnvironmentFault: the disk refuses it.
@@ -48,4 +48,4 @@ def _kept(path: Path) -> int:
     try:
         return whole(int(path.read_text(encoding="utf-8")), _MOST)
     except (OSError, ValueError):
-        return 0  # the clock has to suffice
+        return 0  # rely on the clock

@@ -1,4 +1,4 @@
-"""Bytes by party over a whole run, over all connections and links."""
+"""Bytes by party over a whole run, across connections and links."""
 
 from __future__ import annotations
 
@@ -14,30 +14,23 @@ _WAYS, _UNITS = ("up", "down"), ("payload", "wire")
 
 
 class Totals:
-    """Traffic in both directions by party, and number of late messages.
-
-    Args:
-        parties: the roster.
-    """
+    """Traffic in both directions by party, and number of late messages."""
 
     def __init__(self, parties: tuple[str, ...]) -> None:
         self.parties = parties
-        self._earlier: Counter[str] = Counter()  # of a run that is resumed, by "party way unit"
-        # Counts alone: connections and links that are over, with their buffers, are not kept.
+        self._earlier: Counter[str] = Counter()  # before the run was resumed, by "party way unit"
+        # Counts only, so that closed connections and links are freed with their buffers.
         self._wires = {party: WireBytes() for party in parties}
         self._traffic = {party: Traffic() for party in parties}
         self.late: Counter[str] = Counter()
 
     def connect(self, party: str, connection: Connection) -> None:
-        """Counts a party's bytes over this connection from now on."""
         connection.count_in(self._wires[party])
 
     def link(self, party: str, link: Link) -> None:
-        """Counts a party's messages over this link, which is new."""
         link.traffic = self._traffic[party]
 
     def capture(self) -> dict[str, int]:
-        """All counts, as `restore` takes them."""
         flat = {
             f"{party} {way} {unit}": self._count(party, way, unit)
             for party in self.parties
@@ -47,7 +40,7 @@ class Totals:
         return {**flat, **{f"{party} late": count for party, count in self.late.items()}}
 
     def restore(self, counts: Mapping[str, int]) -> None:
-        """Adds the counts of earlier starts."""
+        """Adds counts from before a restart."""
         for key, count in counts.items():
             party, _, what = key.partition(" ")
             if what == "late":
@@ -61,7 +54,7 @@ class Totals:
         return up, down
 
     def summary(self) -> dict[str, Any]:
-        """By direction and party: `payload` counts tensors alone, `wire` whole gRPC messages."""
+        """By direction and party: `payload` counts tensors only, `wire` whole gRPC messages."""
         parties = {
             party: {way: {unit: self._count(party, way, unit) for unit in _UNITS} for way in _WAYS}
             for party in self.parties
@@ -70,13 +63,13 @@ class Totals:
         return {**total, "parties": parties}
 
     def books(self) -> dict[str, dict[str, dict[str, tuple[int, int]]]]:
-        """Counts of this start: party -> up or down -> kind -> messages, payload bytes. Thread-safe."""
+        """Counts since this start: party -> up or down -> kind -> messages, payload bytes. Thread-safe."""
         return {
             party: {way: _by_kind(_book(traffic, way)) for way in _WAYS} for party, traffic in self._traffic.items()
         }
 
     def frames(self) -> dict[tuple[str, str], int]:
-        """Counts of this start: (up or down, party) -> bytes on the wire. Thread-safe."""
+        """Counts since this start: (up or down, party) -> bytes on the wire. Thread-safe."""
         return {(way, party): self._wire(party, way) for party in self.parties for way in _WAYS}
 
     def _count(self, party: str, way: str, unit: str) -> int:

@@ -1,1 +1,1 @@
-"""Predictions after a run: sessions, exchange, services."""
+"""Predictions after a run: sessions with the parties, the exchange, and services for callers."""

@@ -1,4 +1,4 @@
-"""Prediction, server side. The box: common/prediction/messages.py."""
+"""Server side of prediction. The protocol's box is in common/prediction/messages.py."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Outputs:
     """The joint model's outputs.
 
     Args:
-        lines: of each id, its line in the outputs, int64 (ids,); -1 where some member does not know it.
-        outputs: float32 (rows, classes or targets), on the CPU; each row once.
+        lines: line of `outputs` for each id, int64 (ids,); -1 where some member does not know the id.
+        outputs: float32 (rows, classes or targets), on the CPU; one line for each distinct row.
     """
 
     lines: Tensor
@@ -37,22 +37,17 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Question:
-    """Ids to predict. Their rows are looked up when the question is taken: they may have changed by then.
-
-    Args:
-        ids: at most `ROWS`.
-        answer: future of the outputs.
-    """
+    """Ids to predict, at most `ROWS`. Rows are looked up only when the question is taken, as they may change before."""
 
     ids: tuple[str, ...]
     answer: asyncio.Future[Outputs] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class IdsRenewed(Exception):  # no error: the next session goes on
-    """Other ids may be asked for from now on, so that rows are aligned anew.
+    """Rows must be aligned anew, since other ids may be asked for from now on.
 
     Args:
-        asked: keys as they are compared, each once.
+        asked: distinct normalised keys.
     """
 
     def __init__(self, asked: tuple[str, ...]) -> None:
@@ -61,7 +56,7 @@ class IdsRenewed(Exception):  # no error: the next session goes on
 
 
 class Questions:
-    """Open questions, in order. Outlives sessions: a question that was under way when one broke is asked again.
+    """Open questions, in order. Outlives sessions: a question that was open when one broke is asked again.
 
     Attributes:
         over: True if there will be no more.
@@ -74,21 +69,20 @@ class Questions:
         self.over, self.hearing = False, asyncio.Event()
 
     async def ask(self, ids: Iterable[str]) -> Outputs:
-        """The joint model's outputs for some ids. Raises any error that has ended the conversation."""
+        """The joint model's outputs for some ids. Raises the error that ended the conversation, if any."""
         question = Question(tuple(ids))
         self._waiting.put_nowait(question)
         return await question.answer
 
     def renew(self, asked: tuple[str, ...]) -> None:
-        """Has rows aligned for other ids, once the questions before are answered."""
+        """Aligns rows for other ids, once all earlier questions are answered."""
         self._waiting.put_nowait(IdsRenewed(asked))
 
     def close(self) -> None:
-        """Ends the questions."""
         self._waiting.put_nowait(None)
 
     async def next(self) -> Question | None:
-        """The open question, or the next one; None when there are no more. Raises IdsRenewed between two."""
+        """The open question, or the next one; None after the last. Raises IdsRenewed between two questions."""
         while self._open is None or self._open.answer.done():
             self._open = None
             match await self._waiting.get():
@@ -112,19 +106,19 @@ async def predict(
     own: bool = False,
     scored: Callable[[Tensor], None] = lambda _rows: None,
 ) -> None:
-    """Collects the present parties' outputs of the rows in question, and computes the joint model's.
+    """Collects the present parties' outputs for each question, and computes the joint model's.
 
     Args:
-        positions: of the rows of ids, int64 (ids,); -1 where not all members know them.
-        absent: imputes absent parties.
+        positions: ids -> positions of their rows, int64 (ids,); -1 where not all members know them.
+        absent: how absent parties are replaced.
         own: True if parties predict too, where they can.
         scored: called with the rows that were predicted.
 
     Raises:
-        InputError: nothing is kept that could replace an absent party.
+        InputError: nothing is stored that could replace an absent party.
         ContractError: a party breaks the contract.
         PartyLost: a party does not respond in time.
-        IdsRenewed: rows are to be aligned for other ids.
+        IdsRenewed: rows must be aligned for other ids.
     """
     of_rows, numbers = _joint(ctx), width(ctx.federation)
     missing = tuple(party for party in ctx.federation.names if party not in clients)
@@ -148,7 +142,7 @@ async def predict(
                 parts = [by_party[party] for party in ctx.federation.names]
                 total, logits = torch.stack(parts).sum(0) if own else None, joint.logits(parts)  # 3
             else:
-                assert isinstance(joint, Summed)  # of every protocol that sums
+                assert isinstance(joint, Summed)  # true of every protocol with blinded sums
                 found = await sums.training(t, rows)
                 total = _whole(found, clients)
                 logits = joint.of_sum(total)
@@ -156,12 +150,12 @@ async def predict(
             await clients.broadcast(Averaged(t, joint.average(total)))  # 4
         scored(rows)
         _tell(question, Outputs(lines, logits.cpu()))
-    async for _ in rounds:  # there are none left: ends the session with the parties
+    async for _ in rounds:  # none left: this ends the session with the parties
         pass
 
 
 def _lines(positions: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows at these positions, ascending and each once; and each position's line among them, -1 for -1."""
+    """The distinct rows at these positions, ascending; and the line of each position among them, -1 for -1."""
     known = positions >= 0
     rows, found = torch.unique(positions[known], return_inverse=True)
     return rows, torch.full_like(positions, -1).masked_scatter(known, found)
@@ -173,7 +167,6 @@ def _tell(question: Question, answer: Outputs) -> None:
 
 
 def _joint(ctx: ServerContext) -> Callable[[Tensor], Joint]:
-    """The joint model, by rows."""
     cfg = ctx.federation.protocol
     if cfg.name in ACTIVE:
         return ACTIVE[cfg.name](ctx, cfg)
@@ -182,7 +175,7 @@ def _joint(ctx: ServerContext) -> Callable[[Tensor], Joint]:
 
 
 def _whole(found: Found, clients: Cohort) -> Tensor:
-    """The sum, which exists if every party has responded. Raises PartyLost."""
+    """The sum over all parties. Raises PartyLost if one did not respond."""
     if found.total is None:
         silent = ", ".join(party for party in clients if party not in found.answers)
         raise PartyLost(silent, "gave no answer to a question of which everybody's sum is needed")

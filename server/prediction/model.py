@@ -25,12 +25,12 @@ Classes = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Predicted:
-    """Predictions of some ids, in their order.
+    """Predictions for some ids, in their order.
 
     Args:
         known: bool (ids,); False where some member does not know the id.
-        values: float64 (known ids, names), a line for each known id.
-        chosen: numbers of their classes, int64 (known ids,); of numbers, none.
+        values: float64 (known ids, names), one line for each known id.
+        chosen: class numbers, int64 (known ids,); empty in regression.
     """
 
     known: Bools
@@ -39,7 +39,7 @@ class Predicted:
 
 
 class Said(NamedTuple):
-    """The prediction of one id: its class, "" of numbers; and its values, one a name."""
+    """The prediction for one id: its class ("" in regression), and one value a name."""
 
     label: str
     values: tuple[float, ...]
@@ -50,18 +50,15 @@ class Model:
     """Trained model of a run, available while every party is present.
 
     Args:
-        run: the run's number.
         round: round of the model.
-        row_index: index of the rows that can be predicted.
-        names: names of a row's values: the classes, or in regression the targets.
-        classes: True if the values are probabilities of classes.
-        questions: queue of the rows to predict.
-        finish: the joint model's outputs, (rows, names) -> probabilities, or numbers in their own units.
-        decide: how classes follow from probabilities; None for the likeliest one. It is that of the model's
-            checkpoint, which is there once the parties are.
+        names: what a row's values stand for: the classes, or in regression the targets.
+        classes: True if the values are class probabilities.
+        finish: the joint model's outputs, (rows, names) -> probabilities, or targets in their own units.
+        decide: the rule from probabilities to classes; None for the most likely class. It is read from the model's
+            checkpoint, which is loaded once the parties are present.
         paid: True if every request is charged to the parties' privacy budgets.
         show: adds metrics to those of this process.
-        able: of some ids, those that the server can ask for, as they are compared, each once.
+        able: filters ids: the distinct normalised keys that the server can ask for.
     """
 
     run: str
@@ -77,21 +74,21 @@ class Model:
     able: Callable[[Collection[str]], tuple[str, ...]] = tuple
 
     async def token(self) -> str:
-        """Token that changes whenever predictions may change; waits until the parties are present."""
+        """A string that changes whenever predictions may change; waits until the parties are present."""
         await self.questions.hearing.wait()
         decision = "" if (made := self.decide()) is None else f" {made.record()}"
         return f"{self.run} {self.round} {','.join(self.row_index.here)} {','.join(self.names)}{decision}"
 
     def renew(self, ids: Collection[str]) -> None:
-        """Lets these ids be asked for and no others, where rows are aligned: with all tables as they are now.
+        """Where rows are aligned: allows only these ids from now on, with all tables as they are then.
 
         Raises:
-            DataError: there are none, or the server's own columns cannot be read. The ids before stay.
+            DataError: no id is left, or the server's own columns cannot be read. The earlier ids stay.
         """
         self.questions.renew(self.able(ids))
 
     async def predict(self, ids: Sequence[str]) -> Predicted:
-        """Predictions of some ids, at most `ROWS`, by one request to the parties; ids may be repeated.
+        """Predictions for at most `ROWS` ids, by one request to the parties; ids may be repeated.
 
         Raises:
             ColonnadeError: the conversation with the parties has ended.
@@ -104,14 +101,14 @@ class Model:
         return Predicted(known, values, self._chosen(values))
 
     def _chosen(self, values: Floats) -> Classes:
-        """Numbers of the classes of probabilities float64 (rows, names); none of numbers."""
+        """Class numbers from probabilities float64 (rows, names); empty in regression."""
         if not self.classes:
             return np.empty(0, np.int64)
         decision = self.decide()
         return values.argmax(1) if decision is None else decision.positive(values[:, 1]).astype(np.int64)
 
     async def say(self, ids: Iterable[str]) -> dict[str, Said]:
-        """Predictions by id. Ids that some member lacks are left out.
+        """Predictions by id; ids that some member lacks are left out.
 
         Raises:
             ColonnadeError: the conversation with the parties has ended.

@@ -1,4 +1,4 @@
-"""Rows that can be predicted: those that all members hold, by their keys."""
+"""Rows that can be predicted: those that all members hold, by key."""
 
 from __future__ import annotations
 
@@ -30,20 +30,19 @@ class RowIndex:
     """Positions of rows by key.
 
     Args:
-        federation: the agreed section.
         labels: of the training rows, in their common order.
-        asked: keys that may be asked for, each once, as they are compared; unused where rows need no alignment.
-        seed: of alignments, each until it is settled.
-        keeping: the server's kept alignments.
-        identity: of the run's alignment, whose rows are those of the labels; "" if it is not kept.
+        asked: distinct normalised keys that may be asked for; unused without alignment.
+        seed: of alignments; each uses it until it is settled.
+        keeping: the server's stored alignments.
+        identity: of the run's alignment, which gave the labels' rows; "" if it is not stored.
 
     Attributes:
-        places: position of a row, by its key as it is compared or, where there are neither keys nor alignment, its
-            number. With alignment it is empty before the first one.
+        places: position of a row by its normalised key, or by its number where there are neither keys nor
+            alignment. With alignment it is empty before the first one.
         here: the parties that take part now.
 
     Raises:
-        DataError: two of the labels' keys are the same as they are compared.
+        DataError: two of the labels' keys are equal once normalised.
     """
 
     federation: FederationConfig
@@ -60,17 +59,15 @@ class RowIndex:
             self.places = {name: place for place, name in enumerate(self._names())}
 
     def positions(self, ids: Sequence[str]) -> Tensor:
-        """The position of each id's row, int64 (ids,); -1 where some member does not know it."""
+        """The position of each id's row, int64 (ids,); -1 where some member does not know the id."""
         names = self.federation.keys.normals(ids)
         return torch.from_numpy(np.fromiter(map(self.places.get, names, repeat(-1)), np.int64, len(names)))
 
     def rows(self, names: Collection[str], kinds: Kinds, telemetry: Telemetry, use: Callable[[], None]) -> ServerRows:
-        """Returns an alignment with these parties, which sets new positions.
+        """An alignment with these parties, which sets new positions.
 
         Args:
-            names: participating parties of the roster.
             kinds: messages allowed afterwards.
-            telemetry: receives progress.
             use: called when positions are known.
 
         Raises:
@@ -92,7 +89,7 @@ class RowIndex:
         )
 
     def history(self) -> Tensor:
-        """The training row of every position now, int64 (common,); -1 for new rows."""
+        """The training row at each position, int64 (common,); -1 for new rows."""
         if self.federation.align == "none":
             return torch.arange(len(self.labels.values))
         history = torch.full((len(self.places),), -1)
@@ -101,7 +98,7 @@ class RowIndex:
         return history
 
     def _part(self) -> KeptPart | None:
-        """The requested keys that the run's alignment has, in its order: no order of the request is shown."""
+        """The requested keys that the run's alignment has, in its order, so that the request's order stays hidden."""
         if not self.identity:
             return None
         trained = self._trained
@@ -114,7 +111,6 @@ class RowIndex:
 
     @cached_property
     def _trained(self) -> Mapping[str, int]:
-        """The row of every key that was trained on, as keys are compared."""
         return {name: row for row, name in enumerate(self._normal(self.labels.ids or ()))}
 
     def _settle(self, use: Callable[[], None], rows: Tensor) -> None:
@@ -132,5 +128,5 @@ class RowIndex:
 
 
 def distinct(federation: FederationConfig, ids: Iterable[str]) -> tuple[str, ...]:
-    """Ids as they are compared, each once."""
+    """Normalised keys of the ids, without repetitions."""
     return tuple(dict.fromkeys(name for id in ids if (name := federation.keys.normal(id))))

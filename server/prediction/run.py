@@ -1,4 +1,4 @@
-"""The server's process for predictions with the model of a run that has ended."""
+"""The server's process for predictions with the model of a finished run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from colonnade.server.run.service import Service, prediction_task
 from colonnade.server.training.context import ServerContext, check_labels
 
 Work = Callable[[Model], Awaitable[None]]
-"""Work with the model while every party is present."""
+"""Uses the model while every party is present."""
 
 
 @dataclass
@@ -56,12 +56,10 @@ class PredictionRun:
     """One start of a server for predictions.
 
     Args:
-        federation, config: the two sections of its file.
-        base: the folder that paths in the file are relative to.
+        base: the folder that paths in the configuration are relative to.
         out: the run's folder.
-        work: work with the model; when it returns, the parties are dismissed.
-        terms: terms of the predictions.
-        ids: ids that will be asked for, where rows are aligned; None for those of the training rows.
+        work: uses the model; when it returns, the parties are dismissed.
+        ids: ids that may be asked for, where rows are aligned; None for the training rows' ids.
         listeners: receive every event, for progress lines.
     """
 
@@ -84,7 +82,7 @@ class PredictionRun:
 
         Raises:
             CheckpointError: the run's folder holds no model.
-            ColonnadeError: a party did not come, or has failed.
+            ColonnadeError: a party did not come, or failed.
         """
         raise_limit()
         task, (owner, store, held) = prediction_task(self.federation), self.check()
@@ -114,11 +112,11 @@ class PredictionRun:
                 await self._converse(service, sessions, self._model(ctx, row_index, owner.run, held[0], watch))
 
     def check(self) -> tuple[Owner, Checkpoints, list[int]]:
-        """Refuses unusable models and terms, before any party is started or any file is written.
+        """Refuses unusable models and terms before any party is started or any file is written.
 
         Returns:
-            The model's owner, the server's checkpoints, and the rounds that may predict, newest first: the best alone,
-            where the run kept one.
+            The model's owner, the server's checkpoints, and the rounds that may predict, newest first: only the best if
+            the run kept one.
 
         Raises:
             InputError: this model cannot predict, or not on these terms.
@@ -199,7 +197,7 @@ class PredictionRun:
         return ctx, RowIndex(federation, labels, able, seed, keeping, kept.identity if kept else "")
 
     def _able(self, ids: Collection[str]) -> tuple[str, ...]:
-        """Keys, as they are compared, that can be asked for: those that the server has columns of, if it has any."""
+        """Normalised keys that can be asked for: those that the server has columns for, if it has any."""
         own = own_keys(self.federation, self.config, self.base, self.out)
         return tuple(key for key in distinct(self.federation, ids) if own is None or key in own)
 
@@ -222,7 +220,7 @@ class PredictionRun:
 
 
 def _probabilities(ctx: ServerContext, logits: Tensor) -> Tensor:
-    """Probabilities of classes, (rows, classes), as the decision of the model's checkpoint has them."""
+    """Class probabilities, (rows, classes), calibrated if the checkpoint's decision is."""
     if (decision := ctx.decision) is None:
         return torch.softmax(logits, dim=1)
     positive = torch.from_numpy(decision.probabilities(margins(logits)))
@@ -230,7 +228,7 @@ def _probabilities(ctx: ServerContext, logits: Tensor) -> Tensor:
 
 
 async def _all_done(tasks: Collection[asyncio.Future[None]]) -> None:
-    """Waits for all tasks, or for the first that fails, whose error it raises."""
+    """Waits for all tasks, or for the first that fails, and raises its error."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     for task in done:
         task.result()

@@ -1,4 +1,4 @@
-"""The sessions of a prediction server: present parties respond, with the rows that they have in common."""
+"""The sessions of a prediction server: the present parties respond for the rows that they have in common."""
 
 from __future__ import annotations
 
@@ -35,13 +35,9 @@ class PredictionSessions:
     """The sessions of one start.
 
     Args:
-        terms: terms of the predictions.
-        federation: the agreed section.
-        ctx: of the server; its state is restored in every session.
-        hub: admits parties.
+        ctx: its state is restored in every session.
         store, owner: of the server's checkpoints.
-        held: their rounds, the newest first.
-        row_index: index of the rows that can be predicted.
+        held: rounds of the checkpoints, newest first.
         folder: the run's.
     """
 
@@ -59,7 +55,7 @@ class PredictionSessions:
     _aligned: tuple[str, ...] = ()
     _told: Decision | None = None
     _silent: dict[str, float] = field(default_factory=dict)
-    """Until when parties are left out that gave no answer: else they would keep the next session waiting as well."""
+    """Until when a party that gave no answer is left out; else the next session would wait for it too."""
     _scored: ScoredRows = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,9 +65,8 @@ class PredictionSessions:
         """Answers questions, over as many sessions as needed.
 
         Raises:
-            PartyLost: a party did not come, or none did; or it did not answer, and may not be absent.
-            PartyFailed: a party has failed that may not be absent.
-            ColonnadeError: any other error that ends the sessions.
+            PartyLost: no party came, or one that may not be absent did not come or did not answer.
+            PartyFailed: a party failed that may not be absent.
         """
         ctx, hub, federation = self.ctx, self.hub, self.federation
         while True:
@@ -117,7 +112,7 @@ class PredictionSessions:
             )
 
     async def _gather(self) -> tuple[str, ...]:
-        """The present parties, after all have joined or the waiting time is over."""
+        """The present parties, once all have joined or the time limit is over."""
         terms, hub, loop, names = self.terms, self.hub, asyncio.get_running_loop(), self.federation.names
         patience = self._patience
         until = loop.time() + patience
@@ -144,7 +139,7 @@ class PredictionSessions:
         return self.federation.timeouts.away if self.terms.patience is None else self.terms.patience
 
     def _leave_out(self, lost: PartyLost) -> None:
-        """Treats connected parties that gave no answer as absent, where that is allowed. Raises the error where not."""
+        """Treats connected parties that gave no answer as absent; raises the error where absence is not allowed."""
         names = set(lost.party.split(", "))
         if self.terms.absent == "refuse" or not names < set(self.hub.here):
             if not prediction.summed(self.federation):
@@ -154,13 +149,13 @@ class PredictionSessions:
         self._silent |= dict.fromkeys(names, until)
 
     def _excuse(self, failed: PartyFailed) -> None:
-        """Treats a failed party as absent, where that is allowed. Raises its error where not."""
+        """Treats a failed party as absent; raises its error where absence is not allowed."""
         if self.terms.absent == "refuse":
             raise failed
         self.hub.excuse(failed.party)
 
     async def _while_here(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs the work until it is done or a party goes, which is noticed at once, not with the next question."""
+        """Runs the work until it is done or a party goes, which is noticed at once, not only at the next question."""
         tasks = [asyncio.ensure_future(work), asyncio.ensure_future(self.hub.watch_absence())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -172,7 +167,7 @@ class PredictionSessions:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _tell_decision(self) -> None:
-        """Says how classes are decided, once."""
+        """Reports the decision rule, once."""
         if (made := self.ctx.decision) is None or made == self._told:
             return
         self._told, classes = made, self.row_index.labels.classes
@@ -187,7 +182,7 @@ class PredictionSessions:
             kinds = prediction.contract(federation).kinds
             self._rows = self.row_index.rows(names, kinds, self.ctx.telemetry, self._use)
             self._aligned = names
-        assert self._rows is not None  # made with the first names
+        assert self._rows is not None  # set for the first parties
         held = {name: hub.members[name].hello.aligned for name in names}
         if self._rows.record.number and set(held.values()) != {self._rows.record.number}:
             self._aligned = ()  # a party has read its table again
@@ -202,7 +197,7 @@ class PredictionSessions:
         self.ctx.telemetry.event("warning", party=SERVER, reason=reason)
 
     def _use(self) -> None:
-        """Loads the server's own columns, where it has any, of the rows that are common now."""
+        """Loads the server's own columns, if any, for the current common rows."""
         places, taken = self.row_index.places, self._scored.take
         columns = columns_of(self.federation, self.ctx.config, self.ctx.base, places, self.folder, taken)
         self.ctx.columns = columns and columns.to(self.ctx.device)

@@ -1,4 +1,4 @@
-"""Terms on which the model of a run predicts."""
+"""Terms on which a run's model predicts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class PredictionTerms:
     Args:
         absent: how an absent party is replaced.
         patience: seconds that parties have to come, and to come back; None for federation.timeouts.away.
-        expected: parties that may come at all; None for all.
+        expected: parties to wait for; None for all.
         own: True if parties predict too, and keep the result.
         secure: False for no TLS, on loopback only.
-        lasting: of a service, whose tables and ids may change: for a time it may know none of them.
+        lasting: True for a service, whose tables and ids may change, so that for a time no row may be common.
     """
 
     absent: Absent = "refuse"

@@ -1,1 +1,1 @@
-"""Labels: noise, budget, and protection of responses to parties."""
+"""Privacy of labels: noise, budget, and noise on responses to parties."""

@@ -1,4 +1,4 @@
-"""Number of releases of every training row's label, counted over crashes."""
+"""Number of releases of every training row's label, counted across crashes."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from colonnade.common.runtime.kept_records import Witness
 from colonnade.common.runtime.run_folder import RunFolder
 
 _ANEW = "begin a new run, which spends epsilon anew"
-_CEILING = 1 << 53  # no run makes as many releases
-_BLOCKS = 32  # in which a run's releases are reserved: a crash forfeits at most one
+_CEILING = 1 << 53  # more releases than any run makes
+_BLOCKS = 32  # blocks that a run's releases are reserved in: a crash forfeits at most one
 
 
 class RowReleases:
-    """Releases by row, in memory, and a ceiling over all of them on the disk.
+    """Number of releases by row, in memory, and a ceiling over all of them on disk.
 
-    No rollback lowers the counts. Before any of them would pass the ceiling, the ceiling is raised by a block
-    and flushed to the disk; after a restart every row's count is the ceiling. A crash can only increase a count.
+    No rollback lowers the counts. Before a count would pass the ceiling, the ceiling is raised by a block and flushed
+    to disk; after a restart every row's count is the ceiling. A crash can therefore only increase a count.
 
     Args:
         config: settings that a release's cost depends on.
-        rows: of the aligned data.
-        block: step by which the ceiling is raised.
-        path: of the file; None keeps none.
-        spent: releases of every row, before this start.
+        rows: number of aligned rows.
+        block: number of releases by which the ceiling is raised.
+        path: of the ceiling's file; None keeps counts in memory only.
+        spent: releases of every row before this start.
     """
 
     def __init__(
@@ -47,17 +47,16 @@ class RowReleases:
 
     @property
     def most(self) -> int:
-        """Largest number of releases of any row: the guarantee is for every row."""
+        """Largest number of releases of any row: the guarantee covers every row."""
         return int(self._counts.max())
 
     @property
     def accounting(self) -> Accounting:
-        """Accounting method of the releases."""
         return self._config.accounting
 
     @property
     def epsilon(self) -> float:
-        """Total epsilon at the configured delta, for another label of one row (sensitivity 2C)."""
+        """Total epsilon at the configured delta, for a changed label of one row (sensitivity 2C)."""
         config = self._config
         return epsilon(self.most, config.noise_multiplier, config.delta, "replace", config.accounting)
 
@@ -73,7 +72,7 @@ class RowReleases:
         self._counts[batch] += 1
 
     def write(self, ceiling: int) -> None:
-        """Sets the ceiling; it is on the disk when this returns. Raises EnvironmentFault."""
+        """Sets the ceiling; it is on disk when this returns. Raises EnvironmentFault."""
         if self._path is not None:
             record = {"ceiling": ceiling, "accounting": self._config.accounting, **_settings(self._config)}
             try:
@@ -105,16 +104,15 @@ def open_releases(
 
     Args:
         config: `server.privacy.answers`.
-        schedule: of the run.
-        parties: parties that get responses; with the run's length they size the blocks.
-        rows: of the aligned data.
-        folder: the run's; None keeps the counts in memory alone.
-        begun: True if the run has begun, so that responses may have left already.
+        parties: number of parties that get responses; with the run's length it sizes the blocks.
+        rows: number of aligned rows.
+        folder: the run's; None keeps the counts in memory only.
+        begun: True if the run has begun, so responses may have been sent.
 
     Raises:
-        ConfigError: delta is too large for so many training rows.
+        ConfigError: delta is too large for the number of training rows.
         CheckpointError: the run was begun with other settings, or the file cannot be read.
-        EnvironmentFault: it cannot be written.
+        EnvironmentFault: the file cannot be written.
     """
     path = None if folder is None else RunFolder(folder).answers
     kept = None if folder is None or path is None else _content(RunFolder(folder).witness, path)
@@ -128,7 +126,7 @@ def open_releases(
     spent = 0
     if path is not None and kept is not None:
         spent, accounting = _read(path, kept, config)
-        if "accounting" not in config.model_fields_set:  # a run goes on with what it was begun with
+        if "accounting" not in config.model_fields_set:  # a run keeps the accounting that it began with
             config = config.model_copy(update={"accounting": accounting})
     releases = RowReleases(config, rows, max(1, expected_releases(schedule, parties) // _BLOCKS), path, spent)
     if not there:
@@ -140,15 +138,15 @@ def expected_releases(schedule: Schedule, parties: int, *, arrivals: bool = Fals
     """Releases of a row in a whole run.
 
     Args:
-        parties: that get responses.
-        arrivals: True if parties take turns at their own pace, each of which is one release to the party and one in
-            the server's own step. Else an epoch is one to every party, and one in the server's step.
+        parties: number of parties that get responses.
+        arrivals: True for asynchronous turns, each of which is one release to the party and one in the server's own
+            step. Else an epoch is one release to every party, and one in the server's step.
     """
     return math.ceil(schedule.epoch(schedule.rounds)) * (2 * parties if arrivals else parties + 1)
 
 
 def refuse_large_delta(config: ResponseNoiseConfig, rows: int) -> None:
-    """Refuses a delta that is too large for the training rows. Raises ConfigError."""
+    """Raises ConfigError if delta is too large for the number of training rows."""
     if config.delta >= 1 / rows:
         raise ConfigError(
             f"server.privacy.answers.delta = {config.delta:g}: with {rows} training rows it must be below "
@@ -165,7 +163,6 @@ def _content(witness: Witness, path: Path) -> bytes | None:
 
 
 def _read(path: Path, kept: bytes, config: ResponseNoiseConfig) -> tuple[int, str]:
-    """The ceiling, and the accounting method."""
     try:
         record = parse_json(kept)
         ceiling, accounting = whole(record.pop("ceiling"), _CEILING), record.pop("accounting", BEFORE["accounting"])

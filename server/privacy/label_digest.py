@@ -1,4 +1,4 @@
-"""Check that the labels are those that the run began with: ids find rows by their order."""
+"""Check that the labels did not change since the run began: ids find rows by their order."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _NAME = "labels"
 
 
 def hold_labels(run_cache: RunCache, digest: str) -> None:
-    """Keeps the digest of a run's labels on the server's disk. It can be guessed, and is never sent."""
+    """Stores the digest of a run's labels on the server's disk. Labels can be guessed from it, so it is never sent."""
     run_cache.keep(_NAME, digest, {"format": torch.tensor(1)})
 
 
 def refuse_other_labels(run_cache: RunCache, labels: LabelColumn) -> None:
-    """Raises DataError if the labels differ from those of the kept digest."""
+    """Raises DataError if the labels differ from the stored digest's."""
     if (held := run_cache.number(_NAME)) and held != digest_of(labels):
         raise DataError(
             "server.labels has changed since the run was begun: its ids, its values or their order are others",

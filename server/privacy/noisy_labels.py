@@ -1,4 +1,4 @@
-"""The noisy labels of a run on the disk: drawn once, for all starts of the server."""
+"""The noisy labels of a run on disk: drawn once, for all starts of the server."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ _ANEW = "begin a new run, which draws noise and spends epsilon anew"
 class NoisyLabelFile:
     """File of a run's noisy labels.
 
-    It records fingerprints of the labels and settings; the fingerprint of the true labels never leaves the server.
+    It stores fingerprints of the labels and settings; the fingerprint of the true labels never leaves the server.
 
     Args:
-        folder: the run's.
-        begun: True if the run has begun, so that labels have been used already.
+        begun: True if the run has begun, so labels have been used already.
     """
 
     def __init__(self, folder: Path, *, begun: bool) -> None:
@@ -35,18 +34,15 @@ class NoisyLabelFile:
     def get(
         self, config: LabelPrivacyConfig | None, labels: Tensor, rows: Tensor, classes: int, seed: int
     ) -> NoisyLabels | None:
-        """The noisy labels, read if already drawn and drawn if not; None if labels are not noised.
+        """The noisy labels, read or, at first, drawn; None if labels are not noised.
 
         Args:
-            config: amount of noise.
             labels: class numbers of all rows, int64 (n,).
             rows: the training rows, int64 (m,).
-            classes: their number.
-            seed: of the federation.
 
         Raises:
             CheckpointError: the run was begun with other labels or other settings.
-            EnvironmentFault: the disk refuses the file.
+            EnvironmentFault: the file cannot be written.
         """
         there = self._path.exists()
         if config is None and not there:
@@ -75,7 +71,7 @@ class NoisyLabelFile:
         for what, wanted in about.items():
             if found[what] != wanted:
                 raise CheckpointError(f"{self._path} was drawn for other {what}", hint=f"restore them, or {_ANEW}")
-        if values.shape != shape:  # of as many bytes as the checksum is over
+        if values.shape != shape:  # the checksum covers bytes, not the shape
             raise CheckpointError(f"{self._path} was altered: it is of shape {tuple(values.shape)}", hint=_ANEW)
         return NoisyLabels(values, config.noise(shape[1]), config.seeded)
 
@@ -85,7 +81,7 @@ class NoisyLabelFile:
 
 
 def _about(config: LabelPrivacyConfig, labels: Tensor, rows: Tensor, classes: int) -> dict[str, str]:
-    """Fingerprints of the training labels and of the settings that noise was drawn for."""
+    """Fingerprints of the training labels and of the noise settings."""
     named = labels[rows].cpu().numpy().tobytes() + rows.cpu().numpy().tobytes()
     settings = json.dumps(config.settings(classes))
     return {"labels": hashlib.sha256(named).hexdigest(), "settings": settings}

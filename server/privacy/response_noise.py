@@ -1,4 +1,4 @@
-"""Protection of responses to the parties under `server.privacy.answers`: clipped, noised and counted in one call."""
+"""Noise on responses to the parties under `server.privacy.answers`: clipping, noise and accounting in one call."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from colonnade.server.privacy.label_budget import RowReleases
 
 
 class ResponseNoise:
-    """Protects the training labels of one session's messages: the mechanism is common/privacy/response_noise.py.
+    """Protects the training labels in one session's messages. The mechanism is in common/privacy/response_noise.py.
 
-    The server side makes it once a session, by `ServerContext.protection`, and passes through it *everything* that
-    depends on training labels and reaches a party now or later: messages by `rows` or `mean`, its own step by
-    `gradients`. Every call is one release of every row of the batch. Values are shares of the *sum* over the batch's
-    rows, not divided by their number, and each is a function of its own row's label (for gradients `row_gradients`
-    ensures it):
+    Made once a session, by `ServerContext.protection`. *Everything* that depends on training labels and reaches a
+    party now or later must pass through it: messages through `rows` or `mean`, the server's own step through
+    `gradients`. Every call is one release of every row of the batch. Values are contributions to the *sum* over the
+    batch's rows, not divided by their number, and each depends only on its own row's label (for gradients
+    `row_gradients` ensures it):
 
         loss, at_h = noise.descend(loss_of_row, parameters, h, y, batch)  # the optimiser may step now
         dh = noise.rows(at_h[:, index], batch) / len(batch)
 
     Args:
-        config: their protection.
-        paid: the releases so far, which no session sets back.
+        paid: the releases so far, which a new session does not reset.
         state: of the server side; seeded noise is drawn from it, and restored with it.
-        seed: of the federation, for seeded noise.
+        seed: the federation's, for seeded noise.
     """
 
     def __init__(self, config: ResponseNoiseConfig, paid: RowReleases, state: State, seed: int) -> None:
@@ -44,7 +43,7 @@ class ResponseNoise:
     def descend(
         self, loss: RowLoss, named: Parameters, h: Tensor, targets: Tensor, batch: Tensor
     ) -> tuple[float, Tensor]:
-        """Leaves the protected gradient of the batch's mean loss in every parameter's `grad`.
+        """Puts the protected gradient of the batch's mean loss into every parameter's `grad`.
 
         Args:
             loss: of one row.
@@ -58,7 +57,7 @@ class ResponseNoise:
 
         Raises:
             InputError: the loss cannot be differentiated row by row.
-            EnvironmentFault: its cost cannot be written.
+            EnvironmentFault: the privacy cost cannot be written.
         """
         losses, at_parameters, at_h = row_gradients(loss, named, h, targets)
         for name, gradient in self.gradients(at_parameters, batch).items():
@@ -66,22 +65,22 @@ class ResponseNoise:
         return losses.mean().item(), at_h
 
     def rows(self, values: Tensor, batch: Tensor) -> Tensor:
-        """One response with a value per row, each clipped to C: noise of deviation sigma C in every entry.
+        """One response with a value per row, each clipped to C; every entry gets noise of standard deviation sigma C.
 
         Args:
             values: (rows, k): gradients at a party's outputs, or differences of losses.
-            batch: their row numbers, int64 (rows,).
+            batch: row numbers, int64 (rows,).
 
         Raises:
-            EnvironmentFault: its cost cannot be written; nothing is released.
+            EnvironmentFault: the privacy cost cannot be written; nothing is released.
         """
         self._paid.spend(batch)
         return self._answer.rows(values)
 
     def mean(self, values: Tensor, batch: Tensor) -> Tensor:
-        """One response for the whole batch: the mean of rows that are clipped to C, (rows, k) -> (k,).
+        """One response for the whole batch: the mean of rows clipped to C, (rows, k) -> (k,).
 
-        The noise's deviation is sigma C / rows. Arguments and errors are those of `rows`.
+        The noise's standard deviation is sigma C / rows. Arguments and errors as in `rows`.
         """
         self._paid.spend(batch)
         (total,) = self._answer.sums([values])
@@ -92,13 +91,12 @@ class ResponseNoise:
 
         Args:
             gradients: of every row at every parameter, (rows, *shape) by name.
-            batch: as above.
 
         Returns:
-            (*shape) by name, with noise of deviation sigma C_0 / rows in every entry.
+            (*shape) by name, with noise of standard deviation sigma C_0 / rows in every entry.
 
         Raises:
-            EnvironmentFault: as above.
+            EnvironmentFault: as in `rows`.
         """
         self._paid.spend(batch)
         totals = self._step.sums(list(gradients.values()))

@@ -1,4 +1,4 @@
-"""The server side of every protocol by name, a module each: common/contracts/registry.py."""
+"""The server side of every protocol by name, one module each: common/contracts/registry.py."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.server.fusion.joint import Joint
 from colonnade.server.training.context import ServerContext
 
-# The last argument is `federation.protocol`, of the protocol's own type.
+# The last argument is `federation.protocol`.
 Serve = Callable[[ServerContext, Cohort, Any], Awaitable[None]]
 
 SERVE: Mapping[str, Serve] = ByName(__name__, "serve")
 
 JOINT: Mapping[str, Callable[[ServerContext, Any], Joint]] = ByName(__name__, "joint", everywhere=False)
-"""The server's part of the joint model, from its state; protocols without an entry cannot be explained."""
+"""Makes the server's part of the joint model from the state; protocols without an entry cannot be explained."""
 
 ACTIVE: Mapping[str, Callable[[ServerContext, Any], Callable[[Tensor], Joint]]] = ByName(
     __name__, "joint_of_rows", everywhere=False
 )
-"""Joint models that depend on the rows, since the server has columns of its own."""
+"""Makes joint models that depend on the rows."""

@@ -18,7 +18,7 @@ from colonnade.server.training.imputation import StandIn
 
 
 def joint_of_rows(ctx: ServerContext, cfg: Config) -> Callable[[Tensor], ActiveJoint]:
-    """The joint model by rows: the server has columns of its own."""
+    """The joint model by rows, as the server has columns of its own."""
     return active_joint(ctx, cfg.embedding, "logits")
 
 
@@ -30,7 +30,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     present = StandIn(ctx, parties, classes, "zero" if cfg.missing == "leave_out" else cfg.missing)
 
     def counted(responses: Mapping[str, object]) -> int:
-        """C: the active party, and the parties in the average."""
+        """C: the active party and the averaged parties."""
         return 1 + len(responses if cfg.missing == "leave_out" else parties)
 
     def average(r_a: Tensor, parts: Sequence[Tensor], count: int) -> Tensor:

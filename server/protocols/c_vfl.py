@@ -18,7 +18,7 @@ from colonnade.server.training.label_messages import label_message
 
 
 def joint(ctx: ServerContext, cfg: Config) -> JointHead:
-    """The server's model theta_0, restored from the state or newly initialised."""
+    """The server's model theta_0."""
     inputs = cfg.embedding * len(ctx.federation.names)
     return JointHead(ctx, cfg.embedding, agreed_head(ctx, cfg.head, inputs))
 
@@ -43,7 +43,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             ctx.skip(t, responses)
             continue
         with torch.no_grad():
-            y = ctx.targets(batch, whole.logits(parts))  # for server and parties alike, in all their steps
+            y = ctx.targets(batch, whole.logits(parts))  # the same for server and parties, in all local steps
         await clients.broadcast(dict.fromkeys(responses, label_message(ctx, t, y)))  # 2
         for sender, h in zip(parties, parts, strict=True):
             await clients.broadcast({party: Other(t, h) for party in responses if party != sender})  # 3
@@ -55,7 +55,6 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
 
 
 def _descend(whole: JointHead, parts: list[Tensor], y: Tensor) -> float:
-    """Takes one step on theta_0 and returns the loss before it."""
     loss, _ = whole.backward(parts, lambda _logits: y)
     whole.step()
     return loss

@@ -18,7 +18,7 @@ from colonnade.server.training.evaluation import evaluate
 async def serve(ctx: ServerContext, clients: Cohort, _cfg: Config) -> None:
     """Trains one model on the joined columns."""
     joined = Joined(ctx, tuple(clients))
-    if joined.columns:  # a run that is resumed
+    if joined.columns:  # the run is resumed
         _learner(ctx, joined.columns)
 
     def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
@@ -49,6 +49,6 @@ async def serve(ctx: ServerContext, clients: Cohort, _cfg: Config) -> None:
 
 
 def _learner(ctx: ServerContext, columns: int) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """The model over so many columns and its optimiser, created on first use."""
+    """The model over this number of columns and its optimiser, created on first use."""
     model = ctx.state.keep("head", lambda: joint_head(ctx, columns))
     return model, ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, model.parameters()))

@@ -32,13 +32,13 @@ from colonnade.server.training.imputation import StandIn
 
 
 def joint_of_rows(ctx: ServerContext, _cfg: Config) -> Callable[[Tensor], CodeJoint]:
-    """Naive Bayes by rows: sets of training rows may be drawn at another epsilon than those of others."""
+    """Naive Bayes by rows: training rows' sets may be drawn at another epsilon than others'."""
     confusions = Confusions(ctx, codes_of(ctx.federation))
     return lambda rows: CodeJoint(confusions, rows)
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Sends labels once, collects a set of codes for every row, and fits what the codes say of the classes."""
+    """Sends labels once, collects a set of codes for every row, and fits the codes' frequencies by class."""
     ctx.warn("CODES SHARE LABELS: every party is sent those of all training rows, as far as they are not private")
     parties, codes, confusions = tuple(clients), codes_of(ctx.federation), Confusions(ctx, codes_of(ctx.federation))
     present = StandIn(ctx, parties, codes, "zero")
@@ -66,9 +66,9 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
 
 
 def _refuse_no_sets(ctx: ServerContext, responses: Responses[Codes] | Responses[Evaluation]) -> None:
-    """Refuses what is no set of codes for every row: other numbers than 0 and 1, or another number of codes.
+    """Refuses values that are not a set of codes for every row: other numbers than 0 and 1, or a wrong set size.
 
-    Evaluations may have none: they are repeated without each of the parties, of which there are zeros then.
+    Evaluations may have empty sets: they are repeated without each party, whose sets are then zeros.
     """
     plan = ctx.schedule.privacy
     for party, response in responses.items():
@@ -81,7 +81,7 @@ def _refuse_no_sets(ctx: ServerContext, responses: Responses[Codes] | Responses[
 
 
 async def _teach(ctx: ServerContext, clients: Cohort, round: int, taught: Container[str]) -> None:
-    """Sends the labels of all training rows to parties that have not sent a code yet, block by block."""
+    """Sends the labels of all training rows, in blocks, to parties that have not sent a code yet."""
     blocks = torch.split(ctx.schedule.partition.train, ctx.federation.batch)
     lacking = [party for party in clients if party not in taught]
     await clients.broadcast({party: Lessons(round, 0 if party in taught else len(blocks)) for party in clients})
@@ -93,9 +93,9 @@ async def _teach(ctx: ServerContext, clients: Cohort, round: int, taught: Contai
 
 
 async def _group(ctx: ServerContext, clients: Cohort, round: int, codes: int, lacking: list[str]) -> None:
-    """Groups the classes of parties that have not sent a code yet, by their noisy counts; others' groups stay."""
+    """Groups the classes of parties that have not sent a code yet, by their noisy counts; other groups stay."""
     names, classes, plan = ctx.federation.names, ctx.federation.outputs, ctx.schedule.privacy
-    assert isinstance(plan, DiscretePlan)  # which has counts
+    assert isinstance(plan, DiscretePlan)  # counts exist only then
     kept = ctx.state.keep("groups", lambda: [CodeBook(classes, codes, m).groups for m in range(len(names))])
     counts = ctx.state.keep("counts", lambda: [torch.eye(classes, dtype=torch.float64) for _ in names])
     if not lacking:

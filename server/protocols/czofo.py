@@ -20,7 +20,7 @@ from colonnade.server.training.round_modes import as_they_come, together
 
 
 def joint(ctx: ServerContext, cfg: Config) -> CombinedHead:
-    """The server's model w_0, restored from the state or newly initialised."""
+    """The server's model w_0."""
     return CombinedHead(ctx, cfg.embedding, cfg.combine)
 
 
@@ -34,7 +34,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         return whole.logits(present.zeros({party: response.h for party, response in responses.items()}, len(block)))
 
     async def learn(responses: Mapping[str, Embedding], batch: Tensor, t: int) -> float | None:
-        """Steps 2 to 4 for embeddings of round t on one batch: the loss, or None if none came."""
+        """Steps 2 to 4 for embeddings of round t on one batch: the loss, or None if too few came."""
         parts = present.fill({party: response.h for party, response in responses.items()}, batch, t)
         if parts is None:
             return None

@@ -15,12 +15,12 @@ from colonnade.server.training.label_messages import label_message
 
 
 def joint(ctx: ServerContext, _cfg: Config) -> LogitSum:
-    """A mean: the parties hold the heads."""
+    """The mean of the logits: the parties hold the heads."""
     return LogitSum(ctx.device, 1 / len(ctx.federation.names))
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Averages the parties' logits, and sends every party the labels that FDML supposes it to have."""
+    """Averages the parties' logits, and sends every party the labels that FDML assumes it to have."""
     ctx.warn("FDML SHARES LABELS: every party is sent those of all training rows")
     classes, parties, share = ctx.federation.outputs, tuple(clients), 1 / len(clients)
     present = StandIn(ctx, parties, classes, cfg.missing)

@@ -18,7 +18,7 @@ from colonnade.server.training.context import ServerContext
 
 
 def joint(ctx: ServerContext, cfg: Config) -> CombinedHead:
-    """The head theta_0 on the average embedding, restored from the state or newly initialised."""
+    """The head theta_0 on the average embedding."""
     return CombinedHead(ctx, cfg.embedding, "average")
 
 
@@ -48,7 +48,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
 
 @evaluation
 async def _evaluate(ctx: ServerContext, sums: CodedSums, rows: CodedRows, whole: CombinedHead, round: int) -> None:
-    """Evaluates the joint model on the parts that are due, whose rows are coded as well."""
+    """Evaluates the joint model on the parts that are due, whose rows are coded too."""
     parts = ctx.schedule.evaluations(round)
     if not parts:
         return

@@ -16,7 +16,7 @@ from colonnade.server.training.imputation import StandIn
 
 
 def joint(ctx: ServerContext, _cfg: Config) -> LogitSum:
-    """A sum: the parties hold the models."""
+    """The sum of the logits: the parties hold the models."""
     return LogitSum(ctx.device)
 
 

@@ -30,4 +30,4 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         own.learn(loss.gradient(r, y) / len(batch))  # 2
         ctx.record(t, loss.value(r, y).mean().item(), Responses({}, missing=()))
         evaluate_alone(ctx, t, predict)
-        await asyncio.sleep(0)  # no message is awaited, and the connections need the event loop
+        await asyncio.sleep(0)  # no message is awaited: let the connections use the event loop

@@ -17,7 +17,7 @@ from colonnade.server.training.imputation import StandIn
 
 
 def joint(ctx: ServerContext, cfg: Config) -> JointHead:
-    """The head theta_0, restored from the state or newly initialised."""
+    """The head theta_0."""
     return JointHead(ctx, cfg.embedding)
 
 

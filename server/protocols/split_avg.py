@@ -22,7 +22,7 @@ from colonnade.server.training.round_modes import as_they_come, together
 
 
 def joint(ctx: ServerContext, cfg: Config) -> CombinedHead:
-    """The head theta_0 over the global embedding, restored from the state or newly initialised."""
+    """The head theta_0 over the global embedding."""
     return CombinedHead(ctx, cfg.embedding, cfg.combine)
 
 
@@ -36,7 +36,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     blind = await blinded(ctx, clients, width) if cfg.aggregate == "blinded" else None
 
     def counted(responses: Mapping[str, object]) -> list[str]:
-        """Parties in the global embedding: H is their average, or zeros without any."""
+        """Parties that H averages; all of them, as zeros, if none responded."""
         return [party for party in parties if party in responses] if alone and responses else list(parties)
 
     def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:

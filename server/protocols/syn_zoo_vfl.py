@@ -11,7 +11,7 @@ from colonnade.server.training.round_modes import together
 
 
 def joint(ctx: ServerContext, cfg: Config) -> PairedHead:
-    """The head theta_0, restored from the state or newly initialised."""
+    """The head theta_0."""
     return PairedHead(ctx, cfg)
 
 

@@ -19,7 +19,7 @@ from colonnade.server.training.round_modes import as_they_come, together
 
 
 def joint(ctx: ServerContext, cfg: Config) -> WeightedHead:
-    """The weights a_k, if there are any, and the head theta_0, restored from the state or newly initialised."""
+    """The weights a_k, if configured, and the head theta_0."""
     weights_lr = cfg.weights_lr if cfg.combine == "sum" else None
     return WeightedHead(ctx, len(ctx.federation.names), cfg.embedding, weights_lr)
 

@@ -22,14 +22,14 @@ from colonnade.server.training.imputation import StandIn
 
 
 def joint_of_rows(ctx: ServerContext, cfg: Config) -> Callable[[Tensor], ActiveJoint]:
-    """The joint model by rows: the server has columns of its own."""
+    """The joint model by rows, as the server has columns of its own."""
     return active_joint(ctx, cfg.embedding, "embeddings")
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Averages the parties' embeddings with its own, and sends every party the gradient of its predictions' loss."""
     width, loss, model = cfg.embedding, ctx.loss, active_party(ctx, cfg.embedding)
-    present = StandIn(ctx, tuple(clients), width, "zero")  # missing parties are no part of the average
+    present = StandIn(ctx, tuple(clients), width, "zero")  # missing parties are not averaged
     clear = Clear(ctx, clients, Embedding, Evaluation, attrgetter("e"), present, width=width)
     sums = clear if cfg.aggregate == "clear" else await blinded(ctx, clients, width)
     together = Together(ctx, clients, sums)
@@ -68,7 +68,7 @@ class Together:
 
         Args:
             own: E_a, float32 (rows, width).
-            found: the parties' sum, which exists.
+            found: must have a sum.
         """
         assert found.total is not None
         count = len(found.answers) + 1

@@ -19,13 +19,13 @@ from colonnade.server.training.imputation import StandIn
 
 
 def joint(ctx: ServerContext, cfg: Config) -> HeadSum:
-    """The heads W_k, restored from the state or newly initialised."""
+    """The heads W_k."""
     parties = len(ctx.federation.names)
     return HeadSum(party_heads(ctx, cfg.head, parties, cfg.embedding), ctx.device)
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Keeps z, lambda and the heads W_k; sends every party the remainder for it to explain."""
+    """Keeps z, lambda and the heads W_k; sends every party the residual that its model should explain."""
     width, classes, parties = cfg.embedding, ctx.federation.outputs, tuple(clients)
     loss, damping = ctx.loss, damping_factor(cfg.damping, len(parties))
     whole, bound = joint(ctx, cfg), cfg.rho if cfg.damping == "parties" else None

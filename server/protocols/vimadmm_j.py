@@ -18,12 +18,12 @@ from colonnade.server.training.imputation import StandIn
 
 
 def joint(ctx: ServerContext, _cfg: Config) -> LogitSum:
-    """A sum: the parties hold the heads."""
+    """The sum of the logits: the parties hold the heads."""
     return LogitSum(ctx.device)
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Keeps z and lambda; sends every party the remainder for it to explain."""
+    """Keeps z and lambda; sends every party the residual that its model should explain."""
     classes, parties = ctx.federation.outputs, tuple(clients)
     loss, damping = ctx.loss, damping_factor(cfg.damping, len(parties))
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))

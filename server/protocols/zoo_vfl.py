@@ -11,11 +11,11 @@ from colonnade.server.training.round_modes import as_they_come
 
 
 def joint(ctx: ServerContext, cfg: Config) -> PairedHead:
-    """The head theta_0, restored from the state or newly initialised."""
+    """The head theta_0."""
     return PairedHead(ctx, cfg)
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Sends any party that comes the change of the loss along its direction, and takes a step of its own."""
+    """Sends each party, as it arrives, the change of the loss along its direction, and takes a step of its own."""
     present = StandIn(ctx, tuple(clients), cfg.embedding, "last")
     await serve_pairs(ctx, clients, joint(ctx, cfg), present, as_they_come)  # 1 to 4

@@ -1,4 +1,4 @@
-"""Guarantees of the privacy sections of a configuration on the rows of a run, in words."""
+"""A configuration's privacy guarantees on the rows of a run, in words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from colonnade.server.training.context import ServerContext
 NO_VALIDATION = "there are no validation rows to choose a round by"
 NO_STOP = "federation.stop is none"
 PRIVATE = "under federation.privacy evaluations are releases, so that an early stop has to be asked for"
-"""Reasons for the last round's model."""
+"""Reasons to use the last round's model."""
 
 
 def which_model(federation: FederationConfig, schedule: Schedule) -> Sentence:
@@ -36,14 +36,13 @@ def which_model(federation: FederationConfig, schedule: Schedule) -> Sentence:
 
 
 def planned(federation: FederationConfig, server: ServerConfig | None, schedule: Schedule) -> list[Sentence]:
-    """A sentence for each guarantee, and for each that protects little, with the key that it is about.
+    """A sentence for each guarantee, and a warning for each that protects little, prefixed by its key.
 
     Args:
-        server: its section; None where it is not known, as in a party's file.
-        schedule: of the run's rows.
+        server: None where it is not known, as in a party's file.
 
     Raises:
-        ConfigError: delta of `server.privacy.answers` is too large for the training rows.
+        ConfigError: delta of `server.privacy.answers` is too large for the number of training rows.
     """
     found: list[tuple[str, Sentence]] = []
     if schedule.privacy is not None:
@@ -58,7 +57,7 @@ def planned(federation: FederationConfig, server: ServerConfig | None, schedule:
 
 
 def tell_planned(ctx: ServerContext) -> None:
-    """Tells it at the beginning of a run, as events; nothing where nothing is protected."""
+    """Reports the guarantees as events when a run begins."""
     for said, weak in planned(ctx.federation, ctx.config, ctx.schedule):
         ctx.telemetry.event("privacy", party=SERVER, said=said, weak=weak)
 
@@ -74,7 +73,7 @@ def _labels(federation: FederationConfig, server: ServerConfig) -> list[Sentence
 
 
 def _uncovered(server: ServerConfig) -> list[tuple[str, Sentence]]:
-    """What predictions depend on beside private labels."""
+    """Warnings about settings that use validation labels without noise although labels are private."""
     if server.privacy.labels is None and server.privacy.answers is None:
         return []
     chosen = {

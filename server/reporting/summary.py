@@ -40,7 +40,7 @@ def summarise(
         status: completed, interrupted or failed.
         error: reason of the failure.
         begun: when the run was launched, seconds since 1970.
-        first: when the first round was done, or None if none was.
+        first: when the first round was done, seconds since 1970; None if none was.
         saved: the best round whose checkpoint all members hold, 0 if none.
     """
     federation = ctx.federation
@@ -74,13 +74,13 @@ def summarise(
 
 
 def _versions(others: Mapping[str, str]) -> dict[str, str]:
-    """Parties with another version of Colonnade than the server's."""
+    """Parties whose Colonnade version differs from the server's."""
     named = ", ".join(f"{party} {version}" for party, version in sorted(others.items()))
     return {"other versions": named} if named else {}
 
 
 def findings(ctx: ServerContext) -> dict[str, Any]:
-    """Results that only some runs have, null in all others."""
+    """Results that only some runs have; null in all others."""
     return {
         "label_privacy": label_privacy(ctx),
         "answer_privacy": response_noise_summary(ctx),
@@ -98,7 +98,7 @@ def findings(ctx: ServerContext) -> dict[str, Any]:
 
 
 def model_of(ctx: ServerContext, saved: int) -> dict[str, Any]:
-    """The round whose model predicts, and why it is that one.
+    """The round whose model predicts, and why.
 
     Args:
         saved: the best round whose checkpoint all members hold, 0 if none.
@@ -118,7 +118,7 @@ def model_of(ctx: ServerContext, saved: int) -> dict[str, Any]:
 
 
 def warning(ctx: ServerContext) -> str | None:
-    """Warning of a model that is no better than one without columns, by the test rows if there are some; or None."""
+    """Warning if the model is no better than one without columns, by the test rows or else the validation rows."""
     baseline = "always predicting the mean" if ctx.balance is None else "always saying the commonest class"
     for part in ("test", "validation"):
         if part in ctx.details:
@@ -129,11 +129,11 @@ def warning(ctx: ServerContext) -> str | None:
 def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, Any]:
     """The parties' privacy: a person's `epsilon`, `epsilon` by party, `delta`, and their derivation.
 
-    `epsilon` is null where there is no guarantee; `privacy.void` then gives the reason, and
-    `privacy.epsilon` the result of the accounting alone. `person` is for a person whose row lies at every party.
+    `epsilon` is null where there is no guarantee; `privacy.void` then gives the reason, and `privacy.epsilon` the
+    accounting's result. `person` is for a person present at every party.
 
     Args:
-        releases: releases that each party has reported; null if it never did.
+        releases: number of releases by party, as it reported; null if it never did.
     """
     names, plan = ctx.federation.names, ctx.schedule.privacy
     if plan is None:
@@ -164,7 +164,7 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
 
 
 def person(ctx: ServerContext, plan: PrivacyPlan, counts: Mapping[str, float | None]) -> dict[str, Any]:
-    """Privacy of a person whose row lies at every party, against all parties' releases together; not of its label.
+    """Privacy of a person present at every party, against all parties' releases together, without the label.
 
     `epsilon` is null where there is no bound, and `void` gives the reason: one member's unprotected messages suffice.
     """
@@ -179,7 +179,7 @@ def person(ctx: ServerContext, plan: PrivacyPlan, counts: Mapping[str, float | N
 
 
 def once_privacy(plan: PrivacyPlan) -> dict[str, Any]:
-    """Further entries where the noise is in a sum once: against whom it holds, and how much less it is."""
+    """Further entries where noise is added once to a sum: present and colluding parties, and the saving of noise."""
     if plan.config.once is None:
         return {}
     return {"present": plan.present, "colluders": plan.config.once.colluders, "gain": round(plan.gain, 6)}
@@ -222,9 +222,9 @@ def _neighbours(config: AnyPrivacyConfig) -> tuple[Adjacency, ...]:
 
 
 def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:
-    """Protection of the training labels, or None: epsilon holds for each of them, with delta 0.
+    """Protection of the training labels, or None. Epsilon holds for each label, with delta 0.
 
-    Seeded noise can be drawn again by anyone who knows the seed: then there is no epsilon.
+    Seeded noise can be reproduced by anyone who knows the seed: then epsilon is null.
     """
     if (noisy := ctx.noisy) is None:
         return None
@@ -238,13 +238,13 @@ def pace(ctx: ServerContext) -> dict[str, Any] | None:
 
 
 def back_offs(ctx: ServerContext) -> dict[str, Any] | None:
-    """Number of times that the run went back after a divergence, and the factor of all learning rates, or None."""
+    """Number of rollbacks after divergences and the resulting factor of all learning rates, or None."""
     times = ctx.backed_off
     return {"times": times, "factor": round(back_off_factor(times), 9)} if times else None
 
 
 def theorem(ctx: ServerContext) -> dict[str, Any] | None:
-    """Bound of Theorem 4.1 of VFL-CZOFO, from the run's measurements, or None where it does not apply."""
+    """Bound of Theorem 4.1 of VFL-CZOFO from the run's measurements, or None where it does not apply."""
     if "theorem" not in ctx.state:
         return None
     claim = ZerothOrderClaim.of(ctx.state["theorem"], len(ctx.schedule.partition.train))
@@ -255,7 +255,7 @@ def response_noise_summary(ctx: ServerContext) -> dict[str, Any] | None:
     """Privacy of the noise on all responses to the parties, or None.
 
     `epsilon` at `delta` holds for the label of every training row, against all parties together; it is null where
-    there is no guarantee, and `void` gives the reason. `accounted` is the result of the accounting alone.
+    there is no guarantee, and `void` gives the reason. `accounted` is the accounting's result alone.
     """
     config, releases = ctx.config.privacy.answers, ctx.releases
     if config is None or releases is None:
@@ -277,13 +277,13 @@ def response_noise_summary(ctx: ServerContext) -> dict[str, Any] | None:
 
 
 def describe_source(source: Mapping[str, Any]) -> str:
-    """Source of the labels: 'digits', 'mnist' or a file, by its name alone where it was given by a whole path."""
+    """Source of the labels: 'digits', 'mnist' or a file; of an absolute path only the file's name."""
     found = str(next((source[key] for key in ("name", "folder", "path") if source.get(key)), source.get("source")))
     return Path(found).name if Path(found).is_absolute() else found
 
 
 def write_whole(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes JSON so that a reader finds the old file or the new one, and never a partial one.
+    """Writes JSON atomically: a reader finds the old file or the new one, never a partial one.
 
     Raises:
         EnvironmentFault: the disk refuses it.

@@ -11,15 +11,15 @@ from colonnade.common.runtime.json_lines import read_lines
 
 
 def timeline(events: Path, parties: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
-    """Presence of every party, in order, from the run's events.jsonl."""
+    """Presence of every party, from the run's events.jsonl."""
     return follow(read_lines(events), parties)
 
 
 def follow(events: Iterable[Event], parties: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
-    """Presence of every party from events in their order.
+    """Presence of every party, from events in their order.
 
-    An entry has `what` (here, away, missing), `from` and `to` in seconds since the run's first event
-    (`to` is null while it lasts), and for `missing` the first and last of the rounds it missed in a row.
+    An entry has `what` (here, away, missing), `from` and `to` in seconds since the run's first event (`to` is null
+    while it lasts), and for `missing` the first and last of consecutive missed `rounds`.
     """
     spans: dict[str, list[dict[str, Any]]] = {party: [] for party in parties}
     begin: float | None = None

@@ -1,4 +1,4 @@
-"""Divergence of a run: its checkpoints, and going back with lower learning rates (`federation.back_off`)."""
+"""Divergence of a run: its checkpoints, and rollback with lower learning rates (`federation.back_off`)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ from colonnade.server.training.context import ServerContext
 
 
 def refuse_sustained(ctx: ServerContext, saving: Saving | None, round: int) -> None:
-    """After a round: raises TrainingDiverged if the loss keeps exploding and the run may still go back."""
+    """Called after a round: raises TrainingDiverged if the loss keeps exploding and the run may still roll back."""
     if ctx.watch.sustained and saving is not None and saving.backed_off < ctx.federation.back_off:
         raise ctx.watch.diverged(round)
 
 
 def worth_saving(ctx: ServerContext, saving: Saving, last: int) -> bool:
-    """False if a checkpoint of this round could be the only one left, and may be of a divergence.
-
-    Args:
-        last: the run's last round.
-    """
+    """False if a checkpoint of this round may belong to a divergence and there is no sound one besides it."""
     return bool(saving.sound) or not ctx.watch.growing or ctx.round >= last
 
 
@@ -28,10 +24,10 @@ async def after_divergence(ctx: ServerContext, saving: Saving | None, diverged: 
     """Drops the checkpoints of a divergence, and lowers the learning rates of the next session.
 
     Args:
-        saving: of the run; None if it keeps no checkpoints.
+        saving: None if the run keeps no checkpoints.
 
     Raises:
-        TrainingDiverged: the run has gone back as often as it may.
+        TrainingDiverged: no rollback is left.
         EnvironmentFault: the disk refuses it.
     """
     times, most = ctx.backed_off, 0 if saving is None else ctx.federation.back_off

@@ -1,4 +1,4 @@
-"""Metrics of the server for its endpoints."""
+"""The server's metrics for its endpoints."""
 
 from __future__ import annotations
 
@@ -23,27 +23,23 @@ class ServerMetrics:
     """Collects events as they happen, and reads the other counts on demand.
 
     Counters are of this process: unlike the summary's they restart when a run is resumed.
-
-    Args:
-        sessions: of the run.
     """
 
     def __init__(self, sessions: ServerSessions) -> None:
         self._sessions = sessions
         self._done, self._refused = 0, 0
         self._round, self._when = 0, math.nan
-        self._scores: dict[tuple[str, str], float] = {}  # by part and what
+        self._scores: dict[tuple[str, str], float] = {}  # by part and metric
         self._counts = {kind: Counter[str](dict.fromkeys(sessions.hub.totals.parties, 0)) for kind in _COUNTED}
-        self._saved = (0.0, 0.0)  # checkpoints, and seconds that writing them took
+        self._saved = (0.0, 0.0)  # number of checkpoints, and total seconds to commit them
 
     def __call__(self, event: Event) -> None:
-        """Takes in an event."""
         match event["kind"]:
             case "begin":
                 self._round = event["round"]
             case "round":
                 self._done, self._round, self._when = self._done + 1, event["round"], event["time"]
-                if "loss" in event:  # not in a round that was skipped
+                if "loss" in event:  # absent in a skipped round
                     self._scores["training", "loss"] = event["loss"]
             case "evaluation":
                 self._note_scores(event)
@@ -51,7 +47,7 @@ class ServerMetrics:
                 self._counts[kind][event["party"]] += 1
             case "checkpoint":
                 self._saved = (self._saved[0] + 1, self._saved[1] + event["seconds"])
-            case "refused":  # the name is left out: a stranger chooses its own
+            case "refused":  # without the name, which a stranger can choose freely
                 self._refused += 1
 
     def _note_scores(self, event: Event) -> None:
@@ -61,7 +57,6 @@ class ServerMetrics:
                 self._scores[event["part"], what] = event[f"{prefix}_{what}"]
 
     def collect(self) -> Iterator[Metric]:
-        """Yields all metrics, now."""
         ctx, hub = self._sessions.ctx, self._sessions.hub
         yield metric.build(ctx.federation, SERVER)
         yield from metric.rounds(self._done, self._round, ctx.schedule.rounds)
@@ -79,7 +74,6 @@ class ServerMetrics:
         yield from self._heard()
 
     def _heard(self) -> Iterable[Metric]:
-        """Metrics from events."""
         for kind, (name, about) in _COUNTED.items():
             yield Metric("counter", name, about, {(p,): n for p, n in self._counts[kind].items()}, ("party",))
         about = "Connections that were turned away."
@@ -92,7 +86,7 @@ class ServerMetrics:
             ("loss", "colonnade_loss", "Mean loss of the rows of a part: the last batch's, or when last evaluated."),
         ):
             values: Values = {(part,): value for (part, of), value in scores.items() if of == what}
-            if values or what == "loss":  # classes have an accuracy, numbers an RMSE
+            if values or what == "loss":  # accuracy in classification, RMSE in regression
                 yield Metric("gauge", name, about, values, ("part",))
         if math.isfinite(self._when):
             name, about = "colonnade_last_round_timestamp_seconds", "When the last round was done, since 1970."

@@ -1,4 +1,4 @@
-"""A server as its parties meet it, for training and prediction: certificate, port, admission and farewell."""
+"""A server as its parties see it, for training and prediction: certificate, port, admission and farewell."""
 
 from __future__ import annotations
 
@@ -32,21 +32,20 @@ from colonnade.server.membership.handshakes import watch_handshakes
 from colonnade.server.membership.hub import Hub
 
 _PARTING = 10.0  # seconds that parties have for their farewell
-_PARTING_EARLY = 2.0  # the same where the server was interrupted or has failed
+_PARTING_EARLY = 2.0  # the same if the server was interrupted or has failed
 
 
 @dataclass(frozen=True)
 class ServerTask:
-    """Task of a server: training with its parties, or predictions with the trained model.
+    """What a server does: training with its parties, or predictions with the trained model.
 
     Args:
-        contract: of the messages.
         federation: the agreed section, adapted to this task.
         kinds: the messages that may travel, by name.
         limits: of their dimensions.
-        arriving: format of tensors from a party, by the kind of its message.
+        arriving: format of tensors from a party, by kind of message.
         purpose: what a Hello must state besides the agreed configuration.
-        dismisses: True if parties may go when the server is interrupted; else they dial again for as long as a member
+        dismisses: True if parties may leave when the server is interrupted; else they redial for as long as a member
             may be away.
     """
 
@@ -71,14 +70,13 @@ class ServerTask:
 
 
 def training(federation: FederationConfig) -> ServerTask:
-    """The federation's protocol, to its last round."""
     contract = CONTRACTS[federation.protocol.name]
     kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
     return ServerTask(contract, federation, kinds, limits, federation.compress.arriving(kinds))
 
 
 def prediction_task(federation: FederationConfig) -> ServerTask:
-    """Predictions, until the work with the model is done. Raises InputError where models cannot predict."""
+    """Predictions, until the work with the model is done. Raises InputError if the model cannot predict."""
     contract = prediction.contract(federation)
     kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
     arriving = dict.fromkeys(kinds, federation.compress.evaluations)
@@ -97,13 +95,10 @@ class Service:
     """One start of the server.
 
     Args:
-        federation, config: the two sections of its file.
-        base: the folder that paths in the file are relative to.
-        task: of this start.
+        base: the folder that paths in the configuration are relative to.
         secure: False for no TLS, on loopback only.
 
     Attributes:
-        task: as given.
         identity: the server's key and certificate; None on loopback without TLS.
 
     Raises:
@@ -118,13 +113,12 @@ class Service:
         self._revoked = RevocationList(None if config.revoked is None else base / config.revoked)
 
     def admission(self, data_shape: DataShape, run: str) -> Admission:
-        """Returns the admission of the run of this number."""
         return Admission(
             self._federation, data_shape, run, self._revoked, secure=self._secure, purpose=self.task.purpose
         )
 
     def watch_handshakes(self, telemetry: Telemetry) -> AbstractContextManager[None]:
-        """Records failed handshakes, with TLS."""
+        """Records failed handshakes, if TLS is on."""
         if not self._secure:
             return nullcontext()
         return watch_handshakes(lambda reason: telemetry.refused("unknown", reason))
@@ -139,7 +133,7 @@ class Service:
             bound = await port.start(self._config.listen, tls)
             host = self._config.listen.rpartition(":")[0]
             telemetry.event("listening", address=f"{host}:{bound}", waiting_for=names)
-            watch.announce(telemetry)  # after the event that a start begins with
+            watch.announce(telemetry)  # after the event that begins a start
             yield
         finally:
             await port.stop()
@@ -156,8 +150,8 @@ class Service:
         """Runs the work while revoked parties are cut off; then sends the parties the error, or the end of the run.
 
         Args:
-            work: ends the conversation when it ends.
-            over: called at the very end, with completed, interrupted or failed, and the reason of a failure.
+            work: the conversation ends with it.
+            over: called last, with completed, interrupted or failed, and the reason of a failure.
             shared: maps an error to the one that parties receive.
             beside: cancelled before the farewell.
         """
@@ -183,7 +177,7 @@ class Service:
 
     @property
     def _parting(self) -> float:
-        """Seconds that parties have for their farewell: each waits for the others' last statements."""
+        """Seconds that parties have for their farewell; long if each waits for the others' last statements."""
         compared = self._federation.transcript.every and not self.task.dismisses
         return max(_PARTING, self._federation.timeouts.answer) if compared else _PARTING
 
@@ -192,7 +186,7 @@ def own_identity(federation: FederationConfig, config: ServerConfig, base: Path,
     """The server's key and certificate; None on loopback without TLS.
 
     Raises:
-        ConfigError: there is none, or a party's fingerprint is missing; or TLS is off, and not on loopback.
+        ConfigError: there is no identity, or a party's fingerprint is missing; or TLS is off, and not on loopback.
         IdentityError: the certificate is another member's.
     """
     if not secure:

@@ -34,13 +34,11 @@ class ServerSessions:
     """All sessions of a run.
 
     Args:
-        ctx: context of the server side; its state is restored in every session.
-        store: the server's checkpoints.
-        owner: of them.
-        admission: decides who may join.
+        ctx: its state is restored in every session.
+        store, owner: of the server's checkpoints.
         folder: the run's, where its number and the commits are recorded.
-        start: the secret that the context's draws follow from.
-        rows: aligns them; None where they are in the same order already.
+        start: the secret from which the context's draws follow.
+        rows: aligns rows; None where they are in the same order already.
     """
 
     ctx: ServerContext
@@ -108,12 +106,12 @@ class ServerSessions:
                 ctx.phases.turn()
 
     async def _back_off(self, diverged: TrainingDiverged) -> None:
-        """Has all members go back to the newest sound checkpoint, with lower rates. Raises if that was done enough."""
+        """Rolls all members back to the newest sound checkpoint, with lower learning rates. Raises if none is left."""
         await after_divergence(self.ctx, self.saving, diverged)
         self.hub.rewind(declared(diverged)[0])
 
     def _record_run(self) -> None:
-        """Writes the server's secret and the run's number to the disk, before any party learns the number."""
+        """Writes the server's secret and the run's number to disk, before any party learns the number."""
         self.start.keep()
         RunFolder(self.folder).record(self.owner.run, self.ctx.federation.id, self.start.record)
 
@@ -126,8 +124,8 @@ class ServerSessions:
         keep_generators(ctx.state, ctx.device, ctx.draws)
         counts: dict[str, int] = ctx.state.keep("traffic", dict)
         if self.saving.best != ctx.best.round:
-            self.saving.best = 0  # we are back before it
-        if first:  # later sessions go on counting; only a new process has to restore the counts
+            self.saving.best = 0  # the restored round precedes it
+        if first:  # later sessions keep counting; only a new process restores the counts
             self.hub.totals.restore(counts)
 
     async def _between(self, round: int) -> None:
@@ -138,7 +136,7 @@ class ServerSessions:
         if due := self.saving.due(round, last, best.round) and worth_saving(self.ctx, self.saving, last):
             self.ctx.phases.turn(CHECKPOINT)
             await self.saving.make_way(self.ctx.federation.timeouts.answer)
-        if due and self.hub.whole:  # nobody has left or failed meanwhile, whose part would be waited for in vain
+        if due and self.hub.whole:  # else a party that left or failed would be awaited in vain
             self.ctx.state["traffic"].update(self.hub.totals.capture())
             names = self.ctx.federation.names
             sound = not self.ctx.watch.growing

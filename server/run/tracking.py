@@ -1,4 +1,4 @@
-"""Experiment trackers of the server: its own record of a run. See docs/trackers.md."""
+"""Experiment trackers of the server. See docs/trackers.md."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from colonnade.common.tracking.tracker import TrackedRun, prepare
 
 PLACE = "server.trackers"
 
-_MODELS = ("head", "heads", "active model")  # names of the server's models in its state
+_MODELS = ("head", "heads", "active model")  # keys of models in the state
 
 
 def server_tracking(
     federation: FederationConfig, config: ServerConfig, base: Path, folder: Path, number: Callable[[], str]
 ) -> Tracking:
-    """Makes the server's trackers, a listener of its events. Nothing is opened before the run begins.
+    """The server's trackers, as a listener of its events. Nothing is opened before the run begins.
 
     Args:
-        federation, config: the two sections of its file.
-        base: the folder that paths in the file are relative to.
+        base: the folder that paths in the configuration are relative to.
         folder: the run's.
-        number: finds the run's number once it has begun; "" if it has none.
+        number: returns the run's number once it has begun; "" if it has none.
 
     Raises:
         EnvironmentFault: a tracker's package is not installed, or cannot be imported.

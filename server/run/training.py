@@ -60,8 +60,7 @@ class ServerRun:
     """One start of the server.
 
     Args:
-        federation, config: the two sections of its file.
-        base: the folder that paths in the file are relative to.
+        base: the folder that paths in the configuration are relative to.
         out: the run's folder, which exists.
         secure: False for no TLS, on loopback only.
         launched: when the run was started, seconds since 1970.
@@ -81,7 +80,7 @@ class ServerRun:
         self._first: float | None = None
         self._folder, self._tables = RunFolder(self.out), TableCache(self.out, writes=True)
         self.went_on = False
-        """True if this start has reached a round or the end of the run. Else an earlier start's summary holds."""
+        """True if this start has reached a round or the end of the run; else an earlier start's summary stays valid."""
 
     async def run(self) -> None:
         """Serves the federation to its end and writes summary.json, however it ends.
@@ -131,7 +130,7 @@ class ServerRun:
             rows = ServerRows(self.federation, record, telemetry, kinds, again, seed, keeping)
         doubtful = [*filter(None, [labels.without]), *map(str, labels.doubts)]
         held = None if begun or aligned else digest_of(labels)
-        del labels, values  # protected values are in the context alone
+        del labels, values  # the context alone has the protected values
         with closing(telemetry), service.watch_handshakes(telemetry):
             session = self._sessions(ctx, service.admission(data_shape, number), rows, number, start)
             watch.show(ServerMetrics(session))
@@ -146,7 +145,7 @@ class ServerRun:
     def _protect(
         self, labels: LabelColumn, schedule: Schedule, begun: bool
     ) -> tuple[NoisyLabels | None, RowReleases | None]:
-        """Noisy training labels, and counts of releases, where the configuration enables them."""
+        """Noisy training labels, and counts of releases, where configured."""
         private, federation = self.config.privacy, self.federation
         noisy = NoisyLabelFile(self.out, begun=begun).get(
             private.labels, labels.values, schedule.partition.train, federation.outputs, federation.seed
@@ -190,7 +189,7 @@ class ServerRun:
         ctx.columns = columns and columns.to(ctx.device)
         noisy, ctx.releases = self._protect(
             labels if common is None else common, ctx.schedule, begun
-        )  # last: it draws and keeps noise
+        )  # last, as it draws noise and stores it
         ctx.protect(noisy)
         self._refuse_older("labels", ctx.labels_released, self._folder.noisy_labels)
 
@@ -219,7 +218,7 @@ class ServerRun:
                 releases.close()
 
     def _end(self, sessions: ServerSessions, tracking: Tracking, status: str, reason: str | None) -> None:
-        """Ends the run at the trackers; writes the last event and the summary, unless an earlier start's holds."""
+        """Ends the run at the trackers; writes the last event, and the summary unless an earlier start's is valid."""
         ctx = sessions.ctx
         found = summarise(
             ctx, sessions.hub, status, reason,
@@ -234,6 +233,6 @@ class ServerRun:
     def _note_first(self, event: Event) -> None:
         if advances(event) and not self.went_on:
             self.went_on = True
-            self._folder.summary.unlink(missing_ok=True)  # of the start before this one
+            self._folder.summary.unlink(missing_ok=True)  # the previous start's
         if event["kind"] == "round" and self._first is None:
             self._first = event["time"]

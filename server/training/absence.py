@@ -1,4 +1,4 @@
-"""Mean outputs of the parties, and the cost of predictions without a party."""
+"""Mean outputs of the parties, and scores of the joint model without a party."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from colonnade.common.messaging.message import M, tensor_specs
 from colonnade.server.training.context import MEANS, ServerContext
 
 Absent = Literal["refuse", "mean", "historical"]
-"""Replacement of an absent party: nothing, its mean output, or its last output for the same row."""
+"""What replaces an absent party: nothing (refuse), its mean output, or its last output for the same row."""
 
-_LAST = "last embeddings"  # in the server-side state, of imputation.py
+_LAST = "last embeddings"  # kept in the state by imputation.py
 
 
 class Absence(Generic[M]):
-    """One evaluation of the validation rows, repeated as it would be without each party.
+    """One evaluation of the validation rows, repeated with each party in turn replaced by its mean output.
 
-    Every evaluation leaves the means of the parties that responded to any of its blocks in the server's state. A
-    straggler that misses the run's last evaluation is thus replaced by its mean of the newest one that it was in.
+    Every evaluation stores the means of the parties that answered any of its blocks. A straggler that misses the
+    run's last evaluation is therefore replaced by the mean of the last one that it answered.
 
     Args:
-        ctx: of the server side.
         kind: the protocol's evaluation message, which has one tensor (rows, width).
     """
 
@@ -37,11 +36,11 @@ class Absence(Generic[M]):
         self._sums: dict[str, tuple[Tensor, int]] = {}
 
     def add(self, responses: Responses[M], block: Tensor, *, again: bool) -> None:
-        """Takes in a block.
+        """Adds a block.
 
         Args:
             block: row numbers, int64 (rows,).
-            again: True if `scores` will be asked for, which needs the responses.
+            again: True if `scores` will be called, which needs the responses.
         """
         for party, response in responses.items():
             total, rows = self._sums.get(party, (torch.tensor(0.0), 0))
@@ -50,14 +49,14 @@ class Absence(Generic[M]):
             self._blocks.append((responses, block))
 
     def means(self) -> dict[str, Tensor]:
-        """Mean outputs of every party that has responded to a block, float32 (width,): kept for predictions."""
+        """Mean output by party, float32 (width,); also stored in the state, for predictions."""
         found = {party: total / rows for party, (total, rows) in self._sums.items()}
         kept: dict[str, Tensor] = self._ctx.state.keep(MEANS, dict)
         kept.update(found)
         return found
 
     def scores(self, predict: Callable[[Responses[M], Tensor], Tensor]) -> dict[str, float]:
-        """The joint model's score with one party at a time replaced by its mean, by party."""
+        """By party: the joint model's score when the party is replaced by its mean."""
         return {party: self._score(predict, party, mean) for party, mean in self.means().items()}
 
     def _score(self, predict: Callable[[Responses[M], Tensor], Tensor], party: str, mean: Tensor) -> float:
@@ -77,15 +76,10 @@ class Absence(Generic[M]):
 
 
 class Standing:
-    """Replacements of absent parties, from the state of a run that has ended.
-
-    Args:
-        ctx: of the server.
-        how: the rule.
-        absent: the absent parties, at least one.
+    """Replacements of absent parties, from the state of a finished run.
 
     Raises:
-        InputError: the run has kept nothing to replace a party with.
+        InputError: the run stored nothing to replace a party with.
     """
 
     def __init__(self, ctx: ServerContext, how: Absent, absent: tuple[str, ...]) -> None:
@@ -112,14 +106,10 @@ class Standing:
         return last
 
     def of(self, party: str, rows: Tensor) -> Tensor:
-        """Replacement of an absent party's outputs, float32 (rows, width).
-
-        Args:
-            rows: positions, int64 (rows,).
-        """
+        """Replacement of an absent party's outputs for these positions: int64 (rows,) -> float32 (rows, width)."""
         values = self._means[party].expand(len(rows), -1)
         if self._last is None:
             return values
         then = self._ctx.trained_as(rows)
         last = self._last[self._names.index(party), then] * (then >= 0).unsqueeze(1)
-        return torch.where(last.any(dim=1, keepdim=True), last, values)  # the mean where no row of it was received
+        return torch.where(last.any(dim=1, keepdim=True), last, values)  # the mean where the party never sent the row

@@ -52,11 +52,11 @@ from colonnade.server.training.lost_classes import LabelParts
 from colonnade.server.training.outside_loss import OutsideLoss
 
 MEANS = "mean outputs"
-"""Part of the state: what a party says on average, which may stand for it when it is absent."""
+"""Key in the state: each party's mean output, which can replace an absent party."""
 
 _BEST_DECISION = "best decision"
 _OF_BEST = ("details", "absent", MEANS, _BEST_DECISION)
-"""Parts of the state that are of the best round, which may have been before the session."""
+"""Keys in the state that belong to the best round, which may precede this session."""
 
 
 @dataclass
@@ -65,28 +65,24 @@ class ServerContext:
 
     Attributes:
         labels: classes of all rows, int64 (rows,), on the device; -1 where noisy labels replace them. In
-            regression the numbers to be predicted, passed unscaled and kept on the scale of `scale`, float32
-            (rows, targets).
-        scale: of these; None where there are classes.
-        draws: the server's own, for first weights, dropout and the like; never for noise or keys.
-        balance: sizes of the classes among the training rows, estimates where the labels are noisy; None where there
-            are none.
-        backed_off: number of times that the run went back after a divergence; `config` has the rates after it.
-        watch: of the numbers of all members, for growth.
+            regression the targets, float32 (rows, targets): passed unscaled, stored on the scale of `scale`.
+        scale: of the targets; None in classification.
+        draws: for initial weights, dropout and the like; never for noise or keys.
+        balance: class sizes among the training rows, estimated where the labels are noisy; None in regression.
+        backed_off: number of rollbacks after a divergence; `config` has the lowered learning rates.
         columns: the server's own, where it is the active party: `columns[rows]` is float32 (rows, ...).
-        trained_as: the run's own numbers of rows, int64 (rows,); -1 for rows that it did not have.
-        noisy: the protected training labels, if they are protected.
-        releases: number of releases of each label, if responses are protected; no session sets it back.
+        trained_as: maps rows to their numbers in training, int64 (rows,); -1 for rows that it did not have.
+        noisy: the protected training labels; None if labels are not protected.
+        releases: number of releases of each label, if responses are protected; a new session does not reset it.
         base: the folder that paths in the config are relative to.
         traffic: bytes on the wire so far, up and down.
         round: the last completed one.
-        clock: seconds, of which only differences matter.
-        session: its number, which every signature in it covers.
+        clock: seconds from an arbitrary origin.
+        session: every signature in the session covers its number.
         identity: the server's key and certificate; None on loopback without TLS.
-        run_cache: values that are made once in a run.
-        phases: time by phase of the server side.
-        thorough: True to compute every metric in every evaluation, and not after the last round alone.
-        classes: their names, in the order of their numbers; none in regression.
+        run_cache: values computed once in a run.
+        thorough: True to compute every metric in every evaluation, not only after the last round.
+        classes: class names in the order of their numbers; empty in regression.
     """
 
     federation: FederationConfig
@@ -127,7 +123,7 @@ class ServerContext:
         self.take(self.labels, self.schedule)
 
     def take(self, labels: Tensor, schedule: Schedule) -> None:
-        """Replaces the rows: their unscaled labels and schedule."""
+        """Sets the labels (unscaled) and the schedule."""
         self.labels, self.schedule = labels, schedule
         self._parts = LabelParts(labels, schedule.partition, self.classes or self.federation.outputs)
         if self.federation.task == "regression":
@@ -139,7 +135,7 @@ class ServerContext:
 
     @cached_property
     def loss(self) -> Objective:
-        """The training loss: another package's, cross-entropy, with or without class weights, or squared loss."""
+        """The training loss: a plug-in, squared loss (regression), or cross-entropy with or without class weights."""
         if self.federation.loss:
             return OutsideLoss(self.federation.loss)
         if self.scale is not None:
@@ -153,19 +149,17 @@ class ServerContext:
         return WeightedCrossEntropy(torch.tensor(weights, dtype=torch.float64))
 
     def score(self) -> Score | Residuals:
-        """A new metric that an evaluation adds its outputs to."""
         if self.scale is not None:
             return Residuals(self.scale)
         return Score(None if self.balance is None else self.balance.commonest)
 
     @cached_property
     def extra_metrics(self) -> OutsideMetrics:
-        """Metrics of other packages."""
         return OutsideMetrics(self.config.extra_metrics, self.warn)
 
     @property
     def labels_released(self) -> int:
-        """Number of training labels of which noise was released; 0 if they are not protected."""
+        """Number of training labels released with noise; 0 if labels are not protected."""
         return 0 if self.noisy is None else self.noisy.released
 
     def protect(self, noisy: NoisyLabels | None) -> None:
@@ -180,13 +174,13 @@ class ServerContext:
         self._evidence[train] = noisy.evidence().to(self.device, torch.float32)
 
     def protection(self, head: nn.Module) -> ResponseNoise | None:
-        """Protection of what goes back to the parties, or None.
+        """Noise on responses to the parties; None if they are not protected.
 
         Args:
             head: the module that responses are computed with.
 
         Raises:
-            InputError: rows mix in the head, so that no row's share can be clipped.
+            InputError: the head mixes rows, so one row's contribution cannot be clipped.
         """
         config = self.config.privacy.answers
         if config is None:
@@ -196,15 +190,15 @@ class ServerContext:
         return ResponseNoise(config, self.releases, self.state, self.federation.seed)
 
     def targets(self, batch: Tensor, logits: Tensor) -> Tensor:
-        """The targets of the loss for training rows.
+        """Targets of the loss for training rows.
 
         Args:
             batch: row numbers, int64 (rows,).
             logits: the model's current logits, (rows, classes): the prior where labels are noisy.
 
         Returns:
-            Class numbers, int64 (rows,), or where they are protected distributions, (rows, classes); in
-            regression the scaled numbers, (rows, targets).
+            Class numbers, int64 (rows,); with noisy labels, distributions (rows, classes); in regression,
+            scaled targets (rows, targets).
         """
         if self._evidence is not None:
             self._release(batch, logits)
@@ -215,7 +209,7 @@ class ServerContext:
         return labels
 
     def _release(self, batch: Tensor, logits: Tensor) -> None:
-        """Releases the labels of these rows that wait for a prediction, int64 (rows,) by (rows, classes)."""
+        """Releases labels of these rows that are pending until a prediction exists: int64 (rows,), (rows, classes)."""
         if self.noisy is None or (pending := self.noisy.pending) is None or self._evidence is None:
             return
         if len(new := pending.release(batch, logits)):
@@ -223,7 +217,7 @@ class ServerContext:
             self._evidence[self.schedule.partition.train[new]] = found.to(self.device, torch.float32)
 
     def minimise_z(self, batch: Tensor, dual: Tensor, total: Tensor, rho: float) -> tuple[Tensor, Tensor]:
-        """VIMADMM's Eq. 5 for training rows: of the labels, or of their releases.
+        """VIMADMM's Eq. 5 for training rows, with the true labels or their noisy releases.
 
         Args:
             batch: row numbers, int64 (rows,).
@@ -239,28 +233,27 @@ class ServerContext:
 
     @property
     def own_code(self) -> list[str]:
-        """Those of the server's models that are a user's code, for errors."""
+        """Names of the server's models that are user code, for error messages."""
         active = self.config.active
         return user_parts(head=self.config.head, **({} if active is None else {"active model": active.model}))
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The newest value of every metric, for the summary."""
+        """Newest value of every metric."""
         return self.state.keep("metrics", dict)
 
     @property
     def missing(self) -> dict[str, int]:
-        """Rounds that each party missed."""
+        """Number of missed rounds by party."""
         return self.state.keep("missing", dict)
 
     @property
     def absent(self) -> dict[str, float]:
-        """Accuracy (in regression RMSE) on validation rows with a party replaced by its mean output, by party."""
+        """By party: validation accuracy (in regression RMSE) with that party replaced by its mean output."""
         return self.state.keep("absent", dict)
 
     @property
     def plain_metric(self) -> str:
-        """The metric that every evaluation has: `accuracy`, in regression `rmse`."""
         return "accuracy" if self.scale is None else "rmse"
 
     @property
@@ -270,17 +263,17 @@ class ServerContext:
 
     @property
     def positive(self) -> str | None:
-        """The class that AUC, average precision, KS, gain and lift are of: the second of two; None of other numbers."""
+        """The class that AUC, average precision, KS, gain and lift refer to: the second of two; else None."""
         return self.classes[1] if len(self.classes) == 2 else None
 
     @property
     def best(self) -> Best:
-        """The best evaluation so far, kept where early stopping is on."""
+        """The best evaluation so far; tracked only with early stopping."""
         return Best(self.federation.stop, self.state.keep("best", dict), self.stop_metric, self.schedule.patience)
 
     @property
     def stop_metric(self) -> str:
-        """The metric of `federation.stop`; the measure, or the loss where the validation rows do not define that."""
+        """The metric of `federation.stop`: by default the measure, or the loss if validation rows do not define it."""
         stop = self.federation.stop
         if stop is not None and stop.metric != "measure":
             return stop.metric or self.plain_metric
@@ -288,17 +281,16 @@ class ServerContext:
 
     @property
     def fall(self) -> Fall:
-        """Whether validation has fallen since its best."""
         return Fall(self.state.keep("fall", dict), self.stop_metric)
 
     @property
     def decision(self) -> decision.Decision | None:
-        """How classes follow from probabilities; None where the likelier one is taken."""
+        """The rule from probabilities to classes; None to take the most likely class."""
         return decision.kept(self.state, self.config.decide)
 
     @property
     def best_decision(self) -> Decision | None:
-        """That of the best round, or where none is known of the last."""
+        """The decision rule of the best round, or of the last if no best round is tracked."""
         if not self.best.round or _BEST_DECISION not in self.state:
             return self.decision
         record = self.state.keep(_BEST_DECISION, dict[str, Any])
@@ -306,28 +298,27 @@ class ServerContext:
 
     @property
     def details(self) -> dict[str, Any]:
-        """Results of the end of a run that are too large for a metric, by part."""
+        """Results of the final evaluation that are too large for a metric, by part of the rows."""
         return self.state.keep("details", dict)
 
     @property
     def stopped(self) -> str:
-        """The reason that the run ended before its last round, or ""."""
+        """Why the run ended before its last round, or ""."""
         return self.best.stop if self.round < self.schedule.rounds else ""
 
     def of_model(self, round: int) -> bool:
-        """True if an evaluated round is the best so far, or where none is known the last."""
+        """True if an evaluated round is the best so far, or the last if no best round is tracked."""
         return self.best.round == round if self.best.round else round == self.schedule.rounds
 
     @property
     def quorum(self) -> Quorum:
-        """Number of parties that a round waits for, and its time limit."""
         return self.federation.round_quorum
 
     def restore(self, round: int, snapshot: Snapshot | None, backed_off: int = 0) -> None:
-        """Restores the state after a round (0: the beginning); the next round's clock starts now.
+        """Restores the state after a round (0: the beginning) and restarts the round's clock.
 
         Args:
-            backed_off: number of times that the run went back: learning rates are lower each time.
+            backed_off: number of rollbacks; each one lowers the learning rates.
         """
         self.config, self.backed_off = with_lower_rates(self._configured, backed_off), backed_off
         self.state, self.round = State(snapshot), round
@@ -341,7 +332,7 @@ class ServerContext:
         """Checks the settled rows.
 
         Raises:
-            CheckpointError: they are not those of the state.
+            CheckpointError: the targets differ from those that the run began with.
             DataError: the metric of `federation.stop` is not defined on the validation rows.
         """
         self._refuse_undefined()
@@ -352,12 +343,12 @@ class ServerContext:
             )
 
     def look_at_classes(self) -> None:
-        """Warns once of a part of the settled rows that lacks a class.
+        """Warns once about parts of the settled rows that lack a class.
 
         Raises:
-            DataError: all training rows are of one class, and nothing was trained yet. With private labels it is a
-                warning too: others would see that the run ends for it. Or `server.decide` or `server.calibrate` have
-                no validation rows of a class.
+            DataError: all training rows have one class and nothing was trained yet (with private labels only a
+                warning: a refusal would reveal it to others); or `server.decide` or `server.calibrate` have no
+                validation rows of a class.
         """
         if (parts := self._parts) is None:
             return
@@ -368,7 +359,6 @@ class ServerContext:
             self.warn(reason)
 
     def _refuse_undefined(self) -> None:
-        """Refuses to stop by a metric that needs two classes where the validation rows have one."""
         rows, metric = len(self.schedule.partition.validation), self.stop_metric
         if self.federation.stop is not None and metric in TWO_CLASSES and self._one_class:
             raise DataError(
@@ -378,7 +368,7 @@ class ServerContext:
             )
 
     def record(self, round: int, loss: float, responses: Responses[Message]) -> None:
-        """Records a training round: its loss, duration, slow and missing parties.
+        """Records a training round.
 
         Raises:
             TrainingDiverged: the loss or a head is not finite.
@@ -392,19 +382,19 @@ class ServerContext:
             self.missing[party] = self.missing.get(party, 0) + 1
             self.telemetry.event("missing", round=round, party=party)
         if self._right is not None:
-            learned["right"] = round_off(self._right)  # as the rows were trained on
+            learned["right"] = round_off(self._right)  # share of the batch predicted correctly before its step
         self.telemetry.event("round", round=round, **learned, **self._progress(round, responses))
         self.round, self._right = round, None
         if self.schedule.evaluations(round):
             self.phases.turn(EVALUATION)
 
     def skip(self, round: int, responses: Responses[Message]) -> None:
-        """Records a round in which nothing was learned, since too few parties responded: it has no loss."""
+        """Records a round without a loss: too few parties responded to learn from it."""
         self.telemetry.event("skipped", round=round, answers=len(responses))
         self._enter(round, responses)
 
     def warn(self, reason: str) -> None:
-        """Reports a warning in the run's record and progress lines."""
+        """Adds a warning to the run's record and progress lines."""
         self.telemetry.event("warning", party=SERVER, reason=reason)
 
     def _progress(self, round: int, responses: Responses[Message]) -> dict[str, Any]:
@@ -416,7 +406,7 @@ class ServerContext:
                 "seconds": round_off(seconds), "bytes_up": up, "bytes_down": down, "slowest": slow}  # fmt: skip
 
     def evaluated(self, round: int, part: str, score: Score | Residuals, **more: float) -> None:
-        """Records an evaluation of a part, and `more`. The last one of a run gets further metrics."""
+        """Records an evaluation of a part, with the metrics in `more`. A run's last evaluation has further metrics."""
         if part == "validation":
             self._decide(round, score)
         metrics, prefix = self._measured(score) | more, "val" if part == "validation" else part
@@ -448,11 +438,11 @@ class ServerContext:
                 self.telemetry.event("stopped", round=round, reason=self.stopped)
 
     def _judge(self, round: int, part: str, metrics: dict[str, float]) -> None:
-        """Enters an evaluation among those that `federation.stop` compares."""
+        """Passes an evaluation to early stopping."""
         best, metric = self.best, self.stop_metric
         also = {self.plain_metric, self.measure}
         if best.config is not None and best.config.metric == "measure":
-            also.add("loss")  # which decides between equals
+            also.add("loss")  # breaks ties
         best.enter(round, part, metrics.get(metric, math.nan), **{name: metrics.get(name, math.nan) for name in also})
 
     def _measured(self, score: Score | Residuals) -> dict[str, float]:
@@ -462,37 +452,30 @@ class ServerContext:
         return {**found, **score.metrics}
 
     def _decide(self, round: int, score: Score | Residuals) -> None:
-        """Chooses threshold and recalibration on the validation rows, where they are asked for."""
+        """Chooses threshold and recalibration on the validation rows, where configured."""
         decide, calibrate, made = self.config.decide, self.config.calibrate, None
         if isinstance(score, Score) and (decide is not None or calibrate != "none"):
             made = decision.choose(decide, calibrate, *score.margins(), round)
         decision.keep(self.state, made)
 
     def _keep_decision(self) -> None:
-        """Keeps the decision of the best round so far."""
         if (made := self.decision) is not None or _BEST_DECISION in self.state:
             record = self.state.keep(_BEST_DECISION, dict[str, Any])
             record.clear()
             record.update({} if made is None else made.record())
 
     def _decided(self, score: Score | Residuals) -> dict[str, Any]:
-        """`decision` of a part's details."""
         if (made := self.decision) is None or not isinstance(score, Score):
             return {}
         return {"decision": decision.details(made, *score.margins())}
 
 
 def round_off(seconds: float) -> float:
-    """Rounds to microseconds, as in events."""
     return round(seconds, 6)
 
 
 def check_labels(labels: LabelColumn, federation: FederationConfig) -> None:
-    """Refuses labels that do not fit the agreed classes, or number of targets.
-
-    Raises:
-        DataError: other classes, or another number of them.
-    """
+    """Refuses labels whose classes, or number of targets, differ from the agreed ones."""
     if federation.task == "regression":
         if (width := labels.values.shape[1]) != federation.outputs:
             raise DataError(

@@ -27,15 +27,16 @@ async def evaluate(
     among: Collection[str],
     **dims: int,
 ) -> None:
-    """Evaluates the parts that are due after a round, block by block as the parties send them.
+    """Evaluates the parts due after a round, block by block.
 
     Args:
         kind: the protocol's evaluation message, with fields `part` and `block`.
         predict: (responses of a block, its row numbers int64 (rows,)) -> logits, float32 (rows, classes).
-        among: parties that took part in the round. Parties not sampled for it evaluate too; any that missed it do not.
+        among: parties that took part in the round. Parties not sampled for it evaluate too; those that missed it do
+            not.
         dims: the message's dimensions other than `rows`.
     """
-    looks_back = round == ctx.schedule.rounds or ctx.federation.stop is not None  # it may be the best one
+    looks_back = round == ctx.schedule.rounds or ctx.federation.stop is not None  # the round may become the best one
     for part in ctx.schedule.evaluations(round):
         score, absence = ctx.score(), Absence(ctx, kind)
         for number, block in enumerate(ctx.schedule.blocks(part)):
@@ -55,11 +56,7 @@ async def evaluate(
 
 
 def evaluate_alone(ctx: ServerContext, round: int, predict: Callable[[Tensor], Tensor]) -> None:
-    """Evaluates a model that needs no party's response.
-
-    Args:
-        predict: row numbers, int64 (rows,) -> logits, float32 (rows, classes).
-    """
+    """Evaluates a model that needs no party; predict: row numbers int64 (rows,) -> logits float32 (rows, classes)."""
     for part in ctx.schedule.evaluations(round):
         score = ctx.score()
         for block in ctx.schedule.blocks(part):
@@ -76,15 +73,15 @@ async def collect_block(
     among: Collection[str],
     **dims: int,
 ) -> Responses[M]:
-    """Collects every party's response for one block.
+    """Collects the parties' responses for one block.
 
     Args:
         place: part and number of the block.
-        kind, among: as above.
+        kind, among: as in `evaluate`.
         dims: all of the message's dimensions.
 
     Raises:
-        ContractError: a response is of a later block, or of none.
+        ContractError: a response is for a later or unknown block.
     """
     resting = set(ctx.federation.names).difference(ctx.schedule.participants(round))
     late = partial(_is_before, ctx, round, place)
@@ -101,7 +98,6 @@ def _place(response: Message) -> tuple[str, int]:
 
 
 def _is_before(ctx: ServerContext, round: int, place: tuple[str, int], response: Message) -> bool:
-    """Returns True if a response is of an earlier block."""
     (part, number), parts = _place(response), ctx.schedule.evaluations(round)
     if part not in parts:
         return False

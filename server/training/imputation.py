@@ -1,4 +1,4 @@
-"""Imputation of embeddings of parties that did not respond in time."""
+"""Imputation of embeddings for parties that did not respond in time."""
 
 from __future__ import annotations
 
@@ -14,17 +14,13 @@ How = Literal["zero", "last", "skip"]
 
 
 class StandIn:
-    """A round's embeddings in roster order, with imputation of those that are missing.
+    """A round's embeddings in roster order; missing ones are imputed.
 
     Args:
-        ctx: of the server side; `last` keeps a copy of every party's embeddings in its state.
         parties: in cohort order.
         width: of an embedding, or of logits.
-        how: zero; last: the party's last embedding of the same rows, zeros where there is none; skip:
-            nothing, the round is left out (not the last one, which is evaluated).
-
-    Attributes:
-        width: as given.
+        how: zero: zeros. last: the party's last embedding of the same rows, zeros if it sent none; the state
+            keeps a copy of every party's embeddings. skip: the round is left out, except the last, which is evaluated.
     """
 
     def __init__(self, ctx: ServerContext, parties: tuple[str, ...], width: int, how: How) -> None:
@@ -38,12 +34,11 @@ class StandIn:
         return [responses.get(party, nothing) for party in self._parties]
 
     def fill(self, responses: Mapping[str, Tensor], batch: Tensor, round: int) -> list[Tensor] | None:
-        """h_1 .. h_M of a training batch, each float32 (rows, width), or None if the round is to be left out.
+        """h_1 .. h_M of a training batch, each float32 (rows, width); None if the round is left out.
 
         Args:
             responses: each party's embeddings, (rows, width).
             batch: row numbers, int64 (rows,).
-            round: its number.
         """
         complete = len(responses) == len(self._ctx.schedule.participants(round))
         if not responses or (self._how == "skip" and not complete and round < self._ctx.schedule.rounds):

@@ -1,4 +1,4 @@
-"""Label messages to the parties, where a protocol supposes that they have the labels (FDML, C-VFL)."""
+"""Messages that send labels to the parties, for protocols that assume parties know them (FDML, C-VFL)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ from colonnade.server.training.context import ServerContext
 
 
 def label_message(ctx: ServerContext, round: int, y: Tensor) -> Labels | Beliefs | Targets:
-    """The message of a batch's labels, for every party of the round.
-
-    Args:
-        y: the targets of the loss, as `ServerContext.targets` returns them.
-    """
+    """A batch's labels as a message; y as returned by `ServerContext.targets`."""
     if ctx.scale is not None:
         return Targets(round, y.double())
     return Labels(round, y) if y.dim() == 1 else Beliefs(round, y)

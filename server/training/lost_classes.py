@@ -1,4 +1,4 @@
-"""Classes that no row of a part has: a model of one class is right in every row, and has learned nothing."""
+"""Warnings about parts without rows of some class: a model of one class is always right and has learned nothing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from colonnade.common.config.decision import Calibrate, DecideConfig
 from colonnade.common.data.rows import Partition
 from colonnade.common.errors import DataError
 
-_LIKELY = 0.1  # of a draw of the part that leaves a class out
-_NAMED = 5  # classes in a message
-_FEWEST, _FEWEST_ISOTONIC = 30, 100  # validation rows of a class
+_LIKELY = 0.1  # probability, above which a warning says that the part may lack the class
+_NAMED = 5  # most classes named in a message
+_FEWEST, _FEWEST_ISOTONIC = 30, 100  # validation rows needed of each class
 _HINT = (
     "look whether the keys of the other rows are written as the other members write theirs, or give more rows; "
     "`colonnade check` counts them where all tables are on one machine"
@@ -22,12 +22,11 @@ _HINT = (
 
 
 class LabelParts:
-    """Rows of every class in the parts of a run, or targets that are the same in all rows of a part.
+    """Labels by part of the rows, to find parts that lack a class or have a constant target.
 
     Args:
-        labels: classes of all rows, int64 (rows,), or numbers to be predicted, floating (rows, targets).
-        partition: of the rows.
-        classes: their names, or their number; of numbers, 0.
+        labels: classes of all rows, int64 (rows,), or targets, floating (rows, targets).
+        classes: their names, or their number; 0 in regression.
     """
 
     def __init__(self, labels: Tensor, partition: Partition, classes: Sequence[str] | int) -> None:
@@ -36,7 +35,6 @@ class LabelParts:
         self._parts = {name: labels[rows].cpu() for name, rows in parts.items() if len(rows)}
 
     def warnings(self) -> Iterator[str]:
-        """What is wrong with each part, one line each."""
         for part, labels in self._parts.items():
             if labels.is_floating_point():
                 if same := [
@@ -51,10 +49,10 @@ class LabelParts:
                 yield f"{_rows(part, len(labels))} have none of the class{_listed(lost)}, {what}"
 
     def few(self, decide: DecideConfig | None, calibrate: Calibrate) -> Iterator[str]:
-        """Warns of few validation rows for the choice of a threshold or a recalibration.
+        """Warns if a threshold or a recalibration is chosen on few validation rows.
 
         Raises:
-            DataError: they have none of a class.
+            DataError: the validation rows lack a class.
         """
         labels = self._parts.get("validation")
         if labels is not None and (key := _chosen(decide, calibrate)):
@@ -69,7 +67,6 @@ class LabelParts:
             yield from _few(key, calibrate, self._names, counts)
 
     def refuse_one(self) -> None:
-        """Raises DataError if all training rows are of one class."""
         labels = self._parts.get("training")
         if labels is None or labels.is_floating_point() or len(self._names) < 2:
             return
@@ -81,12 +78,11 @@ _UNSAID = "so that what is measured there says nothing of it"
 
 
 def refuse_one_class(rows: str, names: Sequence[str], only: int) -> None:
-    """Raises DataError: all these rows are of one class.
+    """Raises DataError: all these rows have one class.
 
     Args:
-        rows: which, as `all 58 training rows`.
-        names: of the classes.
-        only: number of their class.
+        rows: for the message, such as `all 58 training rows`.
+        only: number of that class.
     """
     others = [name for place, name in enumerate(names) if place != only]
     raise DataError(
@@ -98,15 +94,15 @@ def refuse_one_class(rows: str, names: Sequence[str], only: int) -> None:
 
 
 def of_common(labels: Tensor, names: Sequence[str], sizes: Sequence[int]) -> Iterator[str]:
-    """Warnings about rows whose partition is not known yet, since their order is that of an alignment.
+    """Warnings about rows whose partition is not known yet because alignment decides their order.
 
     Args:
-        labels: classes of the common rows, int64 (rows,), or numbers to be predicted, floating (rows, targets).
-        names: of the classes; none of numbers.
+        labels: classes of the common rows, int64 (rows,), or targets, floating (rows, targets).
+        names: class names; empty in regression.
         sizes: of the training, validation and test parts.
 
     Raises:
-        DataError: all common rows are of one class, or a target is the same in all of them.
+        DataError: all common rows have one class, or a target is constant.
     """
     if not names:
         for place in range(labels.shape[1]):
@@ -139,11 +135,10 @@ def of_common(labels: Tensor, names: Sequence[str], sizes: Sequence[int]) -> Ite
 def few_of_common(
     labels: Tensor, names: Sequence[str], size: int, decide: DecideConfig | None, calibrate: Calibrate
 ) -> Iterator[str]:
-    """The same of rows whose partition is not known yet: by the numbers to be expected.
+    """As `LabelParts.few`, from expected counts, for rows whose partition is not known yet.
 
     Args:
         labels: classes of the common rows, int64 (rows,), at least one.
-        names: of the classes.
         size: of the validation part.
     """
     if key := _chosen(decide, calibrate):
@@ -152,7 +147,7 @@ def few_of_common(
 
 
 def _chosen(decide: DecideConfig | None, calibrate: Calibrate) -> str:
-    """The key of what is chosen on the validation rows, "" if nothing is."""
+    """The key of the setting that is chosen on the validation rows, or ""."""
     if decide is not None and decide.by is not None:
         return "server.decide"
     return "" if calibrate == "none" else "server.calibrate"
@@ -169,7 +164,7 @@ def _few(key: str, calibrate: Calibrate, names: Sequence[str], counts: Sequence[
 
 
 def _left_out(rows: int, count: int, size: int) -> float:
-    """Probability that a draw of `size` of the rows has none of `count` of them."""
+    """Probability that `size` of `rows` rows, drawn without replacement, include none of `count` rows."""
     if size > rows - count:
         return 0.0
     return math.exp(

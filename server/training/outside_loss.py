@@ -1,4 +1,4 @@
-"""Training losses of other packages: `federation.loss`. See docs/plug_ins.md."""
+"""Training losses from other packages: `federation.loss`. See docs/plug_ins.md."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from colonnade.common.errors import InputError
 
 
 class OutsideLoss:
-    """A loss ℓ(z, y) of another package, which gives the value of every row. Its gradient comes from autograd.
+    """A loss ℓ(z, y) from another package, one value per row, differentiated by autograd.
 
-    It has no proximal map, and no exact change along a step: contracts with `any_loss` need neither.
+    It has no proximal map and no exact change along a step; contracts with `any_loss` need neither. Every method raises
+    ConfigError if the package's function fails or returns something unfit.
 
     Args:
-        name: of the entry point, whose object maps scores float32 (rows, outputs) and targets to losses (rows,).
+        name: of the entry point, a function of scores float32 (rows, outputs) and targets that returns losses (rows,).
             Targets are class numbers int64 (rows,), in regression standardised numbers (rows, targets).
 
     Raises:
@@ -30,29 +31,29 @@ class OutsideLoss:
 
     @torch.no_grad()
     def value(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """ℓ(z_j, y_j) of every row: logits (b, c) to (b,). Raises ConfigError if the loss fails or is none of these."""
+        """ℓ(z_j, y_j) of every row: logits (b, c) to (b,)."""
         return self._values(logits, targets)
 
     def gradient(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """∇_z ℓ(z_j, y_j) of every row, (b, c). Raises ConfigError as `value`."""
+        """∇_z ℓ(z_j, y_j) of every row, (b, c)."""
         return self._differentiated(logits, targets)[1]
 
     def mean(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """The batch's mean, a scalar to differentiate. Raises ConfigError as `value`."""
+        """The batch's mean loss, a scalar with a gradient."""
         values, slopes = self._differentiated(logits, targets)
         mean: Tensor = _Known.apply(logits, values.mean(), slopes / len(logits))  # type: ignore[no-untyped-call]
         return mean
 
     def proximal(self, centre: Tensor, targets: Tensor, rho: float) -> Tensor:  # noqa: ARG002
-        """Not available. Raises InputError."""
+        """Not available: raises InputError."""
         raise self._absent("proximal map")
 
     def change(self, step: Tensor, logits: Tensor, targets: Tensor) -> Tensor:  # noqa: ARG002
-        """Not available. Raises InputError."""
+        """Not available: raises InputError."""
         raise self._absent("exact change along a step")
 
     def _differentiated(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Values (b,) and their gradients (b, c), both detached. An error of the backward pass is the package's too."""
+        """Values (b,) and gradients (b, c), detached. Errors of the backward pass are blamed on the package too."""
         with torch.enable_grad():
             leaf = logits.detach().requires_grad_()
             values = self._values(leaf, targets)

@@ -15,19 +15,13 @@ from colonnade.server.training.context import ServerContext
 from colonnade.server.training.staleness import Staleness
 
 Learn = Callable[[Mapping[str, M], Tensor, int], Awaitable[float | None]]
-"""(responses, their rows int64 (rows,), their round) -> the loss, or None if too few parties responded."""
+"""(responses, their row numbers int64 (rows,), their round) -> the loss, or None if too few parties responded."""
 
 
 async def together(
     ctx: ServerContext, clients: Cohort, kind: type[M], width: int, learn: Learn[M], t: int
 ) -> tuple[Responses[M], float | None]:
-    """Runs a round of every party's responses about one batch.
-
-    Args:
-        kind: the message that a party responds with.
-        width: of an embedding.
-        learn: receives all responses at once.
-        t: the round.
+    """Runs a synchronous round: all parties respond about one batch.
 
     Returns:
         The responses, and the loss; None if nothing was learned.
@@ -47,15 +41,15 @@ async def as_they_come(
     *,
     ahead: int | None = None,
 ) -> tuple[Responses[M], float | None]:
-    """Runs a round of as many turns as there are parties, each about the batch of its own number; else as `together`.
+    """Runs an asynchronous round of as many turns as there are parties; turn i of a party uses batch i.
 
     Args:
-        kind: the message of a party's turn; it has a field `turn`.
-        learn: receives one response after the other.
-        ahead: turns that a party may be ahead of the slowest, else it waits; None for any number.
+        kind: the message of a turn, with a field `turn`.
+        learn: called with one response at a time.
+        ahead: number of turns that a party may be ahead of the slowest before it waits; None for no limit.
 
     Raises:
-        ContractError: there is no such turn, or the response has other rows.
+        ContractError: the turn's number is below 1, or the response has another number of rows than its batch.
     """
     came: dict[str, M] = {}
     losses = []
@@ -73,20 +67,19 @@ async def as_they_come(
 async def _turns(
     ctx: ServerContext, clients: Cohort, kind: type[M], width: int, t: int, ready: Callable[[str], bool]
 ) -> AsyncIterator[tuple[str, M]]:
-    """A round's arrivals: the next party's, or one of each party where all are awaited."""
+    """A round's responses as they arrive; in a round that is evaluated, one of every party."""
     if ctx.schedule.evaluations(t):
         responses = await clients.collect(kind, t, ctx.quorum, width=width)
         for party, response in responses.items():
             yield party, response
         return
-    given_up = ctx.schedule.evaluated_before(t)  # when that round called every party
+    given_up = ctx.schedule.evaluated_before(t)  # that round awaited every party: older messages are late
     arrivals = clients.arrivals(kind, after=given_up, ready=ready, limit=ctx.quorum.limit, width=width)
     for _ in clients:
         yield await anext(arrivals)
 
 
 def _batch_of(ctx: ServerContext, party: str, response: M) -> Tensor:
-    """The rows of a party's turn, int64 (rows,)."""
     turn: int = getattr(response, "turn", 0)
     if turn < 1:
         raise ContractError(party, type(response).__name__, "turn", "at least 1", str(turn))

@@ -1,4 +1,4 @@
-"""Batches the questions of many callers: requests that arrive while one is under way share the next."""
+"""Batches the questions of many callers: requests that arrive during one question share the next."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from colonnade.common.observability.telemetry import Event
 from colonnade.common.prediction.messages import ROWS
 from colonnade.server.prediction.model import Model, Said
 
-_REMEMBERED = 4096  # responses of which quantiles are taken
+_REMEMBERED = 4096  # newest responses, for quantiles
 _QUANTILES = (0.5, 0.95)
-_LONGEST = 1024  # requests that wait
+_LONGEST = 1024  # most requests waiting
 
 
 class Busy(Exception):
@@ -28,10 +28,9 @@ class Reply:
     """Prediction for one id.
 
     Args:
-        id: as asked for.
         known: True if all members know it.
         label: its class; "" in regression.
-        values: probabilities of the classes, in their order; in regression numbers, one per target.
+        values: probabilities of the classes, in their order; in regression one number per target.
     """
 
     id: str
@@ -47,11 +46,7 @@ class _Request:
 
 
 class Batcher:
-    """Takes ids and returns predictions, while `run` runs.
-
-    Args:
-        model: the joint model.
-    """
+    """Takes ids and returns predictions, while `run` runs."""
 
     def __init__(self, model: Model) -> None:
         self.names, self.classes, self._model = model.names, model.classes, model
@@ -66,7 +61,7 @@ class Batcher:
         return self._model.questions.hearing.is_set()
 
     async def ask(self, ids: Sequence[str]) -> list[Reply]:
-        """A reply for every id, in their order. Raises Busy."""
+        """A reply for every id, in order. Raises Busy."""
         begin = time.perf_counter()
         request = _Request(frozenset(ids))
         if len(self._waiting) >= _LONGEST:
@@ -86,16 +81,16 @@ class Batcher:
             found = await self._model.say(frozenset.union(*(request.ids for request in taken)))
             self._rounds += 1
             for request in taken:
-                if not request.answer.done():  # its caller may have gone
+                if not request.answer.done():  # else its caller has gone
                     request.answer.set_result({id: found[id] for id in request.ids if id in found})
 
     def quantiles(self) -> dict[float, float]:
-        """Seconds that half and 95 % of the newest responses took at most; nothing before the first."""
+        """Upper bounds in seconds on the fastest 50 % and 95 % of the newest responses; empty before the first."""
         ordered = sorted(self._seconds)
         return {q: ordered[min(int(q * len(ordered)), len(ordered) - 1)] for q in _QUANTILES if ordered}
 
     def collect(self) -> Iterator[Metric]:
-        """Yields metrics for Prometheus, from another thread."""
+        """Metrics for Prometheus; called from another thread."""
         about = "Seconds from a request to its answer"
         yield Metric("summary", "colonnade_serve_seconds", f"{about}.", {(): (self._count, self._total)})
         newest: Values = {(f"{q:g}",): seconds for q, seconds in self.quantiles().items()}
@@ -104,10 +99,10 @@ class Batcher:
         yield number("counter", "colonnade_serve_questions", "Questions to the parties.", self._rounds)
 
     def __call__(self, event: Event) -> None:
-        """Ignores events."""
+        """Ignores events: part of the listener interface."""
 
     def _take(self) -> list[_Request]:
-        """Requests that fit into one question, at least the first; requests of callers that have gone are dropped."""
+        """Requests that fit into one question, at least one; drops requests whose callers have gone."""
         taken: list[_Request] = []
         size = 0
         while self._waiting and (not taken or size + len(self._waiting[0].ids) <= ROWS):
@@ -123,7 +118,7 @@ class Batcher:
 
     @property
     def decision(self) -> dict[str, Any] | None:
-        """How the positive class of two is decided, for callers; None where the likelier class is taken."""
+        """The rule that decides the positive class of two, for callers; None to take the more likely class."""
         if (made := self._model.decide()) is None:
             return None
         said = made.summary(self.names[1])

@@ -23,8 +23,8 @@ from colonnade.server.prediction.serving.web import Refused, read_ids
 METHOD = "/colonnade.serving.Predictor/Predict"
 _KEY = "--grpc"
 _LARGEST = 1 << 20  # bytes of a request
-_CALLS = 1024  # at once
-_MOST = 512  # connections, if the descriptors suffice
+_CALLS = 1024  # most concurrent calls
+_MOST = 512  # most connections, if there are enough file descriptors
 
 _STATUS: Mapping[type[Exception], grpc.StatusCode] = {
     Unknown: grpc.StatusCode.UNAUTHENTICATED,
@@ -39,8 +39,6 @@ class Remote(grpc.GenericRpcHandler):
     """The gRPC service.
 
     Args:
-        batcher: makes the predictions.
-        callers: tokens that may ask.
         patience: seconds for a handshake, and for receiving a whole request.
     """
 
@@ -72,15 +70,13 @@ class Remote(grpc.GenericRpcHandler):
         return with_port(address, port)
 
     async def stop(self) -> None:
-        """Stops listening."""
         if self._server is not None:
             await self._server.stop(grace=1)
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
-        """Returns gRPC's handler of a method."""
         if details.method != METHOD:
             return None
-        # As a stream of one request, which looks the same to the caller: we read it ourselves, with a time limit.
+        # A stream of one request looks the same to the caller and lets us read it with a time limit.
         return grpc.stream_unary_rpc_method_handler(
             self._predict, PredictRequest.FromString, PredictReply.SerializeToString
         )
@@ -89,14 +85,14 @@ class Remote(grpc.GenericRpcHandler):
         shown = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
         token = shown.get("authorization", "")
         try:
-            self._callers.admit(token, 0)  # before anything of the request is read
+            self._callers.admit(token, 0)  # before the request is read
             async with self._callers.seat(token):
                 request = await self._read(context)
                 self._callers.admit(token, min(len(request.ids), ROWS))
                 replies = await self._batcher.ask(read_ids({"ids": list(request.ids)}))
         except tuple(_STATUS) as error:
             status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
-            ours = isinstance(error, ColonnadeError)  # not the caller's business
+            ours = isinstance(error, ColonnadeError)  # details are not for callers
             await context.abort(status, "the parties do not answer" if ours else str(error))
         except Exception:  # noqa: BLE001  # gRPC would send its text to the caller
             await context.abort(grpc.StatusCode.INTERNAL, "an unforeseen error")

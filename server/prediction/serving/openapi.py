@@ -1,4 +1,4 @@
-"""The HTTP service as an OpenAPI 3.1 document: the same text for every federation, so that it names nothing of one."""
+"""The HTTP service as an OpenAPI 3.1 document. It is the same for every federation, so it reveals nothing of one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from colonnade.common.prediction.messages import ROWS
 
 LONGEST = 256
-"""Characters of an id."""
+"""Most characters of an id."""
 
 _ABOUT = (
     "Predictions of a model that a federation has trained. Every prediction asks all parties. Errors are "
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 def document() -> Json:
-    """The document, as JSON values. `info.version` is that of the paths, not of the software."""
+    """The document, as JSON values. `info.version` is the version of the paths, not of the software."""
     return {
         "openapi": "3.1.0",
         "info": {"title": "Colonnade predictions", "version": "1", "description": _ABOUT},

@@ -1,4 +1,4 @@
-"""Callers that may ask, and their rate limits."""
+"""Callers' tokens and rate limits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from colonnade.common.crypto.pki import files
 from colonnade.common.errors import DataError, EnvironmentFault
 from colonnade.common.runtime.own_files import open_own
 
-_BYTES = 32  # of a token that we make: 43 characters
-_SHORTEST = 32  # characters of a token that is accepted
+_BYTES = 32  # of a generated token: 43 characters
+_SHORTEST = 32  # least characters of a token
 
-_AT_ONCE = 64  # requests of a caller that are read or answered: their bodies, of 1 MB at most, are in memory
-_IN_LINE = 256  # of its requests that wait until one of those is answered; nothing of them is read
+_AT_ONCE = 64  # requests of a caller being read or answered; their bodies, at most 1 MB each, are in memory
+_IN_LINE = 256  # requests of a caller waiting for one of those seats; they are not read yet
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
@@ -37,7 +37,7 @@ class TooMany(Exception):
 
     Args:
         wait: seconds until it may ask again.
-        what: that there is too much of.
+        what: what was exceeded, for the message.
     """
 
     def __init__(self, wait: float, what: str = "ids") -> None:
@@ -47,11 +47,11 @@ class TooMany(Exception):
 
 @dataclass
 class Bucket:
-    """Token bucket: so many ids a second on average, and as many again at once.
+    """Token bucket: `rate` ids a second on average, with bursts of the same number.
 
     Args:
         rate: ids a second.
-        clock: seconds, of which only differences matter.
+        clock: seconds from an arbitrary origin.
     """
 
     rate: float
@@ -63,22 +63,21 @@ class Bucket:
         self._left, self._seen = self.rate, self.clock()
 
     def take(self, ids: int) -> None:
-        """Pays for some ids. A question larger than the bucket is let through when it is full. Raises TooMany."""
+        """Pays for some ids. A full bucket admits a question larger than itself. Raises TooMany."""
         now = self.clock()
         self._left, self._seen = min(self.rate, self._left + (now - self._seen) * self.rate), now
         needed = min(float(ids), self.rate)
         if self._left < needed:
             raise TooMany((needed - self._left) / self.rate)
-        self._left -= ids  # below 0 for a large one, which is waited for afterwards
+        self._left -= ids  # a large question leaves a debt, which later questions wait for
 
 
 class Tokens:
-    """The tokens that are accepted, and each caller's bucket. Tokens themselves are not kept in memory.
+    """Accepted tokens, and each caller's bucket. Only hashes of the tokens stay in memory.
 
     Args:
         tokens: by the caller's name.
-        rate: ids a second that one caller may ask for.
-        clock: of the buckets.
+        rate: ids a second for each caller.
     """
 
     def __init__(self, tokens: dict[str, str], rate: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -119,7 +118,7 @@ class Tokens:
         return cls(tokens, rate)
 
     def admit(self, authorization: str, ids: int) -> str:
-        """Returns the name of the caller with this header, `Bearer TOKEN`, and charges it for so many ids.
+        """The name of the caller with this header, `Bearer TOKEN`; charges it for `ids` ids.
 
         Raises:
             Unknown: no caller has this token.
@@ -131,11 +130,11 @@ class Tokens:
 
     @asynccontextmanager
     async def seat(self, authorization: str) -> AsyncIterator[None]:
-        """Within it a request is read and answered: a caller has a fixed number of seats, and waits for a free one.
+        """Context in which a request is read and answered. A caller has few seats, and waits for a free one.
 
         Raises:
             Unknown: no caller has this token.
-            TooMany: too many of the caller's requests wait already.
+            TooMany: too many of the caller's requests are waiting.
         """
         name = self._caller(authorization)
         if self._in_line[name] >= _IN_LINE:
@@ -153,7 +152,7 @@ class Tokens:
     def _caller(self, authorization: str) -> str:
         scheme, _, token = authorization.partition(" ")
         shown = _hash(token.strip())
-        # Every token is compared, in constant time, so that response times reveal nothing.
+        # Compares all tokens, each in constant time, so that response times reveal nothing.
         found = [name for name, known in self._hashes.items() if hmac.compare_digest(known, shown)]
         if scheme.lower() != "bearer" or not found:
             raise Unknown("no valid token: send the header Authorization: Bearer TOKEN")
@@ -172,10 +171,7 @@ def _text(path: Path) -> str:
 
 
 def add_caller(path: Path, name: str) -> str:
-    """Creates a token for a caller and adds its line to the file, which is created if missing.
-
-    Returns:
-        The token.
+    """Creates a token for a caller, appends it to the file (created if missing) and returns it.
 
     Raises:
         DataError: the name is invalid or already in the file, or the file is malformed.

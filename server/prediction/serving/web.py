@@ -3,14 +3,14 @@
     POST /v1/predict   {"ids": ["7", "12"]}
     200                {"classes": [..], "predictions": [
                            {"id": "7", "known": true, "class": "..", "probabilities": [..]}, ..]}
-                       with a threshold of the run also "decision": {"class": "..", "threshold": 0.3, "by": "f1",
+                       if a threshold is configured also "decision": {"class": "..", "threshold": 0.3, "by": "f1",
                        "calibration": null}
-                       of a regression {"targets": [..], .. {"id": "7", "known": true, "values": [..]}
+                       in regression {"targets": [..], .. {"id": "7", "known": true, "values": [..]}
     GET  /v1/model     the model, and the latency of its responses
-    GET  /healthz      200 while the parties are present, 503 while any is awaited
+    GET  /healthz      200 while all parties are present, else 503
     GET  /openapi.json this interface, as an OpenAPI document
 
-Callers show their token: Authorization: Bearer TOKEN (not for the last two). Errors are {"error": ".."}.
+The first two need a token: Authorization: Bearer TOKEN. Errors are {"error": ".."}.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def read_ids(body: Any) -> list[str]:
 
 
 def read_body(text: str) -> list[str]:
-    """The ids of a request's body. Raises Refused as `read_ids`, or if it is no JSON."""
+    """The ids of a request's body. Raises Refused as `read_ids`, or if it is not JSON."""
     try:
         body = parse_json(text)
     except ValueError:
@@ -68,8 +68,6 @@ class Web:
     """The HTTP service.
 
     Args:
-        batcher: makes the predictions.
-        callers: tokens that may ask.
         about: description of the model for `/v1/model`.
         patience: seconds that a caller has for the header of a request, and for its body.
     """
@@ -85,20 +83,19 @@ class Web:
         self._gate = Gate(app, _KEY, always=("/healthz",), patience=patience)
 
     async def start(self, address: str, tls: ssl.SSLContext | None) -> str:
-        """Listens on HOST:PORT and returns the address. Raises EnvironmentFault: the port is in use."""
+        """Listens on HOST:PORT and returns the address. Raises EnvironmentFault if the port is in use."""
         return await self._gate.open(address, tls)
 
     async def stop(self) -> None:
-        """Stops listening."""
         await self._gate.close()
 
     async def _predict(self, request: web.Request) -> web.Response:
         shown = request.headers.get("Authorization", "")
-        self._callers.admit(shown, 0)  # before anything of it is read
+        self._callers.admit(shown, 0)  # before the body is read
         async with self._callers.seat(shown):
             try:
                 ids = read_body(await self._gate.text(request))
-            except (ValueError, LookupError):  # of another encoding than it says, or of one that nobody knows
+            except (ValueError, LookupError):  # wrong or unknown encoding
                 raise Refused("the body is no JSON") from None
             self._callers.admit(shown, len(ids))
             replies = await self._batcher.ask(ids)
@@ -113,7 +110,6 @@ class Web:
         return web.json_response({**self._about, what: self._batcher.names, **self._decided(), "seconds": latency})
 
     def _decided(self) -> dict[str, Any]:
-        """`decision`, where there is one."""
         return {} if (decision := self._batcher.decision) is None else {"decision": decision}
 
     async def _healthy(self, _request: web.Request) -> web.Response:
@@ -122,7 +118,7 @@ class Web:
         return web.json_response({"status": "ok"})
 
     async def _described(self, _request: web.Request) -> web.Response:
-        # Without a token, as it is public. Unlike a health check it has no place of its own when others take them all.
+        # Public, so without a token. Unlike the health check it has no reserved connection.
         return web.Response(body=self._document, content_type="application/json")
 
 
