@@ -18,15 +18,14 @@ COMMANDS = ("attack", "reproduce")
 
 
 def installed() -> dict[str, EntryPoint]:
-    """Its entries by name; none if it is not installed."""
+    """Its entry points by name; none if it is not installed."""
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
 def load(name: str, wanted: str) -> Any:
-    """What an entry stands for.
+    """Loads an entry point.
 
     Args:
-        name: of the entry.
         wanted: what the user asked for, as the error names it.
 
     Raises:

@@ -25,13 +25,10 @@ OnEvent = Callable[[dict[str, Any]], None]
 
 
 class Run:
-    """A run that has ended, was interrupted, or still goes on. Every property reads the folder again.
-
-    Args:
-        folder: as `up`, `simulate` or `server` left it.
+    """A run that has ended, was interrupted, or is still going on. Every property reads the folder again.
 
     Raises:
-        InputError: the folder holds no run of a server, or is of a newer format.
+        InputError: the folder holds no run of a server, or has a newer format.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -40,7 +37,7 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Content of summary.json; of an unfinished run, the same keys as far as its events give them."""
+        """Content of summary.json; for an unfinished run, the same keys as far as its events give them."""
         return dict(self._read().summary)
 
     @property
@@ -85,25 +82,17 @@ class Run:
         return _table(read_lines(path))
 
     def report(self, out: str | Path | None = None) -> Path:
-        """Writes the run's page and returns its path.
-
-        Args:
-            out: the page's file; report.html in the run's folder.
-
-        Raises:
-            EnvironmentFault: the page cannot be written.
-        """
+        """Writes the run's page, by default report.html in its folder; returns its path. Raises EnvironmentFault."""
         from colonnade.reports.run_page.page import write_page  # noqa: PLC0415
 
         with private_files():
             return write_page([self._read()], None if out is None else Path(out))
 
     def compare(self, *others: Run, out: str | Path | None = None) -> Path:
-        """Writes a page that compares this run with others and returns its path.
+        """Writes a page that compares this run with at least one other, and returns its path.
 
         Args:
-            others: at least one; no run twice.
-            out: the page's file; comparison.html in this run's folder.
+            out: the page's file; by default comparison.html in this run's folder.
 
         Raises:
             InputError: there is no other run, or one is named twice.
@@ -117,10 +106,7 @@ class Run:
             return write_page([run._read() for run in (self, *others)], None if out is None else Path(out))
 
     def card(self, out: str | Path | None = None) -> Path:
-        """Writes the model card of a run that has ended and returns its path.
-
-        Args:
-            out: the card's file; card.md in the run's folder.
+        """Writes the model card of a run that has ended, by default card.md in its folder, and returns its path.
 
         Raises:
             InputError: the run has not ended.
@@ -135,15 +121,15 @@ class Run:
         """Measures how much each party of a finished run matters; writes explain.html and explain.json too.
 
         Args:
-            out: folder of these files; the run's own.
+            out: folder of these files; by default the run's own.
             sigma: standard deviation of the noise, in units of the scaled features.
 
         Returns:
-            A row a party, by what is lost without it, the most first: `party`; `norm`, of the head's weights on it, and
-            `growth`, over their norm before the first round, both null without such a head, neither a rank;
-            `noised` and `missing`, the accuracies (fractions) with noise on its features, and with the mean of what it
-            sends in place of each row's; where classes are unequal these are AUCs (two classes) or balanced accuracies
-            (more).
+            A row a party, sorted by the loss of accuracy without it, largest first. `norm` is that of the head's
+            weights on the party, `growth` its ratio to the norm before the first round; both are null without such a
+            head, and neither is a ranking. `noised` and `missing` are the accuracies (fractions) with noise on the
+            party's features, and with the mean of its outputs in place of every row's; with unequal classes they are
+            AUCs (two classes) or balanced accuracies (more).
 
         Raises:
             InputError: the run has not ended, or its protocol cannot be explained.
@@ -177,10 +163,10 @@ class Run:
         Args:
             ids: words or whole numbers, as in the server's table; a list, or a column of pandas, polars or pyarrow.
             absent: replacement for the embedding of an absent party.
-            wait: seconds to wait for parties; `federation.timeouts.away` if left out.
+            wait: seconds to wait for parties; by default `federation.timeouts.away`.
             file: the server's own configuration, where its parties are processes elsewhere.
             secure: uses TLS.
-            tables: by member, a table in the place of training's: a file or a folder; of a database, a table or a
+            tables: by member, a table in place of the training table: a file or a folder; for a database, a table or a
                 query.
 
         Returns:
@@ -188,7 +174,7 @@ class Run:
             column a target. Null where some member does not know the id.
 
         Raises:
-            DataError: an id is no word and no whole number.
+            DataError: an id is neither a word nor a whole number.
             ColonnadeError: the run cannot predict, or a party has failed.
         """
         from colonnade.launcher.answers import predict_ids  # noqa: PLC0415
@@ -208,16 +194,16 @@ class Run:
         progress: bool = False,
         on_event: OnEvent | None = None,
     ) -> Run:
-        """Goes on from the newest checkpoint that all members hold, as it was begun: simulated, or in processes.
+        """Continues from the newest checkpoint that all members hold, as the run began: simulated, or in processes.
 
         Args:
-            epochs, rounds: of the whole run; as configured if left out.
+            epochs, rounds: of the whole run; by default as configured.
             sets: KEY=VALUE, as for `--set`; a run's results must not depend on the key.
             progress: shows a line of progress.
             on_event: called with every event of the server.
 
         Raises:
-            ColonnadeError: there is nothing to go on with, or a member has failed.
+            ColonnadeError: there is nothing to continue, or a member has failed.
         """
         from colonnade.training import go_on  # noqa: PLC0415
 
@@ -246,13 +232,13 @@ def load(folder: str | Path) -> Run:
     """Opens the folder of a run, finished or not.
 
     Raises:
-        InputError: the folder holds no run of a server, or is of a newer format.
+        InputError: the folder holds no run of a server, or has a newer format.
     """
     return Run(folder)
 
 
 def _table(entries: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """A column a key, in order of appearance; null where an entry does not have it."""
+    """A column for each key, in order of appearance; null where an entry lacks it."""
     import pyarrow as pa  # noqa: PLC0415
 
     rows = list(entries)
@@ -261,7 +247,7 @@ def _table(entries: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def _column(values: list[Any]) -> list[Any]:
-    """Values of one type: numbers as they are, or all as texts, of which lists and mappings are JSON."""
+    """Values of one type: all numbers stay; otherwise all become texts, lists and mappings as JSON."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float}:
         return [value if value is None or kinds == {int} else float(value) for value in values]

@@ -35,17 +35,17 @@ def simulate(
         config: a YAML file's path, its content as a dict, or a `colonnade.Config`. Paths in a dict are relative to the
             working directory.
         tables: by member; such a member's section needs no `source`. Without a roster, their names are the roster.
-        out: the run's folder; one under runs/ if left out.
+        out: the run's folder; by default one under runs/.
         sets: KEY=VALUE, as for `--set`.
         progress: shows a line of progress.
         on_event: called with every event of the server.
 
     Raises:
         ConfigError: a key or a value is not allowed.
-        DataError: a table is not usable.
-        TrainingDiverged: numbers are not finite any more; its `hint` has the command that goes back.
+        DataError: a table cannot be used.
+        TrainingDiverged: numbers are no longer finite; its `hint` has the command that goes back.
         ColonnadeError: as in a real run.
-        KeyboardInterrupt: it was interrupted; `colonnade.load(folder).resume()` goes on with it.
+        KeyboardInterrupt: it was interrupted; `colonnade.load(folder).resume()` continues it.
     """
     from colonnade.launcher.configuration import GivenConfig  # noqa: PLC0415
     from colonnade.launcher.virtual import run_virtually  # noqa: PLC0415
@@ -111,7 +111,7 @@ _ANY = "127.0.0.1:0"
 
 
 def _finished(ended: Ended) -> Run:
-    """The run, if it came to its end. Raises MemberFailed, KeyboardInterrupt."""
+    """The run, if it completed. Raises MemberFailed, KeyboardInterrupt."""
     if ended.interrupted:
         raise KeyboardInterrupt
     if ended.failure is not None:
@@ -131,7 +131,7 @@ def _listeners(on_event: OnEvent | None) -> tuple[OnEvent, ...]:
 
 @contextmanager
 def _listening(on_event: OnEvent | None, *, progress: bool) -> Iterator[tuple[Callable[[dict[str, Any]], None], ...]]:
-    """The listeners of a simulation, the line of progress among them."""
+    """The listeners of a simulation, including the line of progress."""
     if not progress:
         yield _listeners(on_event)
         return

@@ -25,21 +25,19 @@ if TYPE_CHECKING:
 def predict_ids(
     folder: Path, ids: Iterable[object], file: Path | None, terms: PredictionTerms, tables: Tables | None = None
 ) -> pa.Table:
-    """Asks the parties of a run for predictions.
+    """Asks the parties of a finished run for predictions.
 
     Args:
-        folder: the run's, which has ended.
         ids: words or whole numbers, as in the server's table.
         file: the server's own configuration, where its parties are processes elsewhere.
-        terms: of the predictions.
-        tables: of members that are started, in the place of training's.
+        tables: replace the training tables of members that are started here.
 
     Returns:
         A row for each id, in their order: `id` (string), then for classes `class` (string) and `p_NAME` (double) for
         each, for numbers one column a target (double). Null where some member does not know the id.
 
     Raises:
-        DataError: there is no id, or one is no word and no whole number.
+        DataError: there is no id, or one is neither a word nor a whole number.
         ColonnadeError: the run cannot predict, or a party has failed.
     """
     asked = id_words(ids)
@@ -68,7 +66,7 @@ def id_words(ids: Iterable[object]) -> tuple[str, ...]:
 
 
 def _scalars(ids: Iterable[object]) -> Iterable[object]:
-    """Python values: a column of Arrow, numpy or pandas has its own kinds of numbers."""
+    """Python values: a column of Arrow, numpy or pandas has its own number types."""
     for convert in ("to_pylist", "tolist", "to_list"):
         if hasattr(ids, convert):
             values: Iterable[object] = getattr(ids, convert)()

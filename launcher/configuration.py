@@ -1,6 +1,6 @@
-"""A configuration as a caller gives it: a file, a mapping or typed sections, with tables from memory if there are any.
+"""A configuration as a caller gives it: a file, a mapping or typed sections, perhaps with tables in memory.
 
-Tables are written into the run's folder as Arrow files, RUN/parties/NAME/table.arrow and RUN/table.arrow. From there on
+Tables are written into the run's folder as Arrow files, RUN/parties/NAME/table.arrow and RUN/table.arrow. After that
 such a run is one of files: it can be resumed, asked for predictions and reported like any other.
 """
 
@@ -35,7 +35,6 @@ class GivenConfig:
     """A configuration, unchecked.
 
     Args:
-        tree: its content.
         base: the folder that paths in it are relative to.
         file: it was read from; None for a mapping.
         tables: by member.
@@ -52,7 +51,7 @@ class GivenConfig:
 
         Args:
             config: a path, a mapping as in YAML, or typed sections.
-            tables: whatever speaks the Arrow C stream interface, by the name of its member; `server` for the labels.
+            tables: objects with the Arrow C stream interface, by member; `server` for the labels.
             sets: KEY=VALUE, as for `--set`.
 
         Raises:
@@ -80,11 +79,10 @@ class GivenConfig:
 
     @property
     def where(self) -> str:
-        """Its name in messages."""
         return "config" if self.file is None else str(self.file)
 
     def refuse_own(self, out: Path | None) -> None:
-        """Refuses a folder in which a run would overwrite its own configuration, or a file as a table. InputError."""
+        """Raises InputError if a run in this folder would overwrite its own configuration, or a file by a table."""
         if out is None:
             return
         run = RunFolder(out.resolve())
@@ -97,17 +95,13 @@ class GivenConfig:
                 raise InputError(f"{place} is there already", hint="choose another folder for the run")
 
     def named(self, text: str, folder: Path) -> str:
-        """A text in which the tables in a folder have the names that the caller gave them."""
-        for name in sorted(self.tables, key=lambda name: name == SERVER):  # its path may be within another's
+        """Replaces the paths of tables in a text by the names that the caller gave them."""
+        for name in sorted(self.tables, key=lambda name: name == SERVER):  # the server's path may be part of another's
             text = text.replace(str(_place(folder, name)), f"tables[{name!r}]")
         return text
 
     def check(self) -> Config:
-        """The configuration, checked, with every member's section. Nothing is written; tables have no place yet.
-
-        Raises:
-            ConfigError: a key or a value is not allowed, or a member is missing.
-        """
+        """The checked configuration, with every member's section. Writes nothing. Raises ConfigError."""
         return self._parsed(Path("/"))
 
     def put(self, folder: Path) -> Config:
@@ -122,7 +116,7 @@ class GivenConfig:
         return config
 
     def placed(self, folder: Path) -> dict[str, Any]:
-        """Its content, with the sources of tables that lie in a folder. Raises ConfigError."""
+        """Its content, with sources that point to the tables in a folder. Raises ConfigError."""
         tree = copy.deepcopy(dict(self.tree))
         for name in self.tables:
             _set_source(tree, name, _place(folder, name))
@@ -146,7 +140,7 @@ def _place(folder: Path, member: str) -> Path:
 
 
 def _with_roster(tree: dict[str, Any], tables: Mapping[str, InMemoryTable]) -> dict[str, Any]:
-    """The tree, whose roster is that of the tables if it has none. Raises InputError for a table of nobody."""
+    """The tree; a missing roster is taken from the tables. Raises InputError for a table of no member."""
     parties = [name for name in tables if name != SERVER]
     federation = tree.get("federation")
     if not isinstance(federation, dict) or not parties:
@@ -166,7 +160,7 @@ def _with_roster(tree: dict[str, Any], tables: Mapping[str, InMemoryTable]) -> d
 def _set_source(tree: dict[str, Any], member: str, path: Path) -> None:
     """Points a member's section to its table. Raises ConfigError if it names another source.
 
-    Malformed sections are left to be refused.
+    Malformed sections are refused later.
     """
     own = tree if member == SERVER else tree.get("parties")
     own = {} if own is None else own
@@ -189,12 +183,12 @@ def _set_source(tree: dict[str, Any], member: str, path: Path) -> None:
 
 
 def _section(tree: Mapping[str, Any], key: str) -> Any:
-    """The value of a key; a key without one is an empty section."""
+    """The value of a key; an empty section if it is null or missing."""
     return {} if tree.get(key) is None else tree[key]
 
 
 def _template(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`every_party.data`, as far as it is a section."""
+    """`every_party.data`, empty if malformed."""
     shared = _section(tree, TEMPLATE)
     data = _section(shared, "data") if isinstance(shared, dict) else {}
     return data if isinstance(data, dict) else {}
@@ -218,7 +212,7 @@ def _refuse_missing(tree: Mapping[str, Any]) -> None:
 
 @contextmanager
 def naming_tables(given: GivenConfig | None, folder: Path) -> Iterator[None]:
-    """Names a table in errors as its caller does: its file is removed with a run that never began."""
+    """Names tables in errors by the caller's names: the file of a run that never began is removed."""
     try:
         yield
     except ColonnadeError as error:
@@ -229,7 +223,7 @@ def naming_tables(given: GivenConfig | None, folder: Path) -> Iterator[None]:
 
 
 def _plain(value: Any) -> Any:
-    """Typed sections as keys and values: those that were set."""
+    """Typed sections as keys and values, only those that were set."""
     if isinstance(value, BaseModel):
         return set_tree(value)
     if isinstance(value, Mapping):

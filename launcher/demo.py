@@ -8,5 +8,4 @@ EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 
 def demo_file() -> Path:
-    """The default configuration."""
     return EXPERIMENTS / "demo.yaml"

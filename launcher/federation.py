@@ -24,8 +24,8 @@ def launch(given: Callable[[], GivenConfig], out: Path | None = None, options: L
     """Runs a federation to its end.
 
     Args:
-        given: reads the configuration; called once torch is being imported by the processes to come.
-        out: the run's folder; None takes one under runs/.
+        given: reads the configuration; called while the fork server is importing torch.
+        out: the run's folder; None chooses one under runs/.
 
     Raises:
         ColonnadeError: the run could not be started; nothing is left of it.
@@ -34,7 +34,7 @@ def launch(given: Callable[[], GivenConfig], out: Path | None = None, options: L
 
 
 def relaunch(resume: Path, sets: Sequence[str] = (), options: LaunchOptions | None = None) -> Ended:
-    """Resumes the run in a folder, in its own configuration but for `sets`.
+    """Resumes the run in a folder, in its own configuration except for `sets`.
 
     Raises:
         ColonnadeError: there is no run, or its members cannot continue.
@@ -64,7 +64,7 @@ def _launch(
             check_members(config, str(RunFolder(resume).config))
             refuse_others(config, resume)
         else:
-            assert read is not None  # one of both is given
+            assert read is not None  # either `given` or `resume` is set
             base, config = read.base, read.check()
             read.refuse_own(out)
         with (
@@ -82,7 +82,6 @@ def _launch(
 
 
 def _with_names(ended: Ended, given: GivenConfig | None) -> Ended:
-    """The same, with tables named as the caller does."""
     if given is None or (failure := ended.failure) is None:
         return ended
     from colonnade.common.errors import MemberFailed  # noqa: PLC0415

@@ -28,18 +28,17 @@ _ATTEMPTS = 10  # to acquire the lock: `is_held` takes it for a moment
 
 @contextmanager
 def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lock_name: str = _LOCK) -> Iterator[Path]:
-    """Makes and locks the folder, or runs/NAME-TIME; removes the folders that it made if they are left empty.
+    """Makes and locks a folder; removes the folders that it made if they are left empty.
 
     Args:
-        wanted: `--out`.
-        name: of a folder under runs/ if `wanted` is None.
+        wanted: `--out`; None chooses runs/NAME-TIME.
         resume: the folder of a run to resume, instead.
         lock_name: a launcher and its server share one folder, each with its own lock.
 
     Raises:
         EnvironmentFault: it holds a run already, cannot be made, belongs to another user, or another process works in
             it.
-        InputError: there is no run to resume, or one of a newer format.
+        InputError: there is no run to resume, or it has a newer format.
     """
     if resume is not None:
         if wanted is not None:
@@ -71,12 +70,12 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
             )
         if resume is not None:
             _narrow(folder)
-        elif not made and len(list(folder.iterdir())) == 1:  # it was there, and is the run's alone
+        elif not made and len(list(folder.iterdir())) == 1:  # an existing folder that holds only the lock
             narrow(folder)
         try:
             yield folder
         finally:
-            with contextlib.suppress(OSError):  # it is not empty: there was a run
+            with contextlib.suppress(OSError):  # not empty: there was a run
                 if not MemberFolder(folder).begun:
                     (folder / lock_name).unlink()
                 for path in made:
@@ -84,11 +83,10 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
 
 
 def remove_new(folder: Path, there: Collection[Path]) -> None:
-    """Removes all that was not in a folder before.
+    """Removes everything from a folder that was not in it before.
 
     Args:
-        folder: a run's that never began.
-        there: its content before, as `folder.rglob` gives it.
+        there: its earlier content, as `folder.rglob` gives it.
     """
     for path in sorted(folder.rglob("*"), reverse=True):  # files before their folders
         if path not in there:
@@ -97,13 +95,13 @@ def remove_new(folder: Path, there: Collection[Path]) -> None:
 
 
 def _make_new(folder: Path) -> Path:
-    """Makes a folder that was not there: a second run within one second gets FOLDER-2. Raises OSError."""
+    """Makes a new folder: a second run within one second gets FOLDER-2. Raises OSError."""
     for number in count(1):
         path = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
         with contextlib.suppress(FileExistsError):
             path.mkdir(parents=True)
             return path
-    raise AssertionError  # numbers do not end
+    raise AssertionError  # `count` is infinite
 
 
 def _narrow(folder: Path) -> None:
@@ -129,7 +127,7 @@ def is_held(folder: Path) -> bool:
 
 
 def _hold(lock: TextIO, folder: Path) -> None:
-    """Acquires the lock until this process ends, and writes its number into the file."""
+    """Acquires the lock until this process ends, and writes its process id into the file."""
     for _ in range(_ATTEMPTS):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Tables that a person names for predictions, in the place of training's: NAME=TABLE for each member."""
+"""Tables that a user names for predictions, NAME=TABLE for each member, in place of the training tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ _FORM = "say NAME=TABLE for each member, as in --tables bank=new/bank.csv"
 
 
 def read_tables(words: Collection[str]) -> dict[str, str]:
-    """The members' tables from NAME=TABLE. Raises InputError."""
     found: dict[str, str] = {}
     for word in words:
         name, equals, table = word.partition("=")
@@ -36,8 +35,7 @@ def with_tables(config: Config, tables: Tables) -> Config:
     """The configuration with these tables, which are read as training's were: notation, key and types stay.
 
     Args:
-        config: of the members whose processes are started here.
-        tables: theirs; those of other members stay as they are.
+        tables: by member; those of other members stay as they are.
 
     Raises:
         InputError: there is no such member, its columns come from no table, or rows are not matched by keys.

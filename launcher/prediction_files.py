@@ -1,4 +1,4 @@
-"""CSV files of ids and of predictions, neither of which has to fit into memory."""
+"""CSV files of ids and of predictions; neither has to fit into memory."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from colonnade.server.prediction.model import Predicted
 if TYPE_CHECKING:
     from _csv import Reader  # its type has no public name
 
-_COLUMN = "id"  # as files of predictions have it
+_COLUMN = "id"  # as in files of predictions
 _QUOTED = frozenset(',"\r\n')
-_BLOCK = 4096  # lines of ids that are checked together
+_BLOCK = 4096  # ids that are checked together
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,7 @@ class PredictionIds:
     """A CSV file with a column of ids.
 
     Args:
-        path: the file.
-        key: the column's name; "" takes the one that is called `like`, or an only one that is called `id`.
+        key: the column's name; "" takes the one called `like`, or if there is only one, `id`.
         like: the server's name for its column of ids.
     """
 
@@ -42,15 +41,11 @@ class PredictionIds:
     like: str = ""
 
     def ids(self) -> Iterator[str]:
-        """One after the other, as they are written.
-
-        Raises:
-            DataError: the file cannot be read, has no such column, or a line is broken.
-        """
+        """The ids in the order of the file. Raises DataError if it lacks the column or has a broken line."""
         return chain.from_iterable(self._blocks())
 
     def count(self) -> int:
-        """Number of ids. Raises as `ids`."""
+        """Number of ids. Raises DataError."""
         return sum(map(len, self._blocks()))
 
     def fingerprint(self) -> str:
@@ -60,7 +55,7 @@ class PredictionIds:
             return hashlib.file_digest(content, "sha256").hexdigest()[:16]
 
     def _blocks(self) -> Iterator[list[str]]:
-        """Ids in lists, which are checked as a whole: in a fifth of the time of one line after the other."""
+        """Ids in lists, which are checked as a whole, five times as fast as line by line."""
         with self._lines() as lines:
             header = _header(csv.reader(lines))
             place = self._place(header)
@@ -70,7 +65,7 @@ class PredictionIds:
                 yield ids
 
     def _plain(self, lines: Iterator[str]) -> Iterator[list[str]]:
-        """The cells of a file with one column: without quotes a line is a cell, and csv takes four times as long."""
+        """The cells of a file with one column: without quotes a line is a cell, which is four times as fast as csv."""
         while block := list(islice(lines, _BLOCK)):
             text = "".join(block)
             if '"' in text or "," in text:
@@ -137,7 +132,7 @@ class PredictionIds:
             )
         if header[0].strip() == _COLUMN:
             return 0
-        # It may be a name that we do not know, or the first id of a file without a header: nobody is left out unsaid.
+        # It may be an unknown name, or the first id of a file without a header: never drop a row silently.
         name = self.like or _COLUMN
         raise DataError(
             f"{self.path}, line 1: {header[0]!r} is not known as the name of a column of ids",
@@ -158,15 +153,13 @@ def _header(reader: Reader) -> list[str]:
 class Predictions:
     """The file of predictions, written line by line to a partial file and moved into place.
 
-    A file that an earlier start left unfinished is continued: no id is predicted twice.
+    A partial file of an earlier start is continued: no id is predicted twice.
 
     Args:
-        path: of the finished file.
-        header: its columns.
-        token: identifies the inputs; a partial file of another token is overwritten.
+        token: identifies the inputs; a partial file with another token is overwritten.
 
     Attributes:
-        unknown: number of lines without a prediction, those of an earlier start included.
+        unknown: number of lines without a prediction, including those of an earlier start.
     """
 
     def __init__(self, path: Path, header: Sequence[str], token: str) -> None:
@@ -181,7 +174,7 @@ class Predictions:
         try:
             lines = self._kept()
             if lines is None:
-                self._partial.unlink(missing_ok=True)  # it is of another token
+                self._partial.unlink(missing_ok=True)  # its token differs
                 write_durably(self._note, json.dumps({"token": self._token}).encode())
             flags = os.O_RDWR | (0 if lines is not None else os.O_CREAT | os.O_TRUNC)
             with os.fdopen(open_own(self._partial, flags, 0o666), "r+", newline="", encoding="utf-8") as self._file:
@@ -195,14 +188,11 @@ class Predictions:
             ) from failed
 
     def add(self, lines: str, unknown: int = 0) -> None:
-        """Appends lines; they are on the disk when this returns.
+        """Appends lines; they are durable when this returns. Raises OSError.
 
         Args:
-            lines: CSV, each with its end.
+            lines: CSV, each with its line end.
             unknown: how many of them have no prediction.
-
-        Raises:
-            OSError: the disk refuses them.
         """
         self._file.write(lines)
         self.unknown += unknown
@@ -215,7 +205,7 @@ class Predictions:
         self._note.unlink(missing_ok=True)
 
     def _kept(self) -> int | None:
-        """The whole lines of an earlier start, the rest of a line cut off; None if there are none of use."""
+        """The number of complete lines of an earlier start, with a partial line cut off; None if none can be used."""
         try:
             token = json.loads(self._note.read_text(encoding="utf-8"))["token"]
             content = self._partial.read_bytes()
@@ -251,7 +241,7 @@ class LineFormat:
         self._unknown = f"%s{',' * (classes + len(names))}\r\n"
 
     def lines(self, ids: Sequence[str], said: Predicted) -> str:
-        """A line for each id; those that are unknown have empty cells."""
+        """A line for each id; unknown ids have empty cells."""
         cells = list(map(_cell, ids)) if set("".join(ids)) & _QUOTED else ids
         found = compress(cells, said.known)
         numbers = said.values.T.tolist()
@@ -267,17 +257,15 @@ class LineFormat:
 
 
 def _cell(text: str) -> str:
-    """A cell of a line with several, as Python's own csv writes it."""
+    """A cell of a line with several cells, quoted as Python's csv does."""
     return '"' + text.replace('"', '""') + '"' if _QUOTED & set(text) else text
 
 
 def batches(ids: Iterator[str], size: int) -> Iterator[list[str]]:
-    """Lists of so many ids, the last one shorter."""
     while block := list(islice(ids, size)):
         yield block
 
 
 def refuse_same(ids: Path, out: Path) -> None:
-    """Raises InputError if the file of ids would be overwritten."""
     if ids.resolve() == out.resolve():
         raise InputError(f"--ids and --out are both {ids}", hint="choose another --out")

@@ -24,12 +24,11 @@ class Answerers:
     """A process for every party, each with its own file, folder and throw-away keys.
 
     Args:
-        config: of the whole federation.
-        base: the folder that paths in it are relative to.
+        base: the folder that paths in the configuration are relative to.
         folder: the run's.
-        keys: where keys, files and the server's address are kept while this lasts.
+        keys: folder for keys, files and the server's address, for the duration of the predictions.
         insecure: without TLS.
-        needed: every party must be there; else those without a folder are left out.
+        needed: True if every party must be there; otherwise those without a folder are left out.
 
     Attributes:
         config: as given, with the members' fingerprints and the server's identity.
@@ -50,7 +49,6 @@ class Answerers:
         self.threads = thread_share(len(self.names) + 1)
 
     def start(self, processes: Processes) -> None:
-        """Starts them."""
         for name in self.names:
             file = self._keys / f"{name}.yaml"
             own = {"federation": self._tree["federation"], "parties": {name: self._tree["parties"][name]}}
@@ -60,14 +58,14 @@ class Answerers:
             processes.start(name, argv, self._log(name), threads=self.threads)
 
     def note(self, event: dict[str, Any]) -> None:
-        """Writes the server's address for them."""
+        """Writes the server's address for the parties."""
         if event["kind"] == "listening":
             partial = self._address.with_suffix(".partial")
             partial.write_text(event["address"], encoding="utf-8")
             partial.replace(self._address)
 
     async def watch(self, processes: Processes) -> None:
-        """Waits until a needed one fails, or all have ended. Raises PartyFailed with its last error."""
+        """Waits until a needed party fails, or all have ended. Raises PartyFailed with its last error."""
         while True:
             await asyncio.sleep(0.2)
             processes.wait(0.0)
@@ -87,7 +85,6 @@ class Answerers:
         return PartyFailed(failed.party, reason, hint=hint)
 
     def reload(self, processes: Processes) -> None:
-        """Has all of them read their tables again."""
         for name in processes.running():
             processes.signal(name, signal.SIGHUP)
 

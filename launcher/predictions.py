@@ -1,4 +1,4 @@
-"""A finished run opened for predictions: by its folder alone if `up` made it, else with the server's own file."""
+"""Opens a finished run for predictions: by its folder alone if `up` made it, else with the server's own file."""
 
 from __future__ import annotations
 
@@ -36,15 +36,13 @@ class OpenedRun:
 
     Args:
         config: of the server, and of the parties that are started.
-        base: the folder that paths in it are relative to.
-        folder: the run's.
+        base: the folder that paths in the configuration are relative to.
         answerers: the parties' processes with their fork server, None where they run elsewhere.
-        terms: of the predictions.
-        tables: that take the place of training's, by member.
+        tables: that replace training's, by member.
         loop: runs the conversation to its end; None for a process of its own, which ends with it.
 
     Attributes:
-        other_tables: a line for each table that takes the place of training's, for rows of training too.
+        other_tables: a line for each table that replaces training's, also for rows of training.
     """
 
     def __init__(
@@ -64,27 +62,23 @@ class OpenedRun:
         self._terms = terms if answerers is None else replace(terms, expected=tuple(answerers[0].names))
         self._answerers = answerers
         self._listeners: list[Callable[[Event], None]] = [] if answerers is None else [answerers[0].note]
-        assert config.server is not None  # `opened` checks it
+        assert config.server is not None  # checked by `opened`
         self._server = config.server
 
     @property
     def parties(self) -> tuple[str, ...]:
-        """In the roster's order."""
         return self._config.federation.names
 
     @property
     def folder(self) -> Path:
-        """The run's."""
         return self._folder
 
     @property
     def federation(self) -> str:
-        """Its name."""
         return self._config.federation.id
 
     @property
     def protocol(self) -> str:
-        """Its name."""
         return self._config.federation.protocol.name
 
     @property
@@ -94,13 +88,12 @@ class OpenedRun:
 
     @property
     def without(self) -> dict[str, str]:
-        """Quality on validation rows with a party's mean in its place, by party, where the run recorded it."""
+        """By party, validation quality with the party's mean in place of its values, if the run recorded it."""
         found = (RunFolder(self._folder).read_summary() or {}).get("absent") or {}
         numbers = self._config.federation.task == "regression"
         return {party: f"RMSE {plain(value)}" if numbers else f"{value:.2%} right" for party, value in found.items()}
 
     def listen(self, listener: Callable[[Event], None]) -> None:
-        """Adds a listener for every event."""
         self._listeners.append(listener)
 
     @property
@@ -132,7 +125,7 @@ class OpenedRun:
             raise answerers.in_its_words(failed, processes) from failed
 
     def reload_tables(self) -> None:
-        """Has the parties that were started here read their tables again."""
+        """Makes the parties that were started here read their tables again."""
         if self._answerers is not None:
             answerers, processes = self._answerers
             answerers.reload(processes)
@@ -157,8 +150,8 @@ class OpenedRun:
         )
 
     def _watched(self, work: Work) -> Work:
-        """The work, which ends when a party's process fails."""
-        assert self._answerers is not None  # only called then
+        """The work, which ends early when a party's process fails."""
+        assert self._answerers is not None  # checked by the caller
         answerers, processes = self._answerers
 
         async def both(model: Model) -> None:
@@ -185,15 +178,13 @@ def opened(
     loop: RunToEnd | None = None,
     processes: Processes | None = None,
 ) -> Iterator[OpenedRun]:
-    """A run's folder, held for this process.
+    """Opens a run's folder, held for this process.
 
     Args:
-        folder: the run's.
         file: the server's own, where its parties are processes elsewhere.
-        terms: of the predictions.
-        tables: of members that are started, in the place of training's.
+        tables: replace the training tables of members that are started here.
         loop: runs the conversation to its end; None for a process of its own, which ends with it.
-        processes: a fork server that was begun before; None begins one, if the parties are to be started.
+        processes: a fork server that was begun before; None begins one if parties are to be started.
 
     Raises:
         InputError: there is no run, or its parties are unknown.
@@ -221,13 +212,13 @@ def opened(
                 finally:
                     answerers.end(started)
         finally:
-            if processes is None:  # else its owner does
+            if processes is None:  # otherwise its owner closes it
                 started.close()
 
 
 @contextmanager
 def _threads(number: int) -> Iterator[None]:
-    """Limits torch to so many processor threads in the block; 0 leaves it as it is."""
+    """Limits torch's processor threads in the block; 0 leaves them as they are."""
     before = torch.get_num_threads()
     torch.set_num_threads(number or before)
     try:

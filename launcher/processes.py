@@ -20,11 +20,11 @@ from colonnade.common.runtime.python_child import child_environment, python_modu
 class Processes:
     """A fork server and its children.
 
-    Its children are outside the terminal's process group: a Ctrl-C reaches them only through this process.
-    If this process dies, the fork server's input ends and it kills its children.
+    The children are outside the terminal's process group: a Ctrl-C reaches them only through this process. If this
+    process dies, the fork server's input ends and it kills its children.
 
     Args:
-        answers: True for parties that answer with a trained model, which need less than training does.
+        answers: True for parties that predict with a trained model, which import less than training does.
     """
 
     def __init__(self, *, answers: bool = False) -> None:
@@ -37,7 +37,7 @@ class Processes:
             start_new_session=True,
             env=child_environment(OMP_NUM_THREADS="1"),
         )
-        # Not a Queue: a Ctrl-C that strikes while one takes its lock in Python leaves that lock taken for good.
+        # Not a Queue: a Ctrl-C while Python code of a Queue acquires its lock would leave the lock held forever.
         self._reports: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         assert self._server.stdout is not None and self._server.stdin is not None  # both are pipes
         self._input: TextIO = self._server.stdin  # type: ignore[assignment]
@@ -58,7 +58,6 @@ class Processes:
             self._ask(signal=name, number=number)
 
     def running(self) -> list[str]:
-        """The children that have not ended."""
         return [name for name in self.pids if name not in self.codes]
 
     def wait(self, seconds: float) -> None:
@@ -72,9 +71,9 @@ class Processes:
             pass
 
     def close(self) -> None:
-        """Ends the fork server, and with it every child that is left."""
+        """Ends the fork server, and with it all remaining children."""
         self._input.close()
-        if not self._ready:  # it imports, and has no child yet
+        if not self._ready:  # still importing: it has no child yet
             self._server.kill()
         try:
             self._server.wait(timeout=5)
@@ -105,13 +104,13 @@ class Processes:
 
 
 def thread_share(processes: int) -> int:
-    """Processor threads for each of so many processes that compute at once: more of them wait for each other."""
+    """Processor threads for each of `processes` that compute at once: more threads would wait for each other."""
     return max(1, (os.cpu_count() or 1) // processes)
 
 
 @contextmanager
 def answering(wanted: bool) -> Iterator[Processes | None]:
-    """A fork server for predictions, begun before torch is imported here: both import at once. None if not wanted."""
+    """A fork server for predictions, begun first so that both processes import torch at once. None if not wanted."""
     if not wanted:
         yield None
         return
@@ -123,7 +122,7 @@ def answering(wanted: bool) -> Iterator[Processes | None]:
 
 
 def last_words(log: Path, code: int) -> tuple[str, str]:
-    """Reason and hint for a child's exit code, from its log where it holds one."""
+    """Reason and hint for a child's exit code, from its log if that has one."""
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}", ""
     lines = log.read_text(errors="replace", encoding="utf-8").splitlines() if log.exists() else []

@@ -18,13 +18,13 @@ from colonnade.common.tracking.tracker import refuse_missing
 
 
 def check_members(config: Config, where: str) -> None:
-    """Refuses a configuration that cannot run as a whole: it needs the server's section and every party's.
+    """Refuses a configuration without the server's section or that of a party.
 
     Args:
         where: its file, for messages.
 
     Raises:
-        ConfigError: naming what is missing.
+        ConfigError: names what is missing.
         EnvironmentFault: a tracker's package is not installed.
     """
     check_trackers(config)
@@ -41,11 +41,11 @@ def check_members(config: Config, where: str) -> None:
 def refuse_other_keys(config: Config, base: Path, folder: Path | None = None) -> None:
     """Refuses tables with keys in another order than the labels', where rows are matched by their order.
 
-    Only where every source names its keys: else there is nothing to compare. Members find copies of their tables in
-    their folders, and do not read them again.
+    Checks only if every source names its keys. Members find copies of their tables in their folders, and do not read
+    them again.
 
     Args:
-        base: the folder that paths in the config are relative to.
+        base: the folder that paths in the configuration are relative to.
         folder: the run's; None keeps no copies.
 
     Raises:
@@ -94,9 +94,7 @@ def check_trackers(config: Config) -> None:
 
 
 def refuse_others(config: Config, folder: Path) -> None:
-    """Refuses to resume a run whose members cannot continue under this configuration.
-
-    Nothing is written before.
+    """Refuses, before anything is written, to resume a run whose members cannot continue under this configuration.
 
     Raises:
         CheckpointError: checkpoints are another member's, or of another configuration.

@@ -13,7 +13,7 @@ class Restarts:
     """Counts restarts and times them.
 
     Args:
-        config: the most restarts, and the first pause; each pause is twice the one before.
+        config: the most restarts, and the first pause; each pause is twice as long as the last.
         clock: seconds.
     """
 
@@ -25,7 +25,7 @@ class Restarts:
     def hopeful(self, name: str, code: int) -> bool:
         """True if a member that ended with this code will be restarted.
 
-        Only one that was killed (a negative code): a member that exits by itself would fail again.
+        Only a killed member (a negative code) is: a member that exits by itself would fail again.
         """
         return code < 0 and (name in self._at or self._used[name] < self._config.restarts)
 

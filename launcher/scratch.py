@@ -1,4 +1,4 @@
-"""Temporary folders, for throw-away keys above all, and the removal of stale ones.
+"""Temporary folders, mainly for throw-away keys, and the removal of stale ones.
 
 Each holds a lock that ends with its process. A folder whose lock can be acquired belongs to a process that was killed:
 the next command that makes such a folder removes it.
@@ -43,11 +43,11 @@ def temporary_identities(folder: Path, names: Sequence[str]) -> dict[str, str]:
 
 
 def remove_stale(place: Path) -> None:
-    """Removes our folders whose processes have ended. Links and other users' folders are left alone."""
+    """Removes our folders whose processes have ended. Leaves links and other users' folders alone."""
     with contextlib.suppress(OSError):
         for found in list(os.scandir(place)):
             if found.name.startswith(_PREFIX):
-                with contextlib.suppress(OSError):  # a link, another user's, or gone meanwhile
+                with contextlib.suppress(OSError):  # a link, another user's, or already removed
                     _remove_if_stale(found.path)
 
 
@@ -79,4 +79,4 @@ def _empty(folder: int) -> None:
             shutil.rmtree(name, dir_fd=folder)
         elif name != _LOCK:
             os.unlink(name, dir_fd=folder)
-    os.unlink(_LOCK, dir_fd=folder)  # last: if we are killed before, another command continues
+    os.unlink(_LOCK, dir_fd=folder)  # last: if we are killed earlier, another command finishes

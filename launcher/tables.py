@@ -19,11 +19,10 @@ class InMemoryTable:
     """One member's table.
 
     Args:
-        member: its owner.
         table: has `__arrow_c_stream__`.
 
     Raises:
-        DataError: the object does not speak the interface.
+        DataError: the object lacks the interface.
     """
 
     def __init__(self, member: str, table: Any) -> None:
@@ -39,7 +38,7 @@ class InMemoryTable:
 
         Raises:
             DataError: a column cannot be represented, such as one with values of several types.
-            EnvironmentFault: the disk refuses it.
+            EnvironmentFault: the file cannot be written.
         """
         import pyarrow as pa  # noqa: PLC0415
         import pyarrow.ipc  # noqa: PLC0415
@@ -58,7 +57,7 @@ class InMemoryTable:
             ) from failed
 
     def read(self) -> pa.Table:
-        """The table, without a row index that has no name; one with a name is marked as such. Raises DataError."""
+        """The table without an unnamed row index; a named one is marked as such. Raises DataError."""
         import pyarrow as pa  # noqa: PLC0415
 
         from colonnade.common.data.formats.pandas_index import index_columns, with_index  # noqa: PLC0415
@@ -71,13 +70,13 @@ class InMemoryTable:
                 f"tables[{self._member!r}] cannot be read: {_one_line(failed)}",
                 hint="give every column values of one type and a name of its own, also beside the index",
             ) from failed
-        of_file = () if named else index_columns(found.schema)  # of a table of Arrow that pandas has written
+        of_file = () if named else index_columns(found.schema)  # an Arrow table that pandas has written
         kept = found.drop_columns([name for name in of_file if name.startswith("__index_level_")])
         return with_index(kept, [name for name in (*named, *of_file) if name in kept.column_names])
 
 
 def _index_names(table: Any) -> list[str]:
-    """Columns that an index of pandas becomes, such as the key; none if it has no name."""
+    """Columns made from a pandas index, such as the key; none if it has no name."""
     names = [*getattr(getattr(table, "index", None), "names", ())]
     if all(name is None for name in names):
         return []
@@ -85,5 +84,5 @@ def _index_names(table: Any) -> list[str]:
 
 
 def _one_line(error: Exception) -> str:
-    """The reason, with the column where the library names it."""
+    """The reason, with the column if the library names it."""
     return " ".join(" ".join(str(part) for part in error.args).split()) or type(error).__name__

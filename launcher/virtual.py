@@ -24,19 +24,15 @@ from colonnade.simulation.outcome import Outcome
 def run_virtually(
     given: GivenConfig, out: Path | None = None, listeners: Sequence[Listener] = ()
 ) -> tuple[Path, Outcome]:
-    """Runs a federation to its end.
+    """Runs a federation to its end. Returns the run's folder and the outcome.
 
     Args:
-        given: the configuration.
-        out: the run's folder; None takes one under runs/.
+        out: the run's folder; None chooses one under runs/.
         listeners: receive every event.
 
-    Returns:
-        The run's folder, and the outcome.
-
     Raises:
-        ColonnadeError: as in a real run; before it begins nothing is left of it.
-        KeyboardInterrupt: it was interrupted; its argument is the run's folder.
+        ColonnadeError: as in a real run; nothing is left of a run that has not begun.
+        KeyboardInterrupt: its argument is the run's folder.
     """
     config = given.check()
     given.refuse_own(out)
@@ -53,7 +49,7 @@ def resume_virtually(
     """Resumes the run in a folder from its newest checkpoint.
 
     Raises:
-        InputError: there is no run, or it was of a sample of rows.
+        InputError: there is no run, or it used a sample of rows.
         ColonnadeError: as in a real run.
     """
     run = RunFolder(resume)
@@ -84,7 +80,7 @@ def _simulate(config: Config, base: Path, folder: Path, listeners: Sequence[List
 
 @contextmanager
 def _cleared(folder: Path) -> Iterator[Callable[[Event], None]]:
-    """Removes what a run that never began has left. Yields a listener that notes its beginning."""
+    """Removes the leftovers of a run that never began. Yields a listener that notes its beginning."""
     there, begun = set(folder.rglob("*")), []
 
     def note(event: Event) -> None:

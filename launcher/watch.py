@@ -30,19 +30,17 @@ if TYPE_CHECKING:
     from colonnade.launcher.configuration import GivenConfig
 
 _LINGER = 15.0  # seconds that parties have for their farewell once the server has ended
-_NOTICE = 3.0  # seconds that the others have to notice that a member has failed
+_NOTICE = 3.0  # seconds for the others to notice that a member has failed
 _HELD = 2.0  # seconds in which a party that has left may say why: its own error comes first
 _HASTE = 0.5  # the same, before the run has begun: the others only wait
 
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """Settings of one start that are no part of the configuration.
+    """Settings of one start that are not in the configuration.
 
     Args:
-        secure: uses TLS.
         dashboard: address of the dashboard; "" serves none.
-        screen: shows progress.
         listeners: receive the server's events as they are written.
     """
 
@@ -61,9 +59,9 @@ class Ended:
         failure: of the member that caused it; None if there was none.
         others: members that failed afterwards, with their last words.
         log: of the member at fault.
-        interrupted: the launcher was.
-        begun: there is something to resume.
-        advanced: this start has done a round at least.
+        interrupted: True if the launcher was interrupted.
+        begun: True if there is something to resume.
+        advanced: True if this start has completed a round.
     """
 
     folder: Path
@@ -79,13 +77,10 @@ class Launch:
     """One run: its folder, its members' files, and watching them.
 
     Args:
-        config: of the whole federation.
-        base: the folder that paths in it are relative to.
-        folder: the run's.
+        base: the folder that paths in the configuration are relative to.
         scratch: folder of throw-away identities and temporary files.
-        launched: when it began, seconds since 1970.
-        options: of this start.
-        resumed: the folder holds a run to resume.
+        launched: start time, seconds since 1970.
+        resumed: True if the folder holds a run to resume.
     """
 
     def __init__(
@@ -119,7 +114,7 @@ class Launch:
         self._sent_away: set[str] = set()  # members that this process ended
 
     def take(self, given: GivenConfig) -> None:
-        """Writes tables that are no files yet into the run's folder. Raises DataError, EnvironmentFault."""
+        """Writes tables in memory into the run's folder. Raises DataError, EnvironmentFault."""
         from colonnade.launcher.readiness import refuse_other_keys  # noqa: PLC0415
 
         try:
@@ -130,7 +125,7 @@ class Launch:
             raise
 
     def go(self, processes: Processes) -> Ended:
-        """Starts everyone, watches until all have ended, and says how it ended."""
+        """Starts all members and watches them until they have ended."""
         interrupted = False
         self._files = self._make_files()
         if not self._resumed:
@@ -153,7 +148,7 @@ class Launch:
         self._take_events()
         ended = self._end(processes.codes, interrupted=interrupted)
         if ended.failure is None:
-            self._show_left()  # else the errors of members follow, that of the cause first
+            self._show_left()  # otherwise the members' errors follow, the cause first
         self._progress.close()
         if not self._begun and not self._resumed and not debugging():
             self._clear()
@@ -166,7 +161,7 @@ class Launch:
     def _make_files(self) -> dict[Path, str]:
         """Files to store with the run. Every member's file holds the federation and its own section, and nothing else.
 
-        Members read theirs from the scratch folder: a resumed run keeps its files until there is another round.
+        Members read theirs from the scratch folder: a resumed run keeps its old files until it completes another round.
         """
         from colonnade.common.parsing.dump import config_tree  # noqa: PLC0415
         from colonnade.common.parsing.member_files import config_files, member_text  # noqa: PLC0415
@@ -226,7 +221,6 @@ class Launch:
         return "server" in ended or any(ended.values())
 
     def _restart(self, processes: Processes) -> None:
-        """Restarts killed members after their pause."""
         for name, code in list(processes.codes.items()):
             if not self._restarts.hopeful(name, code):
                 continue
@@ -235,7 +229,7 @@ class Launch:
                 self._screen.print(f"{name} was killed by {killer}, it is started again", style="yellow", markup=False)
             if self._restarts.due(name):
                 if name == "server":
-                    self._address.unlink(missing_ok=True)  # it will listen somewhere else
+                    self._address.unlink(missing_ok=True)  # the server will listen elsewhere
                 self._start_one(processes, name)
 
     def _stop(self, processes: Processes) -> None:
@@ -281,7 +275,7 @@ class Launch:
             self._show_losses(party)
 
     def _show(self, event: dict[str, Any]) -> None:
-        """Shows an event; that a party has failed or left, only if the run does not end with the errors of members."""
+        """Shows an event; a party's failure or departure only if the run does not end with the members' errors."""
         party = str(event.get("party"))
         if event["kind"] in ("leave", "failed") and party != "server":
             self._left.setdefault(party, (time.monotonic(), []))[1].append(event)
@@ -295,14 +289,14 @@ class Launch:
             self._progress(event)
 
     def _show_left(self) -> None:
-        """Shows who has left and has not been shown yet, but for those that we ended."""
+        """Shows departures that were not shown yet, except those of members that we ended."""
         for party in list(self._left):
             if party not in self._sent_away:
                 self._show_losses(party)
         self._left.clear()
 
     def _end(self, codes: dict[str, int], *, interrupted: bool) -> Ended:
-        """The errors in which it ended, that of the member that caused them first."""
+        """Ranks the members' errors, the cause first."""
         from colonnade.common.errors import MemberFailed  # noqa: PLC0415
 
         def ended(failure: MemberFailed | None, others: tuple[str, ...] = (), log: Path | None = None) -> Ended:
@@ -313,12 +307,12 @@ class Launch:
 
         if interrupted:
             return ended(None)
-        # One that we ended before it could listen to signals was killed, and by us: nobody's fault.
+        # A member that we ended before it could handle signals was killed by us, and is not at fault.
         codes = {name: INTERRUPTED if code < 0 and name in self._sent_away else code for name, code in codes.items()}
         failed = {name: code for name, code in codes.items() if code != 0}
-        if not failed or codes.get("server") == 0:  # who ended badly after the end has lost nothing
+        if not failed or codes.get("server") == 0:  # a failure after the server's regular end loses nothing
             return ended(None)
-        # Exit code 3 says that somebody else was at fault, 130 that we ended it, a negative one that it was killed.
+        # Exit code 3: another member was at fault; 130: we ended it; negative: it was killed.
         ranked = sorted(failed, key=lambda name: (failed[name] == INTERRUPTED, failed[name] == 3, failed[name] > 0))
         root = ranked[0]
         if root == "server" and self._diverged is not None:
@@ -333,7 +327,7 @@ class Launch:
         return ended(MemberFailed(root, message, code, hint=hint), others, self._log(root) if self._begun else None)
 
     def _divergence(self, event: dict[str, Any], code: int) -> MemberFailed:
-        """The failure of a run that has diverged, at the member with which growth began. The others only followed."""
+        """The failure of a run that has diverged, at the member where growth began; the others only followed."""
         from colonnade.common.config.remedy import command  # noqa: PLC0415
         from colonnade.common.errors import MemberFailed  # noqa: PLC0415
 
@@ -348,9 +342,10 @@ class Launch:
 
     @staticmethod
     def _follow(path: Path, skip: int) -> Iterator[dict[str, Any] | None]:
-        """The events of a file as they are written; None whenever there is no whole line left.
+        """The events of a file as they are written; None whenever no complete line is left.
 
-        `skip` bytes at its beginning are of an earlier start.
+        Args:
+            skip: bytes of an earlier start at the beginning of the file.
         """
         rest = ""
         while not path.exists():

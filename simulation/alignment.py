@@ -41,16 +41,12 @@ from colonnade.simulation.files import RunFiles
 async def find_rows(
     config: Config, base: Path, files: RunFiles | None = None, note: Callable[..., None] = lambda _kind, **_about: None
 ) -> Mapping[str, Tensor]:
-    """The rows of every member's source that all members have, int64 (common,), in their common order.
+    """Rows of every member's source that all members have, int64 (common,), in their common order.
 
     Args:
-        config: of the whole federation.
-        base: the folder that paths in it are relative to.
-        files: of the run, where rows are kept, or were kept before; None keeps none.
-        note: called with the kind and the values of every event of the server.
-
-    Raises:
-        ColonnadeError: as in a real run.
+        base: the folder that paths in the configuration are relative to.
+        files: of the run, which keep the rows; None keeps none.
+        note: called with the kind and the fields of every event of the server.
     """
     federation, own = config.federation, config.server
     if own is None:
@@ -95,7 +91,7 @@ async def _server_side(
     note: Callable[..., None],
 ) -> Tensor:
     federation, own = config.federation, config.server
-    assert own is not None  # checked before
+    assert own is not None  # checked by the caller
     keeping = Keeping() if files is None else Keeping.of(
         federation, Place(own.alignments, base, files.folder.path, SERVER), pinned=False
     )  # fmt: skip
@@ -125,7 +121,7 @@ async def _server_side(
 async def _party_side(
     name: str, config: Config, base: Path, keys: RowKeys, session: Session, *, link: Link, files: RunFiles | None
 ) -> Tensor:
-    """A party's side, with its ledger and its count of others' keys where the run has files."""
+    """A party's side; with `files`, it keeps a ledger and counts others' keys."""
     federation, policy = config.federation, config.parties[name].policy
     if files is None:
         record, keeping = AlignmentRecord(RunCache(), keys, name), Keeping()

@@ -1,12 +1,12 @@
-"""Computing on the virtual clock: a member's operations, at the rate that its `chaos.computing` sets.
+"""Computing on the virtual clock: a member's operations take time at the rate of its `chaos.computing`.
 
-Operations are counted where PyTorch executes them: a product of matrices (m, k) and (k, n) is 2 m k n, a convolution
-likewise, and everything else one for each element of its result; views and empty tensors cost nothing. The count
-follows from shapes, so that it is the same on every machine. Not counted are evaluations, encryption, and the checks
-of a message that arrives.
+Operations are counted where PyTorch executes them: a matrix product (m, k) x (k, n) is 2 m k n, a convolution likewise,
+and everything else one for each element of its result; views and empty tensors cost nothing. The count follows from
+shapes, so it is the same on every machine. Evaluations, encryption, and the checks of arriving messages are not
+counted.
 
-A member computes one thing after another: work begins when its inputs are there and the work before it is done, and a
-message leaves when the work before it is done.
+A member computes one thing after another: work begins when its inputs are there and earlier work is done, and a message
+leaves when earlier work is done.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _AT_WORK: ContextVar[Bench | None] = ContextVar("at_work", default=None)
 
 
 class Bench:
-    """What a member computes, one thing after another.
+    """One member's computing.
 
     Args:
         rate: operations a second.
@@ -55,10 +55,10 @@ class Bench:
     def __init__(self, rate: float) -> None:
         self._rate = rate
         self._free = 0.0  # when the work before `_since` is done
-        self._pending, self._since = 0, 0.0  # operations that were begun at that time or later
+        self._pending, self._since = 0, 0.0  # operations begun at or after `_since`
 
     def add(self, operations: int) -> None:
-        """Begins work now, or when the work before it is done."""
+        """Begins work now, or when earlier work is done."""
         now = asyncio.get_running_loop().time()
         if now > self._since:
             self._settle()
@@ -71,7 +71,7 @@ class Bench:
         return max(self._free, loop.time())
 
     def outward(self, carry: Carrier) -> Carrier:
-        """Wraps `carry` for what the member sends: an item leaves when the work before it is done."""
+        """Wraps `carry` for what the member sends: an item leaves when earlier work is done."""
         line = NarrowLine()
 
         def send(item: Item) -> None:
@@ -91,11 +91,7 @@ class Bench:
 
 
 class Benches:
-    """Those of all members whose computing takes time.
-
-    Args:
-        config: of the whole federation.
-    """
+    """The benches of all members whose computing takes time."""
 
     def __init__(self, config: Config) -> None:
         sections: Mapping[str, Any] = (
@@ -105,25 +101,24 @@ class Benches:
         self._of = {name: Bench(rate) for name, rate in rates.items() if math.isfinite(rate)}
 
     async def work(self, name: str, side: Awaitable[None]) -> None:
-        """Runs a member's side; what it computes takes its time."""
+        """Runs a member's side; its operations are counted on the member's bench."""
         _AT_WORK.set(self._of.get(name))
         await side
 
     def counting(self) -> AbstractContextManager[object]:
-        """Counts operations in the block; nothing, if computing takes no time."""
+        """Counts operations in the block, unless no member's computing takes time."""
         return _counted() if self._of else nullcontext()
 
     def outward(self, name: str, carry: Carrier) -> Carrier:
-        """Wraps `carry` for what a member sends."""
         return self._of[name].outward(carry) if name in self._of else carry
 
     def clock(self, loop: asyncio.AbstractEventLoop | None = None) -> float:
-        """The server's time: when it has done what it began. `loop` is the one that runs, or that has ended."""
+        """The time when the server has done what it began. `loop` is the one that runs, or that has ended."""
         loop = loop or asyncio.get_running_loop()
         return self._of[SERVER].free(loop) if SERVER in self._of else loop.time()
 
     async def rest(self) -> None:
-        """Waits until the server has done what it began, so that time limits of a round begin then."""
+        """Waits until the server has done what it began, so that a round's time limits start then."""
         if SERVER in self._of:
             await asyncio.sleep(self.clock() - asyncio.get_running_loop().time())
 
@@ -140,7 +135,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
         bench = _AT_WORK.get()
-        # Callbacks of the loop, which deliver messages, have the context of their sender.
+        # Callbacks of the loop, which deliver messages, run in the context of their sender.
         if bench is not None and not evaluating() and asyncio.current_task() is not None:
             bench.add(_operations(func, args, kwargs or {}, found))
         return found
@@ -154,7 +149,7 @@ def _operations(func: Any, args: Any, kwargs: Any, found: Any) -> int:
         return int(convolution(*args, **kwargs, out_val=found))
     if func.is_view or name in _FREE:
         return 0
-    return _elements(found) or _elements(args[:1])  # of several tensors in place there is no result
+    return _elements(found) or _elements(args[:1])  # an in-place operation on several tensors has no result
 
 
 def _elements(found: Any) -> int:

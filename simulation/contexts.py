@@ -52,10 +52,9 @@ def server_context(
     """The server's context, with its labels read.
 
     Args:
-        base: the folder that paths in the config are relative to.
+        base: the folder that paths in the configuration are relative to.
         sample: rows of the sources to use, int64; None for all.
         files: of the run; None keeps none.
-        timetable: makes the schedule.
         cache: copies of the server's tables; None for those of `files`.
 
     Raises:
@@ -131,13 +130,11 @@ def client_context(
     """A party's context, with its columns read, scaled and, if configured, noised.
 
     Args:
-        name: the party's.
-        base: the folder that paths in the config are relative to.
+        base: the folder that paths in the configuration are relative to.
         release, admit_masked: of its egress.
         sample: rows of the sources to use, int64; None for all.
         files: of the run; None keeps none.
-        timetable: makes the schedule.
-        warn: called with every doubt about a column, and with the party's own warnings; None for none of them.
+        warn: called with every doubt about a column, and with the party's own warnings; None drops them.
         cache: copies of the party's tables; None for those of `files`.
 
     Raises:
@@ -174,12 +171,11 @@ def client_context(
 
 
 def _device(wanted: str, index: int = 0) -> torch.device:
-    """The configured GPU; `auto` is the CPU here, on which equal runs are equal to the last bit."""
+    """The configured device; `auto` means the CPU here, where equal runs have equal bits."""
     return choose_device("cpu" if wanted == "auto" else wanted, index)
 
 
 def refuse_other_rows(party: str, rows: int, labels: int) -> None:
-    """Raises DataError unless a party has as many rows as there are labels."""
     if rows != labels:
         raise DataError(
             f"{party} has {rows} rows, the labels have {labels}",

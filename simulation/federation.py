@@ -1,7 +1,7 @@
 """A whole federation in one event loop on the virtual clock: the same protocol code, no wire, no waiting.
 
-Time passes only by the members' `chaos` sections; computing takes none unless they say so (computing.py). An hour
-of stragglers passes in seconds, and always in the same way.
+Time passes only as the members' `chaos` sections say; computing takes none by default (computing.py). An hour of
+stragglers passes in seconds, and always in the same way.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from colonnade.simulation.incidents import GoBack, at_once, injected, warn
 from colonnade.simulation.outcome import Outcome, both_ways
 from colonnade.simulation.transcripts import begin_transcript
 
-_BACK = "goes back"  # status of a start that an earlier checkpoint takes the place of
+_BACK = "goes back"  # status of an attempt that is rolled back
 Snapshots = Mapping[str, Snapshot]
 
 
@@ -65,24 +65,23 @@ class Simulation:
     """One run.
 
     Args:
-        config: of the whole federation.
-        base: the folder that paths in it are relative to.
+        base: the folder that paths in the configuration are relative to.
         delay: seconds that items take, in addition to the parties' chaos.
-        only: the parties that run; all of the roster if left out.
+        only: the parties that run; the whole roster by default.
         record: True to keep messages.
         save: True to keep every party's state after each round.
-        start: every member's state to resume from, and its round.
+        start: round to resume from, and every member's state after it.
         telemetry: receives events, in addition to the outcome.
         on_cohort: called with the server's links before the run begins.
         files: of the run: ledgers, checkpoints, captures; None keeps none.
         sample: rows of the sources to use, int64; None for all.
-        timetable: makes every member's schedule, and with it the parts of the rows.
-        thorough: True to have every metric in every evaluation, and not after the last round alone.
+        timetable: makes every member's schedule, and thus partitions the rows.
+        thorough: True for every metric in every evaluation, not only after the last round.
         aligned: every member's rows in their common order, as `find_rows` gives them; None to find them.
-        instead: sides of members that depart from the protocol, by name: what a liar could do, for attacks and tests.
+        instead: replacements of members' sides, by name, for attacks and tests.
 
     Attributes:
-        outcome: so far, once the first round has been begun.
+        outcome: so far, once the first round has begun.
     """
 
     config: Config
@@ -103,7 +102,7 @@ class Simulation:
     outcome: Outcome | None = field(default=None, init=False)
     _benches: Benches = field(init=False)
     _rows: Mapping[str, Tensor] = field(default_factory=dict, init=False)
-    _ahead: float = field(default=0.0, init=False)  # of the clock, in seconds, are times of events
+    _ahead: float = field(default=0.0, init=False)  # offset of event times to the clock, in seconds
     _saving: Saving | None = field(default=None, init=False)
     _ledgers: list[Ledger] = field(default_factory=list, init=False)
     _events: list[Event] = field(default_factory=list, init=False)
@@ -111,7 +110,7 @@ class Simulation:
     _earlier: Mapping[str, int] = field(default_factory=dict, init=False)
 
     def run(self, loop: Callable[[float], inprocess.VirtualLoop] = inprocess.VirtualLoop) -> Outcome:
-        """Runs server and parties of the config's protocol to their end, on a loop whose clock starts at an argument.
+        """Runs server and parties to their end. `loop` makes an event loop whose clock starts at its argument.
 
         Raises:
             ColonnadeError: as in a real run.
@@ -126,12 +125,12 @@ class Simulation:
                 begin = 0.0 if self.files is None else self._resume(self.files)
                 with suppress(GoBack):
                     return inprocess.run_virtual(self._main(), begin, loop)
-                assert self.files is not None  # else there is nothing to go back to
+                assert self.files is not None  # otherwise no checkpoint to go back to exists
                 self.files.begun = True
 
     def _resume(self, files: RunFiles) -> float:
-        """Takes up a run where its members' checkpoints left it. Returns the first reading of the clock."""
-        begin, earlier = files.seconds_before(), 0.0  # events of a start with processes are in seconds since 1970
+        """Resumes a run from its members' checkpoints. Returns the initial reading of the clock."""
+        begin, earlier = files.seconds_before(), 0.0  # events of processes are in seconds since 1970
         begin = max([begin, *(event["time"] for event in self._events)])
         if round := files.begin():
             self.start = (round, files.states(round))
@@ -208,7 +207,6 @@ class Simulation:
             raise watch.blame_sender(ctx.name) from None
 
     def _end(self, outcome: Outcome) -> None:
-        """Notes how the run ended."""
         ctx = outcome.server
         if outcome.status != "completed":
             outcome.seconds = ctx.clock()
@@ -217,18 +215,17 @@ class Simulation:
         ctx.telemetry.event("end", status=outcome.status, round=ctx.round)
 
     async def _align(self) -> None:
-        """Finds the common rows, where tables have keys."""
         if self.aligned is not None:
             self._rows = self.aligned
         elif self.config.federation.align != "none":
             self._rows = await find_rows(self.config, self.base, self.files, self._note_aligned)
 
     def _time(self) -> float:
-        """Seconds of the virtual clock for events, which go on after those of earlier starts."""
+        """Seconds of the virtual clock for events, continuing after those of earlier starts."""
         return self._benches.clock() + self._ahead
 
     def _note_aligned(self, kind: str, **about: object) -> None:
-        """Passes on what the alignment of rows tells, as the server's process does."""
+        """Passes on the alignment's events, like the server's process."""
         if self.telemetry is not None:
             self.telemetry.pass_on({"kind": kind, "time": self._time(), "party": SERVER, **about})
 
@@ -261,7 +258,6 @@ class Simulation:
             await self._benches.work(SERVER, side)
 
     def _close(self, outcome: Outcome) -> None:
-        """Closes what is written while the run goes on."""
         for capture in outcome.captures.values():
             capture.close()
         while self._ledgers:
@@ -293,13 +289,13 @@ class Simulation:
             if round:
                 self._saving.restored(round)
                 if self._saving.best != server.best.round:
-                    self._saving.best = 0  # we are back before it
+                    self._saving.best = 0  # the run went back before it
             self._earlier = dict(server.state.keep("traffic", dict[str, int]))
         return outcome
 
     def _protect(self, server: ServerContext) -> None:
         """Noise on the labels or on the responses, where the configuration enables it."""
-        assert self.config.server is not None  # else there is no context
+        assert self.config.server is not None  # otherwise there is no context
         federation, private, files = self.config.federation, self.config.server.privacy, self.files
         train, folder, begun = server.schedule.partition.train, None, False
         if files is not None:
@@ -363,7 +359,7 @@ class Simulation:
             await self._checkpoint(self._saving, outcome, round)
 
     async def _checkpoint(self, saving: Saving, outcome: Outcome, round: int) -> None:
-        """Begins a checkpoint if one is due after this round, as the server's process does."""
+        """Begins a checkpoint if one is due after this round, like the server's process."""
         ctx, best = outcome.server, outcome.server.best
         last = round if best.stop else ctx.schedule.rounds
         if saving.due(round, last, best.round) and worth_saving(ctx, saving, last):
@@ -390,7 +386,7 @@ class Simulation:
             self._saving.saved(name, save.round, declared(failed)[0])
 
     def _traffic(self, outcome: Outcome) -> dict[str, int]:
-        """Bytes of tensors and late messages by party, earlier starts included, as the server's process keeps them."""
+        """Bytes of tensors and late messages by party, including earlier starts, in the server's format."""
         counts = dict(self._earlier)
         for party, link in self._cohort.items():
             for way, book in (("up", link.traffic.received), ("down", link.traffic.sent)):

@@ -37,19 +37,17 @@ class RunFiles:
     """The folder of a simulated run.
 
     Args:
-        folder: exists.
-        config: of the whole federation.
-        base: the folder that paths in the config are relative to.
-        whole: True for the sources' whole tables, so that the run can be resumed and asked for predictions; False for
-            a sample of their rows, which is nothing but attacked.
+        folder: must exist.
+        base: the folder that paths in the configuration are relative to.
+        whole: True for the whole tables, so that the run can resume and predict; False for a sample of rows, which is
+            used only by attacks.
 
     Attributes:
-        begun: True if the folder holds a run to go on with.
-        number: of the run.
+        begun: True if the folder holds a run to resume.
         session: of this start, once it has begun.
 
     Raises:
-        CheckpointError: the run's number is torn.
+        CheckpointError: the file with the run's number is torn.
     """
 
     def __init__(self, folder: Path, config: Config, base: Path, *, whole: bool = True) -> None:
@@ -61,11 +59,11 @@ class RunFiles:
         self._pins: dict[str, Pin] = {}
 
     def begin(self) -> int:
-        """Writes the run's number and a new session. Returns the round to go on after.
+        """Writes the run's number and a new session. Returns the round after which the run continues.
 
         Raises:
-            CheckpointError: checkpoints are of another run or configuration, or no round is whole at all members.
-            EnvironmentFault: the disk refuses it.
+            CheckpointError: checkpoints are of another run or configuration, or no round is complete at all members.
+            EnvironmentFault: the folder cannot be written.
         """
         self.folder.make()
         held = {member: self.checkpoints(member).usable(self.owner(member)) for member in self._members}
@@ -87,7 +85,7 @@ class RunFiles:
         return {member: self.checkpoints(member).load(round, self.owner(member)) for member in self._members}
 
     def secret(self, member: str) -> bytes | None:
-        """A member's secret, where the run was begun by members in processes of their own; None where it is public.
+        """A member's secret, if separate processes began the run; None if it is public.
 
         Raises:
             CheckpointError: it is missing.
@@ -97,21 +95,19 @@ class RunFiles:
         return StartSecret(self.folder.start, self.folder.start_record(), public=True).value
 
     def home(self, member: str) -> Path:
-        """A member's folder, made if it is missing."""
+        """A member's folder, created if it is missing."""
         found = self.folder.member(member)
         found.make()
         return found.path
 
     def owner(self, member: str) -> Owner:
-        """Owner of a member's checkpoints."""
         return Owner(member, self.number, self._config.federation.lasting_hashes())
 
     def checkpoints(self, member: str) -> Checkpoints:
-        """A member's checkpoints."""
         return Checkpoints(self.folder.member(member).checkpoints)
 
     def save(self, party: str, save: Save, snapshot: Snapshot) -> None:
-        """Writes a party's checkpoint; it is on the disk when this returns. Raises EnvironmentFault."""
+        """Writes a party's checkpoint, durably. Raises EnvironmentFault."""
         self._pins[party].note(save)
         store = self.checkpoints(party)
         store.save(save.round, snapshot, self.owner(party))
@@ -123,19 +119,15 @@ class RunFiles:
         return Ledger(self.folder.party(party).ledger, after)
 
     def encoder(self, member: str) -> EncoderFile:
-        """A member's encoder."""
         return EncoderFile(self.home(member), begun=bool(self.checkpoints(member).run()))
 
     def tables(self, member: str) -> TableCache:
-        """Copies of a member's tables."""
         return TableCache(self.folder.member(member).path, writes=True)
 
     def run_cache(self, member: str) -> RunCache:
-        """A member's run cache."""
         return RunCache(self.folder.member(member).run_cache)
 
     def foreign_keys(self, party: str) -> ForeignKeys:
-        """A party's count of other members' keys."""
         policy = self._config.parties[party].policy
         return ForeignKeys(party, policy.max_other_rows, path=self.folder.party(party).run_cache / FOREIGN_KEYS)
 
@@ -144,7 +136,6 @@ class RunFiles:
         return max((float(event.get("time", 0)) for event in read_lines(self.folder.events)), default=0.0)
 
     def alignment(self, member: str, keys: RowKeys) -> AlignmentRecord:
-        """A member's alignment."""
         return AlignmentRecord(self.run_cache(member), keys, member)
 
     def aligned(self, keys: dict[str, RowKeys]) -> dict[str, Tensor] | None:
@@ -154,7 +145,7 @@ class RunFiles:
         return {member: record.rows(number) for member, record in records.items()} if number else None
 
     def keep_config(self) -> None:
-        """Writes the configuration: everybody's, and each member's. Raises OSError."""
+        """Writes the whole configuration, and each member's. Raises OSError."""
         tree = config_tree(self._config)
         place = self.folder.launch if self._whole else self.folder.simulated
         for path, text in {

@@ -1,4 +1,4 @@
-"""A simulated run with a folder of its own: like a real run's, without files of processes and a wire."""
+"""A simulated run with a folder of its own, like a real run's without the files of processes and the wire."""
 
 from __future__ import annotations
 
@@ -26,13 +26,9 @@ def simulate_in(config: Config, base: Path, folder: Path, listeners: Sequence[Li
     """Runs a federation on the virtual clock, or resumes the run in its folder, and leaves the files of a run.
 
     Args:
-        config: of the whole federation.
-        base: the folder that paths in it are relative to.
-        folder: the run's, which exists.
+        base: the folder that paths in the configuration are relative to.
+        folder: the run's, which must exist.
         listeners: receive every event.
-
-    Raises:
-        ColonnadeError: as in a real run.
     """
     run = RunFolder(folder)
     telemetry = Telemetry(run.events, *listeners)
@@ -45,7 +41,7 @@ def simulate_in(config: Config, base: Path, folder: Path, listeners: Sequence[Li
 
 
 def _write_summary(simulation: Simulation, run: RunFolder) -> None:
-    """Writes summary.json, unless an earlier start's holds."""
+    """Writes summary.json, unless that of an earlier start is still valid."""
     done = simulation.outcome
     if done is not None and (done.server.round > simulation.start[0] or not run.summary.exists()):
         presence = timeline(run.events, simulation.config.federation.names)
@@ -58,7 +54,7 @@ def simulate_captured(
     """Runs a federation whose parties capture, into its own folder, without output.
 
     Args:
-        base: the folder that paths in the config are relative to.
+        base: the folder that paths in the configuration are relative to.
         folder: the run's; created if missing.
         sample: rows of the sources to use; None for all.
         instead: sides of members that depart from the protocol.
@@ -69,7 +65,7 @@ def simulate_captured(
 
 
 def summarise(outcome: Outcome) -> dict[str, object]:
-    """Contents of a real run's summary.json, as far as they exist without processes and a wire."""
+    """Contents of summary.json, without what only processes and a wire provide."""
     ctx, (up, down) = outcome.server, outcome.payload
     names = ctx.federation.names
     return {

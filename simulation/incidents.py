@@ -11,7 +11,6 @@ from colonnade.common.observability.telemetry import Telemetry
 
 
 def warn(telemetry: Telemetry, party: str, reason: str) -> None:
-    """Reports a warning of a party."""
     telemetry.event("warning", party=party, reason=reason)
 
 
@@ -35,7 +34,6 @@ class VirtualIncidents:
     """Pauses hold a party's messages; crashes need real processes."""
 
     def pause(self, chaos: Chaos, pause: Pause) -> None:
-        """Holds the party's messages for this long."""
         chaos.report("paused", round=pause.round, seconds=pause.seconds)
         chaos.hold(pause.seconds)
 
@@ -47,4 +45,4 @@ class VirtualIncidents:
 
 
 class GoBack(Exception):
-    """All members go on from an earlier checkpoint."""
+    """All members go back to an earlier checkpoint."""

@@ -15,7 +15,7 @@ from colonnade.common.observability.telemetry import Event
 from colonnade.server.training.context import ServerContext
 
 
-@dataclass(repr=False)  # asyncio.Runner spells out what it returns, when it gives its signal handler back
+@dataclass(repr=False)  # asyncio.Runner prints the result's repr when it restores its signal handler
 class Outcome:
     """Result of a run: contexts of both sides, every event, and every message in order of sending.
 
@@ -23,9 +23,8 @@ class Outcome:
         privacy: every party's policy, budget and count of releases.
         saved: every member's state after each round, if requested.
         status: completed, interrupted or failed.
-        error: reason of a failure.
         seconds: of the virtual clock, from the first round to the last.
-        counts: bytes of tensors by party and direction, and late messages, all starts of the run included.
+        counts: bytes of tensors by party and direction, and late messages, over all starts of the run.
         best_saved: the best round whose checkpoint all members hold, 0 if none.
         captures: of the parties that capture their links.
         left: number and bytes of the messages that passed each party's egress, by party and kind.
@@ -53,15 +52,14 @@ class Outcome:
 
     @property
     def late(self) -> dict[str, int]:
-        """Messages of a party that came after their round."""
+        """Number of messages that came after their round, by party."""
         return {name: self.counts.get(f"{name} late", 0) for name in self.clients}
 
     def of_kind(self, event: str) -> list[Event]:
-        """The events of a kind."""
         return [e for e in self.events if e["kind"] == event]
 
 
 def both_ways(counts: Mapping[str, int]) -> tuple[int, int]:
-    """Bytes of tensors of all parties, up and down, of counts by `PARTY WAY payload`."""
+    """Total bytes of tensors up and down, from counts by `PARTY WAY payload`."""
     up, down = (sum(size for key, size in counts.items() if key.endswith(f" {way} payload")) for way in ("up", "down"))
     return up, down

@@ -15,13 +15,11 @@ from colonnade.server.run.tracking import server_tracking
 
 @contextmanager
 def tracked(telemetry: Telemetry, config: Config, base: Path, folder: Path) -> Iterator[None]:
-    """Tracks a simulated run until the block ends; what RUN/summary.json holds then is sent with it.
+    """Tracks a simulated run until the block ends, and then sends RUN/summary.json.
 
     Args:
-        telemetry: receives the run's events; open until the block has ended.
-        config: of the whole federation.
-        base: the folder that paths in it are relative to.
-        folder: the run's.
+        telemetry: receives the run's events; must stay open until the block has ended.
+        base: the folder that paths in the configuration are relative to.
 
     Raises:
         EnvironmentFault: a tracker's package is not installed.

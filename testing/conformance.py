@@ -23,7 +23,7 @@ from colonnade.testing.trial import DELAY, GRACE, ROUNDS, SLOW, Trial, explain
 
 T = TypeVar("T")
 
-_SHOWN = 5  # faults of a test
+_SHOWN = 5  # faults shown per test
 _DRAWS = (
     "draw from a generator of the federation's seed that ctx.state keeps, never from those of Python, numpy or torch"
 )
@@ -41,7 +41,7 @@ class Conformance:
         cls.trial.forget()
 
     def test_the_contract_says_who_sees_what(self) -> None:
-        """Readers of `colonnade protocols` need it."""
+        """`colonnade protocols` shows it to its readers."""
         contract = _of(lambda: self.trial.contract)
         empty = (name for name in ("title", "source") if not getattr(contract, name).strip())
         _refuse(f"CONTRACT.{name} is empty" for name in empty)
@@ -56,7 +56,7 @@ class Conformance:
         _of(lambda: check(path, self.trial.expected.sets))
 
     def test_equal_seeds_give_equal_bits(self) -> None:
-        """Messages, losses, states and metrics of two runs, whose process-wide generators begin elsewhere."""
+        """Compares messages, losses, states and metrics of two runs whose process-wide generators start differently."""
         again = _of(lambda: self.trial.run(again=1))
         said = differences.of_runs(_of(lambda: self.trial.alone), again, self.trial.expected.fresh)
         _same(said, "two runs from one seed differ", _DRAWS)
@@ -108,7 +108,7 @@ class Conformance:
         _same(said, f"the run differs if {SLOW} responds {DELAY:g} s late and all are waited for", remedy)
 
     def test_a_run_goes_on_without_a_late_party(self) -> None:
-        """With a quorum the run ends, counts the answers that did not come in time, and does so again."""
+        """With a quorum the run ends, counts the answers that did not come in time, and is reproducible."""
         if not _of(lambda: self.trial.contract).messages:
             pytest.skip("it sends no messages")
         run = _of(self.trial.missed)
@@ -173,7 +173,6 @@ def conformance(name: str, expected: Expected | None = None, /, **keys: Any) -> 
 
     Args:
         name: of the protocol, as the configuration has it.
-        expected: properties of its runs; defaults are those of `Expected`.
         keys: its keys under `federation.protocol`.
     """
     return type(f"Conformance of {name}", (Conformance,), {"trial": Trial(name, expected or Expected(), keys)})

@@ -20,7 +20,7 @@ def of_runs(one: Outcome, two: Outcome, fresh: Collection[str] = ()) -> str:
     """The first difference of two runs in messages, losses, states or metrics; "" for runs with equal bits.
 
     Args:
-        fresh: kinds of messages with other values in every run.
+        fresh: kinds of messages whose values differ in every run.
     """
     return (
         _of_messages(one, two, fresh)
@@ -56,7 +56,7 @@ def of_snapshots(one: Snapshot, two: Snapshot) -> str:
 
 
 def of_losses(one: Sequence[float], two: Sequence[float], first: int = 1) -> str:
-    """The first difference of two runs in the loss of a round, or "". `first` is the number of the first round."""
+    """The first difference in the loss of a round, or "". `first` is the number of the first round."""
     if len(one) != len(two):
         return f"one run recorded {len(one)} rounds, the other {len(two)}"
     found = next((place for place, pair in enumerate(zip(one, two, strict=True)) if _other(*pair)), None)
@@ -94,7 +94,7 @@ def _of_messages(one: Outcome, two: Outcome, fresh: Collection[str]) -> str:
 
 
 def differing_field(one: Message, two: Message) -> str:
-    """The first field of two messages of a kind that differs in a bit, or ""."""
+    """The first field that differs in a bit between two messages of a kind, or ""."""
     for name in schema(type(one)):
         ours, theirs = getattr(one, name), getattr(two, name)
         if isinstance(ours, Tensor):
@@ -106,7 +106,7 @@ def differing_field(one: Message, two: Message) -> str:
 
 
 def _other(one: float | str | None, two: float | str | None) -> bool:
-    """True if two values differ; a number that is none equals another."""
+    """True if two values differ; NaN equals NaN."""
     return repr(one) != repr(two)
 
 

@@ -1,4 +1,4 @@
-"""The federation of the tests: the digits that scikit-learn contains, their columns shared among the parties."""
+"""The federation of the tests: the digits dataset of scikit-learn, its columns divided among the parties."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from colonnade.common.contracts.registry import CONTRACTS
 
 
 def digits(protocol: Mapping[str, Any], /, **federation: Any) -> dict[str, Any]:
-    """A configuration, as a file has it: four parties with 16 of 64 columns each, 1797 rows, ten classes.
+    """A configuration tree: four parties with 16 of 64 columns each, 1797 rows, ten classes.
 
     Args:
         protocol: the section `federation.protocol`, with its `name`.

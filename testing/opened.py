@@ -10,7 +10,7 @@ from colonnade.simulation.outcome import Outcome
 
 
 def accuracy_of_parts(run: Outcome) -> float:
-    """Share of the test rows whose class `joint` names, from the outputs of every party's `local`."""
+    """Share of the test rows that `joint` classifies correctly, from the outputs of every party's `local`."""
     protocol = run.server.federation.protocol
     rows = run.server.schedule.partition.test
     parts = []

@@ -57,7 +57,7 @@ def other_sizes(contract: Contract[Any], run: Outcome, expected: Expected) -> It
         for field, spec in tensor_specs(type(message)):
             for dim, size in zip(spec.dims, getattr(message, field).shape, strict=True):
                 reached[dim] = max(reached[dim], size)
-                counted = size - 1 if dim == "lines" else size  # a line more than rows, of zeros
+                counted = size - 1 if dim == "lines" else size  # one more than the rows, of zeros
                 if dim not in expected.free and size != limits[dim] and counted not in rows:
                     counts = ", ".join(map(str, sorted(rows)))
                     yield (
@@ -71,7 +71,7 @@ def other_sizes(contract: Contract[Any], run: Outcome, expected: Expected) -> It
 
 
 def other_bytes(contract: Contract[Any], run: Outcome) -> Iterator[str]:
-    """Messages whose bytes on the wire are others than their shapes say, or that arrive changed."""
+    """Messages whose size on the wire does not follow from their shapes, or that change on the wire."""
     codec = Codec(contract.kinds)
     counted: dict[bool, int] = defaultdict(int)
     for sender, to, message in run.messages:
@@ -101,7 +101,7 @@ def other_bytes(contract: Contract[Any], run: Outcome) -> Iterator[str]:
 
 
 def around_the_egress(run: Outcome) -> Iterator[str]:
-    """Parties' messages that the ledger has not entered."""
+    """Parties' messages that are missing in the ledger."""
     for party in run.clients:
         sent: dict[str, list[int]] = {}
         for sender, _to, message in run.messages:
@@ -116,7 +116,7 @@ def around_the_egress(run: Outcome) -> Iterator[str]:
 
 
 def _row_counts(run: Outcome, round: int) -> set[int]:
-    """Rows of a round's batch and of every block that is evaluated."""
+    """Number of rows of a round's batch and of every evaluated block."""
     schedule = run.server.schedule
     blocks = [block for part in ("validation", "test") for block in schedule.blocks(part)]
     return {len(block) for block in blocks} | ({len(schedule.batch(round))} if round else set())

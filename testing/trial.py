@@ -32,17 +32,11 @@ BATCH = 500
 DELAY, GRACE = 5.0, 1.0  # seconds
 SLOW = "party2"
 _LONGEST = 3600.0  # seconds of the virtual clock, in which every run of the suite has to end
-_PATIENCE = 90.0  # seconds of the processor, of which a busy machine gives few
+_PATIENCE = 90.0  # seconds of processor time: wall time would depend on other load
 
 
 class Trial:
-    """A protocol under the suite's conditions.
-
-    Args:
-        name: the protocol's.
-        expected: properties of its runs.
-        keys: its keys under `federation.protocol`.
-    """
+    """A protocol under the suite's conditions."""
 
     def __init__(self, name: str, expected: Expected, keys: Mapping[str, Any]) -> None:
         self.name, self.expected, self.keys = name, expected, dict(keys)
@@ -90,7 +84,7 @@ class Trial:
         return self.run(f"parties.{SLOW}.chaos.delay={DELAY}s")
 
     def missed(self, again: int = 0) -> Outcome:
-        """The short run that continues without the late party. `again` makes another run of it."""
+        """The short run that continues without the late party. `again` gives another run of it."""
         need = self.expected.parties - 1
         return self.run(
             f"parties.{SLOW}.chaos.delay={DELAY}s", f"federation.quorum={{need: {need}, grace: {GRACE}}}", again=again
@@ -110,7 +104,7 @@ class Trial:
         return simulate(Simulation(config, record=True, files=RunFiles(folder, config, Path())))
 
     def _run(self, *sets: str, again: int = 0) -> Outcome:
-        # Generators that no member's state holds begin elsewhere in another run, as in another process.
+        # Generators outside members' states start differently in another run, as in another process.
         with _other_generators(again):
             return simulate(Simulation(self.config(*sets), record=True, save=True))
 
@@ -119,7 +113,6 @@ def simulate(simulation: Simulation) -> Outcome:
     """Runs a simulation within an hour of the virtual clock.
 
     Raises:
-        ColonnadeError: as the run does.
         TimeoutError: it does not end.
         RuntimeError: every coroutine waits for another.
     """
@@ -139,7 +132,7 @@ class _ImpatientLoop(inprocess.VirtualLoop):
         self._begun, self._over = time.process_time(), False
 
     def time(self) -> float:
-        """Virtual seconds. Raises TimeoutError once if the run takes too long by this clock or the processor's."""
+        """Virtual seconds. Raises TimeoutError once, if the run takes too long in virtual or in processor time."""
         now = super().time()
         if not self._over and (now > _LONGEST or time.process_time() - self._begun > _PATIENCE):
             self._over = True  # the loop still has to cancel the run
@@ -149,7 +142,6 @@ class _ImpatientLoop(inprocess.VirtualLoop):
 
 @contextmanager
 def _other_generators(seed: int) -> Iterator[None]:
-    """Seeds the generators of the process, and restores them afterwards."""
     kept = random.getstate(), np.random.get_state(), torch.get_rng_state()
     random.seed(seed)
     np.random.seed(seed)  # the one that a protocol may have used
