@@ -28,7 +28,6 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Serves requests until the input ends."""
     if sys.argv[1:] == ["answers"]:
         _preload_answers()
     else:
@@ -72,7 +71,7 @@ def _preload() -> None:
 
 
 def _preload_answers() -> None:
-    """The same for parties that answer with a trained model: there is no backward pass and no server among them."""
+    """Imports what parties need to answer with a trained model: no backward pass and no server."""
     import google.protobuf.descriptor_pool  # noqa: F401, PLC0415
     import pyarrow as pa  # noqa: PLC0415
 
@@ -102,7 +101,7 @@ def _obey(request: dict[str, Any], children: dict[int, str]) -> None:
 
 
 def _become(request: dict[str, Any], parent: int) -> NoReturn:
-    """The child: sets up its own environment, then runs the command line."""
+    """Runs in the child: sets up its environment, then runs the command line."""
     code = 1
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -128,7 +127,7 @@ def _redirect(log: Path) -> None:
 
 
 def _reseed(threads: int) -> None:
-    """Reseeds the random generators, which forked children share."""
+    """Reseeds the random generators, which forked children would otherwise share."""
     import random  # noqa: PLC0415
 
     import numpy as np  # noqa: PLC0415

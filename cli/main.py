@@ -1,4 +1,4 @@
-"""The command line: `colonnade COMMAND`. One file a command; heavy imports wait until one is chosen."""
+"""The command line, `colonnade COMMAND`. Each command imports its heavy modules only when it is chosen."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _OWN = {command.callback.__name__.replace("_", "-") for command in app.registere
 
 
 def add_laboratory(words: Sequence[str]) -> None:
-    """Adds the laboratory's commands, where one is wanted or commands are listed. Raises InputError as `load`."""
+    """Adds the laboratory's commands if one is requested or commands are listed."""
     word = next((word for word in words if not word.startswith("-")), "")
     if word in _OWN or len(app.registered_commands) > len(_OWN):
         return
@@ -64,7 +64,7 @@ def add_laboratory(words: Sequence[str]) -> None:
 
 
 def _refuse_undecodable(words: Sequence[str]) -> None:
-    """Refuses names in another encoding: files of ours, and libraries, hold paths in UTF-8. Raises InputError."""
+    """Refuses names that are not UTF-8, which our files and libraries require for paths."""
     for word, what in ((str(Path.cwd()), "the working directory"), *((word, "this word") for word in words)):
         if not word.isascii() and any("\ud800" <= each <= "\udfff" for each in word):
             raise InputError(
@@ -74,10 +74,9 @@ def _refuse_undecodable(words: Sequence[str]) -> None:
 
 
 def main() -> None:
-    """The entry point."""
     for stream in (sys.stdout, sys.stderr):
         lenient(stream)  # for what Typer and Python print
-    # The first process of a container receives only signals that it has a handler for.
+    # PID 1 of a container receives only signals that it handles.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED))
     if "--debug" in sys.argv:
         sys.argv.remove("--debug")

@@ -40,7 +40,7 @@ Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS; on loopback 
 
 
 def overrides(sets: list[str] | None, chaos: list[str] | None) -> tuple[str, ...]:
-    """`--set` and `--chaos` as changes of the configuration."""
+    """Merges `--set` and `--chaos` into changes of the configuration."""
     if not chaos:
         return tuple(sets or ())
     from colonnade.common.conversation.chaos import read_chaos  # noqa: PLC0415
@@ -49,5 +49,5 @@ def overrides(sets: list[str] | None, chaos: list[str] | None) -> tuple[str, ...
 
 
 def processors() -> int:
-    """Default number of concurrent runs: one a processor."""
+    """Default number of concurrent runs: one per processor."""
     return os.cpu_count() or 1

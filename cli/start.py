@@ -6,7 +6,6 @@ import sys
 
 
 def main() -> None:
-    """The entry point."""
     if sys.argv[1:2] == ["health"]:
         from colonnade.cli.run.health import main as probe  # noqa: PLC0415  # neither typer nor torch
 

@@ -39,19 +39,7 @@ _HASH = 16  # shown digits of a hash that is compared by eye
 
 
 def write_card(folder: Path, out: Path | None = None) -> Path:
-    """Writes the card of a run that has ended.
-
-    Args:
-        folder: the run's.
-        out: the card's file; card.md in the run's folder if left out.
-
-    Returns:
-        The card's absolute path.
-
-    Raises:
-        InputError: the folder holds no run, or one that has not ended.
-        EnvironmentFault: nothing can be written there.
-    """
+    """Writes the card of a run that has ended, by default to card.md in its folder; returns its absolute path."""
     run = read_run(folder)
     if run.summary["status"] == "unfinished":
         raise InputError(f"{folder}: the run has not ended", hint="a card is of a run that has; wait, or resume it")
@@ -62,7 +50,6 @@ def write_card(folder: Path, out: Path | None = None) -> Path:
 
 
 def markdown(run: RecordedRun) -> str:
-    """The card's text."""
     config = _config(run)
     sections = [
         f"# Model card: {plain(run.summary.get('federation') or run.name)}\n\n{plain(headline(run))}",
@@ -95,7 +82,7 @@ def _trained(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, obj
 
 
 def _parties(run: RecordedRun, config: Config | None) -> str:
-    """One line a party. Columns are unknown where its configuration is not in the folder."""
+    """One line per party. Columns are unknown if the party's configuration is not in the folder."""
     lines = []
     epsilons, delta = by_party(run.summary), run.summary.get("delta")
     for name in run.parties:
@@ -146,7 +133,7 @@ def _protected(run: RecordedRun) -> Iterator[tuple[str, object]]:
 
 
 def _limits(run: RecordedRun) -> str:
-    """Visible data of each role, by the protocol's contract, and the limits of the model."""
+    """Visible data of each role, from the protocol's contract, and the model's limits."""
     contract = CONTRACTS.get(run.summary["protocol"])
     lines = [] if contract is None else [f"The {role} sees {what}." for role, what in contract.sees.items()]
     lines += [

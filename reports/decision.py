@@ -1,4 +1,4 @@
-"""`decision` of a summary in words: from which probability a row is of the positive class, and what that comes to."""
+"""`decision` of a summary in words: the probability from which a row counts as positive, and the results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CLOSER = {"log_loss": "log loss", "brier": "Brier score", "ece": "expected cali
 
 
 def decision_of(summary: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """`decision`, if it is as the server writes it; None where a row is of its likeliest class."""
+    """Returns `decision` if it is well-formed; None if a row gets its likeliest class."""
     found = summary.get("decision")
     if not isinstance(found, Mapping):
         return None
@@ -23,7 +23,7 @@ def decision_of(summary: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def decision_words(decision: Mapping[str, Any]) -> str:
-    """The rule, and what chose it."""
+    """The rule, and how it was chosen."""
     at, rows, by = decision["threshold"], counted(decision["rows"], "validation row"), decision["by"]
     said = f"{decision['class']!r} from a probability of {plain(at)} on" if at > 0 else f"always {decision['class']!r}"
     if by in _BY:
@@ -38,7 +38,9 @@ def decision_words(decision: Mapping[str, Any]) -> str:
 
 
 def decision_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Lines about the rule and its results on the test rows, without any on the validation rows, beside those at .5."""
+    """Lines about the rule and its results on the test rows (else the validation rows), compared with a threshold of
+    .5.
+    """
     if (decision := decision_of(summary)) is None:
         return
     yield "decision", decision_words(decision)
@@ -59,7 +61,7 @@ def decision_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _measured(confusion: Any, costs: tuple[float, float] | None) -> dict[str, float]:
-    """What a confusion matrix of two classes comes to, as far as it is defined; nothing if it was altered."""
+    """Metrics of a two-class confusion matrix, as far as they are defined; none if it is malformed."""
     match confusion:
         case [[int(others), int(false)], [int(missed), int(hits)]]:
             rows = others + false + missed + hits
@@ -79,7 +81,7 @@ def _said(found: Mapping[str, float]) -> str:
 
 
 def _closer(found: Any) -> Iterator[str]:
-    """Distances of probabilities from what happened, before and after recalibration."""
+    """Calibration errors of probabilities, before and after recalibration."""
     match found:
         case {"before": Mapping() as before, "after": Mapping() as after}:
             for name, words in _CLOSER.items():

@@ -1,6 +1,6 @@
-"""Privacy of a summary, in words: no epsilon without its delta, a person's before a party's.
+"""Privacy of a summary in words: epsilon always with its delta, and a person's before a party's.
 
-A person whose row lies at every party is in all releases: that epsilon alone bounds what the run has said of somebody.
+A person present at every party is in all releases: only that epsilon bounds what the run reveals about anyone.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _BOUNDED = "a row's embeddings, and all"  # how `about` begins where steps have 
 
 
 def void(summary: Mapping[str, Any]) -> str | None:
-    """Why there is no guarantee though something was accounted for; None where there is one, or nothing was done."""
+    """Why there is no guarantee although something was accounted for; None if there is one, or no mechanism."""
     spent = summary["privacy"]
     if spent is None or spent["void"]:
         return None if spent is None else str(spent["void"])
-    # Version 0.1.0 took the count of a row's own embeddings for a guarantee.
+    # Version 0.1.0 treated the accounting of a row's own embeddings as a guarantee.
     bounded = spent["mechanism"] == "discrete" or str(spent.get("about")).startswith(_BOUNDED)
     return None if spent["adjacency"] != "row" or bounded else UNBOUNDED
 
@@ -36,7 +36,7 @@ def by_party(summary: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def describe_privacy(summary: Mapping[str, Any]) -> str:
-    """The guarantee in a line, of a person and of the party that released most; or that there is none."""
+    """The guarantee in one line, for a person and for the party that released most; or its absence."""
     spent = summary["privacy"]
     if spent is None:
         return f"no guarantee; the server sees {CONTRACTS[summary['protocol']].sees['server']}"
@@ -63,7 +63,7 @@ def headline(summary: Mapping[str, Any]) -> str:
 
 
 def describe_person(summary: Mapping[str, Any]) -> str:
-    """Guarantee for a person whose row is held by every party."""
+    """Guarantee for a person present at every party."""
     whose = f"a person at all {len(summary['parties'])} parties" if "parties" in summary else "a person at all parties"
     person = summary.get("person") or {"epsilon": None, "void": NOT_COUNTED}
     if person["epsilon"] is None:
@@ -72,7 +72,7 @@ def describe_person(summary: Mapping[str, Any]) -> str:
 
 
 def details(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Accounting that is no guarantee, with its meaning."""
+    """Accounting that gives no guarantee, with its meaning."""
     why = void(summary)
     if why is None or not why.startswith(_ROW):
         return
@@ -87,7 +87,7 @@ def details(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _accounted(summary: Mapping[str, Any]) -> str:
-    """The largest count under every adjacency."""
+    """The largest accounted value under every adjacency."""
     spent = summary["privacy"]
     known = {kind: [e for e in found.values() if e is not None] for kind, found in spent["epsilon"].items()}
     if not all(known.values()):

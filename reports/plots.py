@@ -1,4 +1,4 @@
-"""Static pictures, drawn by Matplotlib as SVG: equal values make equal bytes.
+"""Static pictures, drawn by Matplotlib as SVG: equal values give equal bytes.
 
 Text and axes inherit the colour of the page, in light and dark. `as_file` adds both colours to a standalone picture.
 """
@@ -50,7 +50,7 @@ def picture(size: tuple[int, int], paint: Callable[[Figure], None], *, title: st
     Args:
         size: width and height in pixels.
         paint: draws on the figure.
-        title, about: what it is and what it shows, for those who hear it.
+        title, about: text alternative.
     """
     from matplotlib import style  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415  # without pyplot, which would look for a screen
@@ -64,7 +64,7 @@ def picture(size: tuple[int, int], paint: Callable[[Figure], None], *, title: st
 
 
 def as_file(drawn: str) -> str:
-    """A picture with a ground and an ink of its own, light or dark as the reader's screen is."""
+    """A standalone picture with its own background and text colour, light or dark as the reader's screen."""
     return drawn.replace(">", f">{_COLOURS}", 1) + "\n"
 
 
@@ -74,11 +74,9 @@ def lines(
     """Curves with a legend.
 
     Args:
-        drawn: the curves.
-        say, across: a y and an x in words of the axis; marks of x are whole numbers.
-        span: of y.
+        say, across: format a y and an x; ticks of x are whole numbers.
         foot: label of x.
-        title: for those who hear the picture.
+        title: text alternative.
     """
 
     def paint(figure: Figure) -> None:
@@ -99,14 +97,13 @@ def lines(
 
 
 def rows(axes: Axes, names: Sequence[str]) -> Axes:
-    """A row for each, from the top."""
+    """Labels one row per name, from the top."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     return axes
 
 
 def legend(figure: Figure, marks: Mapping[str, Mark]) -> None:
-    """Marks and their meanings, above the figure."""
     from matplotlib.lines import Line2D  # noqa: PLC0415
 
     handles = [Line2D([], [], label=meaning, **mark) for meaning, mark in marks.items()]
@@ -114,7 +111,7 @@ def legend(figure: Figure, marks: Mapping[str, Mark]) -> None:
 
 
 def _cleaned(text: str, title: str, about: str) -> str:
-    """Without what only a file may have or nobody sees, and with words for those who hear it."""
+    """Removes what only a file needs or is invisible, and adds the text alternative."""
     text = re.sub("<defs>\\s*<style.*?</defs>|\\n *", "", text[text.index("<svg") :], flags=re.S)
     text = re.sub("<[^>]*>", _shortened, text).replace(_INK, "currentColor")
     said = "".join(f"<{tag}>{written(words)}</{tag}>" for tag, words in (("title", title), ("desc", about)) if words)
@@ -123,6 +120,6 @@ def _cleaned(text: str, title: str, about: str) -> str:
 
 
 def _shortened(tag: re.Match[str]) -> str:
-    """A tag with places to a hundredth, and with no name that nothing refers to."""
+    """Rounds positions to hundredths, and drops unused ids."""
     said = re.sub('(?<=<g) id=".*?"|font-family: .*?; | transform="rotate\\(-0 .*?"', "", tag[0])
     return re.sub(r"(\.\d\d)\d+", r"\1", said)

@@ -1,4 +1,4 @@
-"""The generated files of the docs: the tables of docs/configuration.md, and docs/openapi.json. `make reference`."""
+"""Generates the tables of docs/configuration.md, and docs/openapi.json (`make reference`)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MARK = "<!-- Generated below this line: `make reference`. -->\n"
 
 
 def tables() -> str:
-    """The tables of all sections and keys, in Markdown; protocols of other packages are left out."""
+    """Tables of all sections and keys in Markdown, without protocols of other packages."""
     parts = [_section(one) for one in sections() if one.path != "federation.protocol" or one.kind in NAMES]
     return "\n".join(parts)
 
 
 def page(text: str) -> str:
-    """The page with new tables. Raises ValueError if it has no mark."""
+    """Replaces the tables of the page. Raises ValueError if it has no mark."""
     head, mark, _ = text.partition(MARK)
     if not mark:
         raise ValueError(f"{PAGE} has no line {MARK.strip()}")
@@ -30,12 +30,10 @@ def page(text: str) -> str:
 
 
 def openapi() -> str:
-    """The text of docs/openapi.json."""
     return json.dumps(document(), indent=2) + "\n"
 
 
 def main() -> None:
-    """Writes both files."""
     (ROOT / PAGE).write_text(page((ROOT / PAGE).read_text(encoding="utf-8")), encoding="utf-8")
     (ROOT / OPENAPI).write_text(openapi(), encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formats numbers for readers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """The first few, and how many more there are."""
+    """The first few names, and the number of others."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 

@@ -1,4 +1,4 @@
-"""The space of a search where the file has none: learning rates, batch, and the protocol's own constants."""
+"""Default search space: learning rates, batch, and the protocol's own constants."""
 
 from __future__ import annotations
 
@@ -33,13 +33,10 @@ _NO_SERVER_STEPS = ("fdml", "linear_admm", "vimadmm_j", "codes")  # whose server
 
 
 def default_space(tree: Mapping[str, Any]) -> Space:
-    """A space of the keys that this configuration has.
+    """A space of the keys that this configuration has; refuses one without any.
 
     Args:
         tree: the configuration, without its section `search`.
-
-    Raises:
-        ConfigError: none of the usual keys has an effect here.
     """
     config = parse(dict(tree))
     found: dict[str, SearchedKey] = {}
@@ -74,14 +71,14 @@ def _candidates(config: Config) -> Iterator[tuple[str, SearchedKey]]:
 
 
 def _shared_rate(key: str, optimisers: Sequence[OptimiserConfig]) -> Iterator[tuple[str, SearchedKey]]:
-    """The learning rate of members that have one kind of optimiser: rates of two kinds are not alike."""
+    """The learning rate of members with one kind of optimiser: rates of two kinds are not comparable."""
     if len({optimiser.name for optimiser in optimisers}) == 1:
         low, high = _RATES[optimisers[0].name]
         yield key, _around(optimisers[0].lr, SearchedKey(low=low, high=high, log=True))
 
 
 def _around(value: float, usual: SearchedKey) -> SearchedKey:
-    """The usual range, widened where the file's own value is outside of it."""
+    """The usual range, widened if the file's own value is outside."""
     assert usual.low is not None and usual.high is not None  # a range
     if usual.low <= value <= usual.high:
         return usual

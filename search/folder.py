@@ -1,4 +1,4 @@
-"""The folder of a search or a cross-validation: its lock, its identity, and the files that it leaves."""
+"""Folder of a search or a cross-validation: lock, identity and files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CODE = re.compile(r"(.+\.py)(:\w+)")
 
 
 def place_of(given: GivenConfig, out: str | Path | None, kind: str) -> Path:
-    """The folder that was asked for, or runs/ID-KIND. Raises ConfigError for an id that names no folder."""
+    """The requested folder, or runs/ID-KIND. Refuses an id that is no folder name."""
     federation = given.tree.get("federation")
     id = str(federation.get("id", kind)) if isinstance(federation, Mapping) else kind
     return Path(out or Path("runs") / f"{check_id(id)}-{kind}").resolve()
@@ -50,44 +50,34 @@ def digest(content: Any) -> str:
 
 @dataclass(frozen=True)
 class SearchFolder:
-    """A folder that one process works in.
-
-    Args:
-        path: of the folder.
-        kind: `tune` or `cv`; files are named by it.
-    """
+    """A folder that one process works in. Files are named by `kind`: `tune` or `cv`."""
 
     path: Path
     kind: str
 
     @property
     def record(self) -> Path:
-        """The record of the search that the folder is of."""
         return self.path / f"{self.kind}.json"
 
     @property
     def page(self) -> Path:
-        """The page."""
         return self.path / f"{self.kind}.html"
 
     @property
     def database(self) -> Path:
-        """The trials."""
         return self.path / "trials.db"
 
     @property
     def table(self) -> Path:
-        """The trials as a table."""
         return self.path / "trials.csv"
 
     @property
     def best(self) -> Path:
-        """The best trial's configuration."""
         return self.path / "best.yaml"
 
     @property
     def tables(self) -> Path:
-        """The folder of tables that were given in memory."""
+        """Folder of tables that were given in memory."""
         return self.path / "tables"
 
     @contextmanager
@@ -104,17 +94,11 @@ class SearchFolder:
 
     @property
     def aligned(self) -> Path:
-        """Every member's common rows."""
         return self.path / f"{self.kind}-rows.safetensors"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Makes the folder and works in it alone; removes it again if it stays empty.
-
-        Raises:
-            EnvironmentFault: it cannot be written, or another process works in it.
-            InputError: it holds a run.
-        """
+        """Makes and locks the folder; removes it again if it stays empty."""
         made = [path for path in (self.path, *self.path.parents) if not path.exists()]
         make_folder(self.path)
         refuse_unwritable(self.path)
@@ -146,10 +130,10 @@ class SearchFolder:
             raise EnvironmentFault(reason, hint="choose another --out") from None
 
     def settle(self, identity: Mapping[str, str]) -> dict[str, Any]:
-        """The folder's record, or a new one that is not written yet; both have a `place`.
+        """Returns the folder's record, or a new unwritten one; both have a `place`.
 
         Raises:
-            InputError: the folder is of another search; the message names the parts that differ.
+            InputError: the folder belongs to another search; the message names the differing parts.
         """
         found = read_record(self.record)
         if found is None:
@@ -163,19 +147,17 @@ class SearchFolder:
         return found
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Writes the record. Raises EnvironmentFault."""
         write_kept(self.record, (json.dumps(record, indent=2) + "\n").encode())
 
 
 def relocated(tree: Mapping[str, Any], base: Path, folder: Path | None = None) -> Tree:
-    """A copy of a configuration whose paths, where they exist next to it, are relative to another folder.
+    """Copies a configuration, with paths that exist beside it made relative to another folder.
 
     Names of known sets and paths that are found elsewhere stay.
 
     Args:
-        tree: the configuration.
-        base: the folder that its paths are relative to.
-        folder: the other one; None for absolute paths.
+        base: folder that its paths are relative to.
+        folder: the other folder; None for absolute paths.
     """
     made = copy.deepcopy(dict(tree))
     _relocate(made, base, None if folder is None else folder.resolve())
@@ -211,14 +193,14 @@ def _moved(path: str, base: Path, folder: Path | None) -> str:
 
 
 def write_config(path: Path, tree: Mapping[str, Any], comment: str) -> None:
-    """Writes a configuration below lines of comment. Raises EnvironmentFault."""
+    """Writes a configuration below lines of comment."""
     head = "".join(f"# {line}\n" for line in comment.splitlines())
     text = yaml_text(tree, allow_unicode=True, width=120)
     write_kept(path, (head + text).encode())
 
 
 def refuse_incomplete(config: Config) -> None:
-    """Refuses a configuration of one member: a simulation needs the whole federation. Raises ConfigError."""
+    """Refuses a configuration of one member: a simulation needs the whole federation."""
     if config.server is None:
         raise ConfigError("no `server` section", hint="a search simulates the whole federation, labels included")
     if missing := [name for name in config.federation.names if name not in config.parties]:

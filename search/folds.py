@@ -28,20 +28,13 @@ _T = TypeVar("_T")
 
 
 def align_once(config: Config, base: Path, kept: Path) -> Path | None:
-    """Finds the rows that all members have, once for all simulations, in the order of the server's rows.
+    """Finds the common rows once for all simulations, in the order of the server's rows; returns their file.
 
-    An alignment has a new order each time, and another order makes other parts of the rows.
+    Each alignment has a new order, and another order gives other parts. Returns None if rows are matched by order.
 
     Args:
-        config: of the whole federation.
-        base: the folder that paths in it are relative to.
-        kept: the file of the rows, which is read if it is there.
-
-    Returns:
-        The file; None where rows are matched by their order.
-
-    Raises:
-        ColonnadeError: as the alignment of a real run.
+        base: folder that paths in the configuration are relative to.
+        kept: file of the rows, which is read if it exists.
     """
     if config.federation.align == "none":
         return None
@@ -53,7 +46,7 @@ def align_once(config: Config, base: Path, kept: Path) -> Path | None:
 
 
 def read_aligned(path: Path) -> Mapping[str, Tensor]:
-    """Every member's rows, int64 (common,). Raises InputError."""
+    """Every member's rows, int64 (common,)."""
     try:
         return load(path.read_bytes())
     except (OSError, SafetensorError) as torn:
@@ -61,12 +54,12 @@ def read_aligned(path: Path) -> Mapping[str, Tensor]:
 
 
 def parts_bytes(parts: Partition) -> bytes:
-    """A file of the row numbers of every part."""
+    """Serialises the row numbers of every part."""
     return save({name: getattr(parts, name).contiguous() for name in ("train", "validation", "test")})
 
 
 def read_parts(path: Path) -> Partition:
-    """The parts in such a file. Raises InputError."""
+    """Reads such a file."""
     try:
         return Partition(**load(path.read_bytes()))
     except (OSError, SafetensorError, TypeError) as torn:
@@ -88,11 +81,7 @@ class Fold:
 
 
 def pool_labels(config: Config, base: Path, aligned: Path | None) -> Tensor:
-    """Labels of the rows that take part: all, or the common ones, without a source's own test rows.
-
-    Raises:
-        ColonnadeError: the labels are missing or not usable.
-    """
+    """Labels of the rows that take part: all, or the common ones, without a source's own test rows."""
     if config.server is None:
         raise ConfigError("no `server` section", hint="the server's labels are needed")
     with whose(SERVER):
@@ -104,17 +93,12 @@ def pool_labels(config: Config, base: Path, aligned: Path | None) -> Tensor:
 
 
 def folds_of(labels: Tensor, folds: int, repeats: int, seed: int, *, stratified: bool) -> Iterator[Fold]:
-    """The folds, as scikit-learn's KFold or StratifiedKFold draws them; repeat r has the seed `seed` + r - 1.
+    """The folds, as scikit-learn's KFold or StratifiedKFold draws them; repeat r uses seed `seed` + r - 1.
 
     Args:
         labels: (rows,) classes, or (rows, targets) numbers.
-        folds: number of folds.
-        repeats: number of times that all rows are drawn into folds.
-        seed: of the draws.
+        repeats: number of times that all rows are split.
         stratified: whether every fold has about the same share of every class.
-
-    Raises:
-        InputError: there are more folds than rows, or than rows of a class.
     """
     from sklearn.model_selection import KFold, StratifiedKFold  # noqa: PLC0415
 

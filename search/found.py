@@ -27,10 +27,10 @@ class Search:
         folder: of best.yaml, trials.csv and tune.html.
         metric: its name, such as `val_auc`.
         direction: `maximize` or `minimize`.
-        best_config: keys and values of the best configuration, as in best.yaml, with absolute paths.
-        best_settings: what it changes of the file, as for `--set`.
+        best_config: the best configuration, as in best.yaml, with absolute paths.
+        best_settings: its changes of the file, as for `--set`.
         best_value: of the metric, on the validation rows.
-        evaluated: number of trials that have looked at the validation rows.
+        evaluated: number of trials that have evaluated the validation rows.
     """
 
     def __init__(self, folder: Path, store: TrialStore, best: TrialRecord, config: Tree) -> None:
@@ -47,12 +47,12 @@ class Search:
 
     @property
     def page(self) -> Path:
-        """tune.html."""
+        """Path of tune.html."""
         return self.folder / "tune.html"
 
     @property
     def trials(self) -> pa.Table:
-        """The trials, a row each: number, state, value, evaluations, seconds, reason, and a column a searched key.
+        """One row per trial: number, state, value, evaluations, seconds, reason, and a column per searched key.
 
         Columns of keys hold numbers, or texts of the choices.
         """
@@ -70,7 +70,6 @@ class Search:
 
     @property
     def words(self) -> str:
-        """The best settings in a line."""
         return " ".join(self.best_settings)
 
     def _repr_html_(self) -> str:
@@ -87,7 +86,7 @@ class Search:
 
 
 def ranked(records: Sequence[TrialRecord], goal: SearchMetric) -> list[TrialRecord]:
-    """Completed trials from the best, then the others in their order."""
+    """Completed trials, best first, then the others in their order."""
     sign = -1 if goal.direction == "maximize" else 1
 
     def place(record: TrialRecord) -> tuple[bool, float, int]:
@@ -98,17 +97,15 @@ def ranked(records: Sequence[TrialRecord], goal: SearchMetric) -> list[TrialReco
 
 
 def looked(records: Sequence[TrialRecord]) -> int:
-    """Number of trials that have looked at the validation rows."""
+    """Number of trials that have evaluated the validation rows."""
     return sum(record.evaluations > 0 for record in records)
 
 
 def value_words(value: float | None) -> str:
-    """Of the metric, with four decimals."""
     return "-" if value is None else f"{value:.4f}"
 
 
 def as_csv(records: Sequence[TrialRecord], keys: Sequence[str]) -> str:
-    """The trials as a table."""
     made = io.StringIO()
     writer = csv.writer(made, lineterminator="\n")
     writer.writerow([*_ABOUT, *keys])
@@ -119,7 +116,7 @@ def as_csv(records: Sequence[TrialRecord], keys: Sequence[str]) -> str:
 
 
 def _column(values: list[Any]) -> list[Any]:
-    """Values of one type: numbers as they are, or all as texts."""
+    """Values of one type: all numbers, or all texts."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float}:
         return [value if value is None or kinds == {int} else float(value) for value in values]

@@ -1,4 +1,4 @@
-"""The metric that a search improves, of validation rows alone."""
+"""The metric that a search improves, always on validation rows."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _PREFIX = "val_"
 
 @dataclass(frozen=True)
 class SearchMetric:
-    """A metric and its better end.
+    """A metric and its direction.
 
     Args:
-        metric: its name without the rows' prefix, such as `auc`.
+        metric: name without the rows' prefix, such as `auc`.
         direction: `maximize` or `minimize`.
-        prefix: of the rows that it is measured on, as in the metrics of a run.
+        prefix: of the measured rows, as in the metrics of a run.
     """
 
     metric: str
@@ -39,16 +39,15 @@ class SearchMetric:
 
     @property
     def name(self) -> str:
-        """As in the metrics of a run: `val_auc`."""
+        """Name in the metrics of a run: `val_auc`."""
         return self.prefix + self.metric
 
     @property
     def thorough(self) -> bool:
-        """True if evaluations during a run do not compute it unless they are asked to."""
+        """True if evaluations during a run compute it only on request."""
         return self.metric not in _EVERY_TIME
 
     def better(self, one: float, other: float) -> bool:
-        """True if the first value is the better one."""
         return one > other if self.direction == UP else one < other
 
 
@@ -57,8 +56,7 @@ def search_metric(wanted: str, direction: str, task: Task) -> SearchMetric:
 
     Args:
         wanted: such as `val_auc`; "" for the accuracy, or in a regression the RMSE.
-        direction: `maximize` or `minimize`; "" for the metric's own, which a metric of a plug-in does not have.
-        task: of the federation.
+        direction: `maximize` or `minimize`; "" for the metric's own, which a plug-in's metric does not have.
 
     Raises:
         InputError: it is of test rows, unknown, or its direction is the wrong one.
@@ -74,11 +72,7 @@ def search_metric(wanted: str, direction: str, task: Task) -> SearchMetric:
 
 
 def fold_metric(wanted: str, task: Task) -> SearchMetric:
-    """The metric of a cross-validation, which is of the rows that a fold holds out; "" as for `search_metric`.
-
-    Raises:
-        InputError: it is unknown, or names other rows.
-    """
+    """The metric of a cross-validation, on the rows that a fold holds out; "" as for `search_metric`."""
     known = _OF_TASK[task]
     wanted = wanted or ("accuracy" if task == "classification" else "rmse")
     for prefix in ("test_", _PREFIX):

@@ -1,4 +1,4 @@
-"""Models on the joined columns of all members, which protocols are compared with; no federation has such a table."""
+"""Reference models on the joined columns of all members, which no federation has, for comparison with protocols."""
 
 from __future__ import annotations
 
@@ -47,16 +47,14 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ReferenceTask:
-    """A reference, in a form that goes to another process as JSON.
+    """A reference, serialisable as JSON for another process.
 
     Args:
         reference: one of REFERENCES.
         columns: files of all members' columns.
-        labels: file of the labels.
         divided: file of the row numbers of every part.
         regression: whether the labels are numbers.
-        metric, direction: that decide when to end.
-        seed: of the draws.
+        metric, direction: decide when to end.
     """
 
     reference: str
@@ -69,19 +67,14 @@ class ReferenceTask:
     seed: int = 0
 
     def plain(self) -> dict[str, Any]:
-        """The same as keys and values."""
         return {**asdict(self), "columns": list(self.columns)}
 
 
 def fit_reference(task: ReferenceTask, listen: Listen) -> Result:
     """Fits it on the training rows, and measures it on validation and test rows.
 
-    Args:
-        task: the reference.
-        listen: ends it by False after any look at the validation rows.
-
-    Raises:
-        InputError: it is not made for these columns, or the listener has ended it.
+    `listen` ends it by returning False after an evaluation of the validation rows; this, and columns that the reference
+    cannot use, raise InputError.
     """
     from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
@@ -106,7 +99,7 @@ Predict = Callable[[Matrix], Matrix]
 def _best(
     data: _Joined, steps: Iterator[Predict], goal: SearchMetric, listen: Listen, patience: int
 ) -> tuple[tuple[dict[str, float], int, Predict], int]:
-    """The step with the best validation metric: its metrics, its number and its model; and the number of steps."""
+    """The step with the best validation metric (metrics, number, model), and the number of steps."""
     best: tuple[dict[str, float], int, Predict] | None = None
     number = 0
     for number, predict in enumerate(steps, 1):
@@ -148,17 +141,17 @@ class _Joined:
 
     @property
     def targets(self) -> NDArray[Any]:
-        """Of the training rows: classes, or standardised numbers (rows, targets)."""
+        """Training targets: classes, or standardised numbers (rows, targets)."""
         found = self.labels[self.parts.train]
         numbers: NDArray[Any] = (found if self.scale is None else self.scale.apply(found).double()).numpy()
         return numbers
 
     def measured(self, predicted: Matrix, part: str) -> dict[str, float]:
-        """All metrics of a part, as a run has them."""
+        """All metrics of a part, as in a run."""
         return _numbers(self.score(predicted, part))
 
     def score(self, predicted: Matrix, part: str) -> Score | Residuals:
-        """Predictions of a part, measured as in a run."""
+        """Scores predictions of a part, as in a run."""
         true = self.labels[getattr(self.parts, part)]
         score: Score | Residuals
         if self.scale is None:
@@ -170,7 +163,7 @@ class _Joined:
         return score
 
     def refuse_large(self, reference: str) -> None:
-        """Refuses trees over more pixels than they are made for. Raises InputError."""
+        """Refuses trees over more pixels than they are suited for."""
         columns = self.values.shape[1]
         trees = self.classes if self.classes > 2 else 1
         work = len(self.parts.train) * columns * trees
@@ -181,14 +174,13 @@ class _Joined:
             )
 
     def spread(self, probabilities: Matrix, known: NDArray[Any]) -> Matrix:
-        """Probabilities of all classes, of a model that knows those of the training rows."""
+        """Extends probabilities of the training rows' classes to all classes."""
         found = np.zeros((len(probabilities), self.classes))
         found[:, known] = probabilities
         return found
 
 
 def _numbers(score: Score | Residuals) -> dict[str, float]:
-    """All metrics that are numbers."""
     found = {**score.closer()[0], **score.metrics}
     return {name: float(value) for name, value in found.items() if math.isfinite(value)}
 
@@ -220,7 +212,7 @@ def _boosting(data: _Joined, seed: int) -> Iterator[Predict]:
 
 
 def _predicting(data: _Joined, models: list[Any], count: int) -> Predict:
-    """Predictions of the first so many trees, of models that may have grown since."""
+    """Predicts with the first `count` trees of models that may have grown since."""
 
     def predict(rows: Matrix) -> Matrix:
         if data.scale is None:

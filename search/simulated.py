@@ -35,23 +35,23 @@ class TrialEnded(Exception):  # private: raised and caught here alone
 
 
 class Diverged(ColonnadeError):
-    """A metric is not a finite number any more."""
+    """A metric is no longer finite."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A simulation, in a form that goes to another process as JSON.
+    """A simulation, serialisable as JSON for another process.
 
     Args:
-        tree: the configuration, as a YAML file has it, with the values of this trial.
-        base: the folder that paths in it are relative to.
-        part: whose evaluations count: `validation`, or `test` for the rows that a fold holds out.
+        tree: the configuration as in a YAML file, with this trial's values.
+        base: folder that paths in it are relative to.
+        part: rows whose evaluations count: `validation`, or `test` for the rows that a fold holds out.
         thorough: whether every evaluation has every metric.
-        aligned: file of every member's rows in their common order; "" if rows are matched by their order.
-        held: rows that a fold holds out; none in a trial, which evaluates no test rows.
+        aligned: file of every member's rows in their common order; "" if rows are matched by order.
+        held: rows that a fold holds out; empty in a trial, which evaluates no test rows.
         threads: of this simulation.
-        divided: file of the row numbers of every part, by its name; "" for the parts of `federation.rows`.
-        tested: whether the test rows are evaluated beside the validation rows, where no fold holds rows out.
+        divided: file of the row numbers of every part; "" for the parts of `federation.rows`.
+        tested: whether to evaluate the test rows beside the validation rows, if no fold holds rows out.
     """
 
     tree: Mapping[str, Any]
@@ -65,7 +65,6 @@ class Task:
     tested: bool = False
 
     def plain(self) -> dict[str, Any]:
-        """The same as keys and values."""
         return {**asdict(self), "held": list(self.held)}
 
 
@@ -74,14 +73,13 @@ class Result:
     """Result of a simulation.
 
     Args:
-        metrics: of the round that counts: the last, or with `federation.stop` the best; without the rows' prefix.
-        round: that round.
-        rounds: that were run.
+        metrics: of the last round, or with `federation.stop` of the best; without the rows' prefix.
+        round: that round; `rounds` is their number.
         evaluations: of the part.
         seconds: of computing.
         payload: bytes of tensors between the parties and the server.
         ended: True if the listener ended it.
-        tested: the same metrics of the test rows in that round, of a task that evaluates them.
+        tested: metrics of the test rows in that round, if evaluated.
         errors: standard errors of some of these, by name.
         chance: the verdict on these rows: `server.evaluation.chance`.
     """
@@ -109,7 +107,6 @@ class _Evaluations:
         self.judged: dict[int, dict[str, Any]] = {}
 
     def __call__(self, event: Event) -> None:
-        """Takes an event in. Raises TrialEnded, Diverged."""
         if event["kind"] == "round":
             self._rounds = event["rounds"]
         if event["kind"] != "evaluation":
@@ -135,11 +132,7 @@ class _Evaluations:
 
 
 def perform(task: Task, listen: Listen) -> Result:
-    """Simulates it to its end.
-
-    Raises:
-        ColonnadeError: as a real run; `Diverged`.
-    """
+    """Simulates a task to its end. Raises `Diverged`, and errors of a real run."""
     begun = time.perf_counter()
     course = _Evaluations(task.part, listen)
     config = parse(dict(task.tree))
@@ -173,7 +166,7 @@ def _timetable(task: Task) -> Timetable:
 
 
 def without_test_rows(federation: FederationConfig, rows: int, official_test: int) -> Schedule:
-    """The schedule of the final run, without evaluations of its test rows: no trial looks at them."""
+    """The schedule of the final run, without evaluations of its test rows: no trial evaluates them."""
     schedule = Schedule(federation, rows, official_test)
     none = torch.empty(0, dtype=torch.int64)
     schedule.partition = replace(schedule.partition, test=none)
@@ -183,7 +176,7 @@ def without_test_rows(federation: FederationConfig, rows: int, official_test: in
 def divided_schedule(
     parts: Partition, federation: FederationConfig, rows: int, official_test: int, *, tested: bool
 ) -> Schedule:
-    """A schedule of given parts of the rows, whose test rows take part only where they are asked for."""
+    """A schedule of given parts, whose test rows take part only if `tested`."""
     none = torch.empty(0, dtype=torch.int64)
     return Schedule(federation, rows, official_test, parts if tested else replace(parts, test=none))
 
@@ -217,7 +210,7 @@ def _of_part(course: _Evaluations, outcome: Outcome) -> dict[str, float]:
 
 
 def failure(error: Exception) -> tuple[str, str]:
-    """The reason of a simulation that failed, and its hint."""
+    """Reason and hint of a failed simulation."""
     if isinstance(error, ContractError) and error.expected == _FINITE:
         return f"diverged: {error}", error.hint
     if isinstance(error, ColonnadeError):

@@ -39,7 +39,7 @@ _COMPARED = (
 
 
 def read_space(given: Mapping[str, Any]) -> Space:
-    """A space from Python, in the form of the section. Raises ConfigError."""
+    """Reads a space from Python, in the form of the section."""
     found = {}
     for key, value in given.items():
         try:
@@ -55,12 +55,12 @@ def read_space(given: Mapping[str, Any]) -> Space:
 
 
 def without_space(tree: Mapping[str, Any]) -> Tree:
-    """A copy of a configuration without its section `search`."""
+    """Copies a configuration without its section `search`."""
     return copy.deepcopy({key: value for key, value in tree.items() if key != SECTION})
 
 
 def applied(tree: Mapping[str, Any], settings: Iterable[str]) -> Tree:
-    """A copy with some values changed, given as KEY=VALUE. Raises ConfigError."""
+    """Copies a configuration with changes KEY=VALUE."""
     made = copy.deepcopy(dict(tree))
     for setting in settings:
         override(made, setting)
@@ -68,7 +68,6 @@ def applied(tree: Mapping[str, Any], settings: Iterable[str]) -> Tree:
 
 
 def setting(key: str, value: Any) -> str:
-    """KEY=VALUE for `--set`."""
     said = yaml.safe_dump(value, default_flow_style=True, width=10**6, sort_keys=False).strip()
     return f"{key}={said.removesuffix('...').strip()}"
 
@@ -91,7 +90,7 @@ class Searched:
         return tuple(_label(value) for value in self.values.choices)
 
     def value(self, drawn: Any) -> Any:
-        """The value that a trial takes for what the sampler has drawn: four digits of a number."""
+        """Converts a drawn value to the trial's value: numbers are rounded to four digits."""
         own = self.values
         if own.choices:
             return own.choices[self.labels.index(drawn)]
@@ -101,7 +100,7 @@ class Searched:
         return min(max(float(f"{drawn:.{_DIGITS}g}"), own.low), own.high)
 
     def drawn(self, value: Any) -> Any | None:
-        """The sampler's form of a value of the configuration; None if it is outside of the range or the choices."""
+        """Converts a value of the configuration to the sampler's form; None outside of the range or the choices."""
         own = self.values
         if own.choices:
             return _label(value) if value in own.choices else None
@@ -127,9 +126,6 @@ def check_space(tree: Mapping[str, Any], space: Space) -> tuple[Searched, ...]:
     Args:
         tree: the configuration without its section `search`.
         space: at least one key.
-
-    Raises:
-        ConfigError: naming the key.
     """
     for key, values in space.items():
         if any(key == word or key.startswith(f"{word}.") for word in _COMPARED):
@@ -150,7 +146,7 @@ def check_space(tree: Mapping[str, Any], space: Space) -> tuple[Searched, ...]:
 
 
 def own_values(tree: Mapping[str, Any], space: Sequence[Searched]) -> dict[str, Any]:
-    """The sampler's form of the values that the configuration has itself, of those keys where it has one."""
+    """The sampler's form of the configuration's own values, for keys that have one."""
     found = {}
     config = parse(dict(tree)).model_dump(mode="json")
     for one in space:

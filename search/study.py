@@ -1,4 +1,4 @@
-"""The trials of a search and their store, on Optuna."""
+"""Trials of a search and their store, on Optuna."""
 
 from __future__ import annotations
 
@@ -28,18 +28,16 @@ _WARM_UP = 3  # evaluations of a trial before it may be pruned: slow learners ar
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """A trial, as its store has it.
+    """A trial as stored.
 
     Args:
         number: from 0.
-        state: `complete`, `pruned`, `failed`, `lost` (its process was killed; it is tried again), `running` or
-            `waiting`.
-        value: of the metric; of a pruned trial, at its last evaluation; None if there is none.
-        settings: what it changes, as for `--set`.
-        values: the same by key.
-        evaluations: that it reported.
+        state: `complete`, `pruned`, `failed`, `lost` (its process was killed; it is retried), `running` or `waiting`.
+        value: of the metric; for a pruned trial, at its last evaluation; None if there is none.
+        settings: changes, as for `--set`; `values` has them by key.
+        evaluations: number reported.
         seconds: of computing; None if unknown.
-        reason: that it failed for, or "".
+        reason: of a failure, or "".
     """
 
     number: int
@@ -54,32 +52,24 @@ class TrialRecord:
 
 @dataclass
 class Asked:
-    """A trial under way.
-
-    Args:
-        trial: Optuna's.
-        settings: what it changes, as for `--set`.
-    """
+    """A running trial; `settings` are its changes, as for `--set`."""
 
     trial: optuna.Trial
     settings: tuple[str, ...]
 
     @property
     def number(self) -> int:
-        """From 0."""
         return self.trial.number
 
 
 @dataclass
 class TrialStore:
-    """A study: it asks for trials and is told their ends. Several threads and processes may use one.
+    """A study: hands out trials and records their ends. Several threads and processes may use one.
 
     Args:
         study: Optuna's.
-        space: the searched keys.
-        goal: the metric.
         seed: of the sampler.
-        place: number of the folder that this process works in; trials left over there are its own.
+        place: number of this process's folder; left-over trials with this number belong to it.
     """
 
     study: optuna.Study
@@ -90,7 +80,7 @@ class TrialStore:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def recover(self) -> int:
-        """Marks trials of this place that nobody runs any more as failed, and queues them again. Returns their count.
+        """Marks unfinished trials of this place as failed, queues them again, and returns their number.
 
         Nothing else may run in this place.
         """
@@ -110,9 +100,9 @@ class TrialStore:
             self.study.enqueue_trial(dict(own), skip_if_exists=True)
 
     def ask(self, trials: int) -> Asked | None:
-        """The next trial, or None if so many have ended or are under way.
+        """Returns the next trial, or None if `trials` have ended or are running.
 
-        Draws depend on the seed, the number of trials so far, and what they came to: not on this process.
+        Draws depend only on the seed and the trials so far, not on this process.
         """
         with self._lock:
             optuna, counted = load_optuna(), self.counted()
@@ -126,30 +116,29 @@ class TrialStore:
             return Asked(trial, tuple(setting(one.key, one.value(_suggested(trial, one))) for one in self.space))
 
     def counted(self) -> list[FrozenTrial]:
-        """Trials that have ended or are under way anywhere; those that were lost are not among them."""
+        """Trials that have ended or are running anywhere, without lost ones."""
         waiting = load_optuna().trial.TrialState.WAITING
         return [trial for trial in self._all() if trial.state != waiting and not trial.user_attrs.get(_LOST)]
 
     def report(self, asked: Asked, step: int, value: float) -> bool:
-        """Keeps an evaluation of the metric. Returns True if the trial is to be pruned."""
+        """Stores an evaluation of the metric. Returns True if the trial should be pruned."""
         with self._lock:
             asked.trial.report(value, step)
             return bool(asked.trial.should_prune())
 
     def complete(self, asked: Asked, value: float, about: Mapping[str, Any]) -> None:
-        """Keeps a trial's value, and what else is known about it."""
+        """Stores a trial's value, and further information about it."""
         self._end(asked, "COMPLETE", value, about)
 
     def prune(self, asked: Asked, about: Mapping[str, Any]) -> None:
-        """Keeps a trial that was ended before its last round."""
+        """Stores a trial that was ended before its last round."""
         self._end(asked, "PRUNED", None, about)
 
     def fail(self, asked: Asked, reason: str) -> None:
-        """Keeps a trial that has failed, with its reason."""
         self._end(asked, "FAIL", None, {_REASON: reason})
 
     def records(self) -> list[TrialRecord]:
-        """All trials, in the order of their numbers."""
+        """All trials by number."""
         return [self._record(trial) for trial in self._all()]
 
     def best(self) -> TrialRecord | None:
@@ -191,7 +180,7 @@ class TrialStore:
 
 
 def load_optuna() -> Any:
-    """The package. Raises EnvironmentFault if it is missing."""
+    """Imports Optuna. Raises EnvironmentFault if it is missing."""
     try:
         import optuna  # noqa: PLC0415
     except ImportError:
@@ -202,19 +191,12 @@ def load_optuna() -> Any:
 def open_store(
     storage: str, name: str, space: Sequence[Searched], goal: SearchMetric, *, place: str, seed: int, pruner: str
 ) -> TrialStore:
-    """Opens a study, or begins it.
+    """Opens or creates a study.
 
     Args:
         storage: a database URL as SQLAlchemy takes it, or `journal:PATH`; "" for this process's memory.
-        name: of the study in it.
-        space, goal: of the search.
-        place: number of the folder that this process works in.
-        seed: of the sampler.
+        place: number of this process's folder.
         pruner: one of PRUNERS.
-
-    Raises:
-        EnvironmentFault: the storage cannot be reached.
-        InputError: it is of an unknown form.
     """
     optuna = load_optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -240,14 +222,14 @@ def open_store(
 
 
 def masked(storage: str) -> str:
-    """A URL without its password."""
+    """Hides the password in a URL."""
     scheme, separator, rest = storage.partition("://")
     user, at, host = rest.rpartition("@")
     return f"{scheme}{separator}{user.split(':')[0]}{at}{host}" if at else storage
 
 
 def commonest(reasons: Sequence[str]) -> tuple[str, int]:
-    """The reason given most often, and how often."""
+    """The most frequent reason, and its count."""
     return Counter(reasons).most_common(1)[0]
 
 
@@ -285,7 +267,7 @@ def _suggested(trial: Any, one: Searched) -> Any:
 
 
 def _drawn(trial: FrozenTrial) -> dict[str, Any]:
-    """The values that the sampler has drawn, or was told to take."""
+    """Values that the sampler has drawn, or was told to take."""
     return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
 
 
@@ -294,5 +276,5 @@ def _derived(seed: int, number: int) -> int:
 
 
 def _startup(trials: int) -> int:
-    """Trials drawn at random before the sampler learns from them: ten, or a quarter of few."""
+    """Number of random trials before the sampler learns: ten, or a quarter if there are few."""
     return max(1, min(10, trials // 4))

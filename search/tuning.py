@@ -1,4 +1,4 @@
-"""`tune`: a search for the values of a configuration that are best for its validation rows."""
+"""`tune`: searches for the configuration values that are best on the validation rows."""
 
 from __future__ import annotations
 
@@ -52,27 +52,23 @@ def tune(
     seed: int = 0,
     progress: bool = True,
 ) -> Search:
-    """Searches for the values of a configuration that are best for its validation rows, by simulated runs.
+    """Searches for the configuration values that are best on the validation rows, by simulated runs.
 
-    The same call goes on with a search that has ended early. No trial looks at the test rows.
+    The same call resumes a search that has ended early. No trial evaluates the test rows.
 
     Args:
         config, tables: as for `colonnade.simulate`.
-        trials: in all, those of earlier calls among them.
+        trials: in total, including those of earlier calls.
         metric: of the validation rows, such as `val_auc`; "" for the accuracy, or in a regression the RMSE.
         direction: `maximize` or `minimize`, for a metric of a plug-in.
-        space: values to try by key, as in the section `search`; None for that section, or a usual space.
+        space: values to try by key, as in the section `search`; None for that section, or a default space.
         sets: changes of the configuration for all trials, KEY=VALUE.
-        out: the folder; runs/ID-tune if left out.
-        jobs: simulations at a time, each in a process of its own; 1 runs them in this process.
-        storage: database URL or `journal:PATH` of the trials, for several machines; a file in the folder if left out.
+        out: folder; default: runs/ID-tune.
+        jobs: concurrent simulations, each in its own process; 1 runs them in this process.
+        storage: database URL or `journal:PATH` of the trials, for several machines; default: a file in the folder.
         timeout: seconds after which no trial begins.
         pruner: `median`, `hyperband` or `none`: ends trials that fall behind others.
-        seed: of the draws.
         progress: whether to print a line for every trial.
-
-    Returns:
-        The best configuration and all trials.
 
     Raises:
         ConfigError: a key or value of the configuration or the space is not allowed.
@@ -149,7 +145,7 @@ def _check_options(trials: int, jobs: int, pruner: str) -> None:
 
 @contextmanager
 def _always(store: TrialStore) -> Iterator[None]:
-    """Queues the trials under way again, whatever ends the search."""
+    """Queues running trials again, however the search ends."""
     try:
         yield
     except BaseException:
@@ -249,11 +245,7 @@ def _no_metric(goal: SearchMetric, metrics: Mapping[str, float]) -> InputError:
 
 
 def _read_data(plan: _Plan, folder: SearchFolder) -> str:
-    """Refuses missing or unusable data before the first trial. Returns the file of aligned rows, "" for none.
-
-    Raises:
-        ColonnadeError: as a real run.
-    """
+    """Refuses missing or unusable data before the first trial. Returns the file of aligned rows, "" for none."""
     from colonnade.common.data.sources import load_features  # noqa: PLC0415
     from colonnade.search.folds import align_once, pool_labels  # noqa: PLC0415
 
@@ -266,7 +258,6 @@ def _read_data(plan: _Plan, folder: SearchFolder) -> str:
 
 
 def _leave(plan: _Plan, store: TrialStore, lines: Lines, folder: SearchFolder) -> Search:
-    """Writes the files, and prints the end."""
     records, best = store.records(), store.best()
     write_text(folder.table, as_csv(records, [one.key for one in plan.space]))
     if best is None:

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 
 class Validation:
-    """A cross-validation that has ended.
+    """A completed cross-validation.
 
     Attributes:
         folder: of cv.json and cv.html.
         metric: its name, such as `auc`, of the rows that a fold holds out.
         mean: over all folds.
-        deviation: the sample's standard deviation over all folds. Folds share training rows: it is no standard error.
+        deviation: sample standard deviation over folds. Folds share training rows, so it is no standard error.
     """
 
     def __init__(self, folder: Path, metric: str, records: Sequence[FoldRecord]) -> None:
@@ -52,12 +52,12 @@ class Validation:
 
     @property
     def page(self) -> Path:
-        """cv.html."""
+        """Path of cv.html."""
         return self.folder / "cv.html"
 
     @property
     def folds(self) -> pa.Table:
-        """The folds, a row each: repeat, fold, rows held out, seconds, and a column a metric."""
+        """One row per fold: repeat, fold, rows held out, seconds, and a column per metric."""
         import pyarrow as pa  # noqa: PLC0415
 
         names = dict.fromkeys(name for record in self._records for name in record.metrics)
@@ -102,20 +102,20 @@ def cv(
     seed: int = 0,
     progress: bool = True,
 ) -> Validation:
-    """Cross-validates a configuration by simulated runs, one a fold, each tested on the rows that the fold holds out.
+    """Cross-validates a configuration by simulated runs, one per fold, each tested on the rows that the fold holds out.
 
-    The same call goes on with a cross-validation that has ended early. A data set's own test rows take no part.
+    The same call resumes a cross-validation that has ended early. A data set's own test rows take no part.
 
     Args:
         config, tables: as for `colonnade.simulate`.
-        folds: parts of the rows, each held out once.
-        repeats: times that all rows are drawn into folds.
-        stratified: whether every fold has about the same share of every class; None for yes where there are classes.
+        folds: number of parts of the rows, each held out once.
+        repeats: number of times that all rows are split into folds.
+        stratified: whether every fold has about the same share of every class; None for yes if there are classes.
         metric: such as `auc`; "" for the accuracy, or in a regression the RMSE.
         sets: changes of the configuration, KEY=VALUE.
-        out: the folder; runs/ID-cv if left out.
-        jobs: simulations at a time, each in a process of its own; 1 runs them in this process.
-        seed: of the draws of folds.
+        out: folder; default: runs/ID-cv.
+        jobs: concurrent simulations, each in its own process; 1 runs them in this process.
+        seed: of the split into folds.
         progress: whether to print a line for every fold.
 
     Raises:
@@ -160,7 +160,7 @@ def _check_options(folds: int, repeats: int, jobs: int) -> None:
 
 @dataclass
 class _Folds:
-    """The folds of a cross-validation; finished ones are kept in the folder."""
+    """The folds of a cross-validation; completed ones are stored in the folder."""
 
     tree: Tree
     base: Path
@@ -179,7 +179,7 @@ class _Folds:
         return sorted(found, key=lambda record: (record.repeat, record.fold))
 
     def perform(self, drawn: Sequence[Fold], jobs: int) -> None:
-        """Runs the folds that are not kept yet."""
+        """Runs the folds that are not stored yet."""
         from colonnade.search.workers import performers  # noqa: PLC0415
 
         done = {(record.repeat, record.fold) for record in self.kept}
@@ -235,7 +235,6 @@ class _Folds:
         )
 
     def leave(self, splits: Mapping[str, Any]) -> Validation:
-        """Writes the files, and prints the end."""
         records = self.kept
         found = Validation(self.folder.path, self.goal.metric, records)
         self.record |= {

@@ -1,4 +1,4 @@
-"""The process of one worker: `python -m colonnade.search.worker`. It reads tasks and writes results, as lines."""
+"""A worker process (`python -m colonnade.search.worker`): reads tasks and writes results, as lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from colonnade.search.simulated import Diverged, Listen, Result, Task, failure, 
 
 
 def main() -> None:
-    """Works until the input ends, also in the middle of a simulation."""
+    """Works until the input ends, even in the middle of a simulation."""
     keep_private()
     said = os.fdopen(
         os.dup(1), "w", buffering=1, encoding="utf-8"

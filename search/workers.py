@@ -1,4 +1,4 @@
-"""Where simulations run: in this process, or in worker processes that end with it."""
+"""Performers of simulations: this process, or worker processes that end with it."""
 
 from __future__ import annotations
 
@@ -17,35 +17,31 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEX
 
 
 class Performer(Protocol):
-    """Runs one simulation at a time."""
+    """Performs one simulation at a time."""
 
     def perform(self, task: Task | ReferenceTask, listen: Listen) -> Result:
-        """Simulates it to its end. Raises ColonnadeError as the run, `Diverged`."""
+        """Simulates it to its end. Raises `Diverged`, and errors of the run."""
 
     def close(self) -> None:
         """Ends it at once."""
 
 
 class Here:
-    """Runs simulations in this process."""
+    """Performs simulations in this process."""
 
     def perform(self, task: Task | ReferenceTask, listen: Listen) -> Result:
-        """Simulates it to its end. Raises ColonnadeError as the run, `Diverged`."""
         return fit_reference(task, listen) if isinstance(task, ReferenceTask) else perform(task, listen)
 
     def close(self) -> None:
-        """Nothing is left to end."""
+        """Nothing to end."""
 
 
 class Apart:
-    """Runs simulations in a process of its own, which is started again if it was killed.
+    """Performs simulations in another process, which is started again if it was killed.
 
-    Both talk in lines of JSON: the task; of every evaluation its number, metrics and whether it is the last, and true
-    or false in return; then the result or the failure. The worker ends when its input does, so that it does not
-    survive this process.
-
-    Args:
-        threads: of the worker's libraries.
+    Both exchange lines of JSON: the task; for every evaluation its number, metrics and whether it is the last, answered
+    by true or false; then the result or the failure. The worker ends when its input does, so that it does not outlive
+    this process.
     """
 
     def __init__(self, threads: int) -> None:
@@ -73,7 +69,6 @@ class Apart:
                 raise kind(heard["failed"], hint=heard["hint"])
 
     def close(self) -> None:
-        """Ends the process at once."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -118,12 +113,12 @@ class Apart:
 
 
 def performers(jobs: int) -> list[Performer]:
-    """As many as run at a time; a single one is this process itself, which also has what a notebook has defined."""
+    """Returns `jobs` performers; a single one is this process, which also has what a notebook has defined."""
     if jobs == 1:
         return [Here()]
     return [Apart(threads_each(jobs)) for _ in range(jobs)]
 
 
 def threads_each(jobs: int, wanted: int = 0) -> int:
-    """Threads of every simulation: one unless the server's section asks for more, and no more than there are for it."""
+    """Threads per simulation: one unless the server's section asks for more, limited by the available processors."""
     return max(1, min(wanted or 1, len(os.sched_getaffinity(0)) // jobs))

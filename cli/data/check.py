@@ -51,8 +51,7 @@ _STARTS = {
 def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> None:
     """Checks a configuration and the data, models and keys that it names, and prints the findings.
 
-    Args:
-        run_models: True to run the code of model files, which is looked at otherwise.
+    Model files are only inspected, unless `run_models` is set.
     """
     config = load(file, sets)
     federation = config.federation
@@ -86,7 +85,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
         out.print(
             f"{name}: {overlap.most}{encoded_rows(len(features.values), shape)}{more}", markup=False, soft_wrap=True
         )
-        # Before alignment nobody knows which rows are trained on: any of the table's may be.
+        # Before alignment the training rows are unknown: any row of the table may be one.
         looked_at = schedule.partition.train if federation.align == "none" else torch.arange(len(features.values))
         _describe(name, features, party.data)
         copied = () if labels is None else copies(labels, features, federation.keys)
@@ -134,11 +133,11 @@ def _show_length(federation: FederationConfig, schedules: Mapping[str, Schedule]
 
 
 def _show_privacy(config: Config, schedules: Mapping[str, Schedule], made: Mapping[str, Made]) -> None:
-    """Prints the epsilon of every privacy section on the rows of the run, or what could be estimated without noise.
+    """Prints the epsilon of every privacy section on the run's rows, or what could be estimated without noise.
 
     Args:
         made: every party's bottom model and the shape of its rows.
-        schedules: of the rows that all members have; or where these are not known, of every table that was read.
+        schedules: of the common rows, or, where these are unknown, of every table that was read.
     """
     if not schedules:
         return
@@ -156,7 +155,6 @@ def _show_privacy(config: Config, schedules: Mapping[str, Schedule], made: Mappi
 
 
 def _kinds(labels: LabelColumn) -> str:
-    """Classes, with the positive one of two; or targets."""
     if not labels.classes:
         return f"with {labels.values.shape[1]} targets a row"
     positive = f" (positive: {labels.classes[1]})" if len(labels.classes) == 2 else ""
@@ -169,11 +167,10 @@ def _check_classes(
     common: frozenset[str],
     schedules: Mapping[str, Schedule],
 ) -> None:
-    """Refuses labels of one class, and warns of a part without a class.
+    """Refuses labels of one class, and warns if a part lacks a class.
 
     Args:
-        common: keys that all members have; none where that is not known.
-        schedules: of the rows of the run, or of every table.
+        common: keys that all members have; empty if unknown.
     """
     federation, server = config.federation, config.server
     if labels is None or server is None:
@@ -204,11 +201,7 @@ def _train_rows(schedule: Schedule) -> int:
 
 
 def _only_found(section: str, base: Path, model: object, head: object = None) -> bool:
-    """Looks at models of the user's own without running them, and says so. Returns True if `model` is one.
-
-    Raises:
-        ConfigError: the file is missing or has no such name.
-    """
+    """Inspects the user's own model files without running them, and says so. Returns True if `model` is one."""
     for key, module in (("model", model), ("head", head)):
         if isinstance(module, OwnConfig):
             try:

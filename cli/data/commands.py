@@ -72,7 +72,6 @@ def forget(
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands, in the order of `colonnade --help`."""
     for command in (check, schema, deal, forget):
         app.command(rich_help_panel=PANEL)(command)
     app.add_typer(datasets.app, name="datasets", rich_help_panel=PANEL)

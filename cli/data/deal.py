@@ -1,4 +1,4 @@
-"""`colonnade deal`: a folder for every member of a federation, with its configuration, its keys and its data alone.
+"""`colonnade deal`: one folder per member of a federation, with only its own configuration, keys and data.
 
 A folder holds all that its member needs on its own machine: `config.yaml`, `keys/`, `data/`. The dealer sees
 everything, so this is for demos and experiments: real parties bring their own data and keys.
@@ -51,11 +51,8 @@ _CODE = re.compile(r"(.+\.py):\w+")
 class DealTerms:
     """Settings of the members outside the configuration.
 
-    Raises:
-        InputError: `connect` is no address with a port.
-
     Args:
-        connect: HOST:PORT under which parties reach the server; it listens on that port, everywhere.
+        connect: HOST:PORT that parties dial; the server listens on that port on every interface.
         days: validity of the certificates.
         owner: user and group that own the dealt files; None for the calling user.
     """
@@ -76,18 +73,17 @@ class DealTerms:
 
     @property
     def host(self) -> str:
-        """Of `connect`, without brackets."""
+        """Host part of `connect`, without brackets."""
         return self.connect.rpartition(":")[0].strip("[]")
 
     @property
     def listen(self) -> str:
-        """Every interface; where an IPv6 address is dialled, of both kinds."""
+        """Every interface; both IPv4 and IPv6 if an IPv6 address is dialled."""
         every = "[::]" if ":" in self.host else "0.0.0.0"  # noqa: S104  # parties are elsewhere
         return f"{every}:{self.connect.rpartition(':')[2]}"
 
 
 def read_owner(text: str) -> tuple[int, int] | None:
-    """UID or UID:GID. Raises InputError."""
     if not text:
         return None
     if (found := re.fullmatch(r"(\d+)(?::(\d+))?", text)) is None:
@@ -96,12 +92,7 @@ def read_owner(text: str) -> tuple[int, int] | None:
 
 
 def deal(file: Path, sets: tuple[str, ...], out: Path, terms: DealTerms) -> None:
-    """Deals a federation. A folder dealt from the same configuration is left as it is.
-
-    Raises:
-        InputError: something else was dealt into the folder, or it has places for other members.
-        EnvironmentFault: the folder cannot be written.
-    """
+    """Deals a federation. A folder dealt from the same configuration stays as it is."""
     config = load(file, sets)
     check_members(config, str(file))
     refuse_other_keys(config, file.parent.resolve())
@@ -140,7 +131,7 @@ def _dealt(out: Path, stamp: str, name: str) -> bool:
 
 
 def _check_places(out: Path, config: Config) -> None:
-    """A folder that has places for members, as volumes are mounted there, must have one for each."""
+    """Refuses a folder prepared with places, such as mounted volumes, unless there is exactly one per member."""
     members = {SERVER, *config.federation.names}
     places = {path.name for path in out.iterdir() if path.is_dir()} - {"ca"} if out.is_dir() else set()
     if not (out / SERVER).is_dir() or places == members:
@@ -227,7 +218,7 @@ class _Dealing:
         }
 
     def _write_ids(self, key: str, labels: LabelColumn) -> None:
-        """Ids of test rows, for `colonnade predict RUN --ids`: keys, or numbers of rows where there are none."""
+        """Writes ids of test rows for `colonnade predict RUN --ids`: keys, or row numbers if there are no keys."""
         federation = self.config.federation
         parts = partition(len(labels.values), labels.official_test, federation.rows, federation.seed)
         rows = parts.test[:_REQUESTED].tolist()
@@ -291,7 +282,7 @@ def _copy_keys(made: Path, kept: Path) -> None:
 
 
 def _give(folder: Path, user: int, group: int) -> None:
-    """Changes the owner bottom-up: after the change this process may not be able to enter a folder."""
+    """Changes the owner bottom-up, since this process may lose access to a folder by the change."""
     for path, _, names in os.walk(folder, topdown=False):
         for name in names:
             os.chown(Path(path) / name, user, group)

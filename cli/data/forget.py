@@ -12,12 +12,7 @@ from colonnade.reports.console.screen import out as console
 
 
 def forget(folder: Path) -> None:
-    """Removes what every member keeps in a folder, or beside the runs in it.
-
-    Raises:
-        InputError: nothing is kept there.
-        EnvironmentFault: the disk refuses it.
-    """
+    """Removes what every member stores in a folder, or beside the runs in it."""
     nested = sorted(place for place in folder.rglob(NAME) if not place.is_symlink())  # also in runs, and of old ids
     places = [place for place in (*nested, folder) if members_in(place)]
     if not places:

@@ -12,7 +12,7 @@ from colonnade.server.prediction.serving.openapi import document
 
 
 def schema(out: Path | None, *, openapi: bool) -> None:
-    """Prints one of both, or writes it to a file. Raises EnvironmentFault: the file cannot be written."""
+    """Prints one of both, or writes it to a file."""
     text = json.dumps(document() if openapi else configuration_schema(), indent=2) + "\n"
     if out is None:
         console.file.write(text)

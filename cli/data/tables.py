@@ -71,7 +71,7 @@ def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, *, parties: in
 
 
 def _write_ids(path: Path, keys: Sequence[str], known: Sequence[np.ndarray]) -> None:
-    """Keys of rows that all members hold, in the order of the server's table: something to request predictions for."""
+    """Writes keys of rows that all members hold, in the server's order, as ids to predict."""
     common = set.intersection(*(set(held.tolist()) for held in known))
     ids = [[keys[row]] for row in known[0].tolist() if row in common][:_REQUESTED]
     _write(path, ["key"], ids)

@@ -11,6 +11,5 @@ PANEL = "Keys"
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands, in the order of `colonnade --help`."""
     app.add_typer(certs.app, name="certs", rich_help_panel=PANEL)
     app.command(rich_help_panel=PANEL)(token)

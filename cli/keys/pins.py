@@ -1,4 +1,4 @@
-"""`colonnade certs pin`: the fingerprints of members' certificates, written into a configuration's roster."""
+"""`colonnade certs pin`: writes fingerprints of members' certificates into a configuration's roster."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ _EXAMPLE = "for example server=server/cert.pem bank=bank.pem"
 
 @dataclass(frozen=True)
 class Pinning:
-    """A change of one file's roster, checked and not yet written.
+    """A checked change of one file's roster, not yet written.
 
     Args:
-        roster: the file.
         pins: new fingerprints by name.
-        authority: the certificate that signed all of them.
+        authority: certificate that signed all of them.
     """
 
     roster: RosterText
@@ -42,7 +41,7 @@ class Pinning:
     authority: Certificate
 
     def write(self) -> None:
-        """Shows every fingerprint, and writes those that are new; the file keeps its permissions."""
+        """Prints every fingerprint, and writes the new ones; the file keeps its permissions."""
         roster, path = self.roster, self.roster.path.resolve()
         new = {name: pin for name, pin in self.pins.items() if roster.pin(name) != pin}
         text = roster.pinned(new)
@@ -77,16 +76,10 @@ def prepare(path: Path, named: Sequence[str], authority: Path | None, *, replace
     """Checks certificates against a file's roster and their authority. Writes nothing.
 
     Args:
-        path: YAML, with a `federation` section.
+        path: YAML with a `federation` section.
         named: NAME=FILE, a member of the roster and its certificate.
-        authority: the certificate that must have signed them; None for the `ca.pem` beside them.
-        replace: True to replace other fingerprints.
-
-    Raises:
-        InputError: `named` is malformed, or names a member twice.
-        ConfigError: the file cannot be read, or has no roster.
-        IdentityError: a member is not in the roster; a file is missing, is no certificate, is not valid now, is for
-            another name, or is signed by another authority; the roster has another fingerprint and `replace` is off.
+        authority: certificate that must have signed them; None for the `ca.pem` beside them.
+        replace: whether other fingerprints may be replaced.
     """
     roster = RosterText(path)
     paths = _paths(named)
@@ -122,7 +115,7 @@ def _paths(named: Sequence[str]) -> dict[str, Path]:
 
 
 def _read(name: str, path: Path) -> Certificate:
-    """The certificate of a member, valid now."""
+    """Reads a member's certificate, which must be valid now."""
     pem = files.read(path, hint=f"give the certificate that was signed for {name}: colonnade certs sign")
     if b"PRIVATE KEY-----" in pem:
         raise IdentityError(

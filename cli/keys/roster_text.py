@@ -1,4 +1,4 @@
-"""Fingerprints written into the text of a configuration: nothing but the roster changes, comments and order stay.
+"""Writes fingerprints into a configuration's text. Only the roster changes; comments and order stay.
 
 A parser finds the places, the text is changed there, and the result is parsed again and compared.
 """
@@ -25,14 +25,7 @@ _REMEDY = "write the fingerprints in by hand: colonnade certs show FILE prints t
 
 @dataclass
 class RosterText:
-    """The text of a file, with the places of its fingerprints.
-
-    Args:
-        path: a YAML file with a `federation` section.
-
-    Raises:
-        ConfigError: it cannot be read, or has no `federation` section with `parties`.
-    """
+    """Text of a YAML file with a `federation` section, with the places of its fingerprints."""
 
     path: Path
     text: str = field(init=False)
@@ -57,17 +50,13 @@ class RosterText:
         return str(self.tree["federation"].get("id") or "")
 
     def pin(self, name: str) -> str:
-        """The fingerprint of a member; "" if there is none yet, or dots in its place."""
+        """A member's fingerprint; "" if it is missing or a placeholder of dots."""
         found = str(self.roster[name])
         return "" if _PLACEHOLDER.fullmatch(found) else found
 
     def pinned(self, pins: Mapping[str, str]) -> str:
-        """The text with these fingerprints, by name.
-
-        Raises:
-            ConfigError: the file is written in a way that cannot be changed without changing more.
-        """
-        # Changes are made from the end, so that the places before them stay valid.
+        """Returns the text with these fingerprints; refuses a layout that would need further changes."""
+        # Change from the end, so that earlier positions stay valid.
         changed = self.text
         for begin, end, new in sorted(self._changes(pins), reverse=True):
             changed = changed[:begin] + new + changed[end:]
@@ -82,7 +71,7 @@ class RosterText:
         return changed
 
     def _changes(self, pins: Mapping[str, str]) -> list[tuple[int, int, str]]:
-        """Places as begin, end, and the text to have there instead."""
+        """Replacements as begin, end, and new text."""
         document = yaml.compose(self.text, yaml.SafeLoader)
         section = _value(document, "federation")
         key, parties = _entry(section, "parties")
@@ -121,12 +110,12 @@ class RosterText:
         return [(place, place, f' "{pin}"' if colon else f': "{pin}"')]
 
     def _list(self, key: yaml.Node, names: yaml.SequenceNode, pins: Mapping[str, str]) -> list[tuple[int, int, str]]:
-        """A list of names becomes a mapping at the same places."""
+        """Turns a list of names into a mapping at the same places."""
         begin, end = _span(names)
         found = []
         if names.flow_style:
             found += [(begin, begin + 1, "{"), (end - 1, end, "}")]
-        # A list may be as far left as its key; a mapping there would be keys of the section.
+        # A list may be indented like its key; a mapping there would belong to the section.
         inner = "" if names.start_mark.column > key.start_mark.column else "  "
         for item in names.value:
             start, stop = _span(item)
@@ -139,7 +128,7 @@ class RosterText:
         return "\n" not in self.text[slice(*_span(node))] and bool(getattr(node, "flow_style", False))
 
     def _mapping(self, node: yaml.Node, pins: Mapping[str, str]) -> str:
-        """A number of parties, or a list in one line, written out with a line for each."""
+        """Expands a number of parties, or a list in one line, to one line per party."""
         names = read_roster(self.tree["federation"]["parties"])
         line = f",{self._newline}{' ' * (node.start_mark.column + 1)}"
         return "{" + line.join(f'{name}: "{pins.get(name, "")}"' for name in names) + "}"
@@ -150,7 +139,7 @@ class RosterText:
 
 
 def _roster(value: Any) -> dict[str, Any]:
-    """As in the file, where it is a mapping already; otherwise with all names written out."""
+    """The roster as a mapping, with all names expanded."""
     return dict(value) if isinstance(value, dict) else read_roster(value)
 
 

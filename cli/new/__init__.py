@@ -1,1 +1,1 @@
-"""Commands that write a working start: a protocol in a package of its own, a federation with example tables."""
+"""Commands that write a working start: a package with a protocol, or a federation with example tables."""

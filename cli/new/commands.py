@@ -39,5 +39,4 @@ def protocol(
 
 
 def register(main: typer.Typer) -> None:
-    """Adds the commands, in the order of `colonnade --help`."""
     main.add_typer(app, name="new", rich_help_panel=PANEL)

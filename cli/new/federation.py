@@ -1,4 +1,4 @@
-"""`colonnade new federation`: a configuration with example tables, one for each member."""
+"""`colonnade new federation`: a configuration with an example table for each member."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Align = Literal["psi", "sorted", "none"]
 
 
 class _Row(NamedTuple):
-    """A party's columns of one person, and their part of the label."""
+    """A party's columns of one person, and its contribution to the label."""
 
     amount: str
     visits: str
@@ -39,16 +39,10 @@ class _Row(NamedTuple):
 
 
 def new_federation(folder: Path, parties: Sequence[str], align: Align) -> None:
-    """Writes federation.yaml, a table for each member, ids.csv and a README.
+    """Writes federation.yaml, a table for each member, ids.csv and a README into a new folder.
 
     Args:
-        folder: a new one.
-        parties: their names.
         align: as `federation.align`. Under `psi` the tables overlap partly; otherwise every member has every row.
-
-    Raises:
-        InputError: a name is not usable or occurs twice, or the folder is not empty; nothing is written.
-        EnvironmentFault: the disk refuses it.
     """
     names = [name.strip() for name in parties]
     _check(names)
@@ -78,7 +72,9 @@ def new_federation(folder: Path, parties: Sequence[str], align: Align) -> None:
 
 
 def _person_epsilon(parties: int) -> float:
-    """Epsilon of a person at all parties, where each has the proposed one: their releases add up, however many."""
+    """Epsilon of a person present at all parties, each with the proposed epsilon: releases of any number of parties add
+    up.
+    """
     sigma = find_noise_multiplier(PROPOSED_EPSILON, PROPOSED_DELTA, 1, "row")
     return epsilon(parties, sigma, PROPOSED_DELTA, "row")
 
@@ -95,7 +91,7 @@ def _check(names: Sequence[str]) -> None:
 
 
 def _tables(names: Sequence[str], align: Align) -> tuple[dict[str, str], list[str]]:
-    """The members' files by their names, and the ids to predict."""
+    """The members' files by name, and the ids to predict."""
     draw = random.Random(5)  # noqa: S311  # example data
     keys = [f"p{number:04}" for number in draw.sample(range(10_000), _PERSONS)]
     rows = {name: {key: _row(draw) for key in keys} for name in names}

@@ -1,4 +1,4 @@
-"""A new folder of text files, from templates."""
+"""Writes a new folder of text files from templates."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def fill(template: str, **words: str) -> str:
-    """The text of a template with its `$word`s replaced."""
+    """Replaces a template's `$word`s."""
     return Template((_TEMPLATES / template).read_text(encoding="utf-8")).substitute(words)
 
 
 def refuse_existing(folder: Path) -> None:
-    """Raises InputError unless the folder is missing or empty."""
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if folder.exists() or folder.is_symlink():
@@ -28,12 +27,7 @@ def refuse_existing(folder: Path) -> None:
 
 
 def write_folder(folder: Path, files: Mapping[str, str]) -> None:
-    """Writes the files into a new folder and prints their names.
-
-    Raises:
-        InputError: the folder is not empty; nothing is written.
-        EnvironmentFault: the disk refuses it.
-    """
+    """Writes the files into a new folder and prints their names; writes nothing if the folder is not empty."""
     refuse_existing(folder)
     make_folder(folder)
     for name, text in files.items():

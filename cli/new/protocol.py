@@ -14,16 +14,7 @@ _LONGEST = 40  # characters of a name
 
 
 def new_protocol(name: str, out: Path | None) -> None:
-    """Writes pyproject.toml, the module, its tests, a configuration and a README.
-
-    Args:
-        name: of the protocol.
-        out: the new folder; `colonnade-NAME` in this one if left out.
-
-    Raises:
-        InputError: the name is not usable, or the folder is not empty; nothing is written.
-        EnvironmentFault: the disk refuses it.
-    """
+    """Writes pyproject.toml, the module, its tests, a configuration and a README; default folder: `colonnade-NAME`."""
     _check(name)
     package = f"colonnade-{name.replace('_', '-')}"
     folder, module = out or Path(package), f"colonnade_{name}"

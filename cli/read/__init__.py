@@ -1,1 +1,1 @@
-"""Commands that read what a run has left."""
+"""Commands that read the results of a run."""

@@ -9,5 +9,4 @@ from colonnade.reports.console.screen import out as console
 
 
 def card(folder: Path, out: Path | None) -> None:
-    """Writes the card and prints its path."""
     console.print(f"card: {write_card(folder, out)}", markup=False, soft_wrap=True)

@@ -108,6 +108,5 @@ def plug_ins() -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands, in the order of `colonnade --help`."""
     for command in (report, explain, card, ledger, export, protocols, show, plug_ins):
         app.command(rich_help_panel=PANEL)(command)

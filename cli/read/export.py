@@ -40,8 +40,7 @@ class ExportPlace:
 
     Args:
         home: the party's own folder.
-        config: with its section.
-        base: the folder that paths in it are relative to.
+        base: folder that paths in the config are relative to.
     """
 
     home: PartyFolder
@@ -54,11 +53,10 @@ class OpenedParty:
     """A party's part of a model.
 
     Args:
-        local: the model from rows to outputs, in evaluation mode.
+        local: maps rows to outputs, in evaluation mode.
         shape: of an input row.
         round: of the checkpoint.
-        run: the run's number.
-        encoder: turns the party's table into such rows.
+        encoder: maps the party's table to such rows.
         names: of the table's columns.
     """
 
@@ -71,11 +69,11 @@ class OpenedParty:
 
 
 def export(folder: Path, party: str, file: Path | None, out: Path | None) -> None:
-    """Writes model.safetensors, model.pt2 and model.json, and of a party copies the encoder.
+    """Writes model.safetensors, model.pt2 and model.json, and a copy of a party's encoder.
 
     Args:
-        party: its name, or `server` for the part that the server has.
-        file: the member's own configuration, where the run was elsewhere; `folder` is then its own.
+        party: a name, or `server`.
+        file: the member's own configuration if the run was elsewhere; `folder` is then the member's own.
     """
     place = _find(folder, party, file)
     if party == SERVER:
@@ -93,7 +91,7 @@ def export(folder: Path, party: str, file: Path | None, out: Path | None) -> Non
 
 
 def _find(folder: Path, party: str, file: Path | None) -> ExportPlace:
-    """The party's folder: below a run of `up`, or the folder itself with the party's own file."""
+    """Finds the party's folder below a run of `up`, or takes the folder itself with the party's own file."""
     if file is not None:
         config, home, base = as_begun(load(file, begun=True), folder), PartyFolder(folder), file.parent.resolve()
     else:
@@ -161,7 +159,7 @@ def _record(config: Config, party: str, opened: OpenedParty) -> dict[str, Any]:
 
 
 def _columns(opened: OpenedParty) -> list[str]:
-    """Names of the model's inputs, in order; a categorical column has one a word."""
+    """Names of the model's inputs, in order; a categorical column has one per word."""
     if not opened.encoder.codes:
         return list(opened.names)
     named: list[str] = []

@@ -30,11 +30,11 @@ _LEARNED = ("head", "heads", "weights")  # names in the server's state
 
 
 class ServerPart(nn.Module):
-    """The joint model behind the parties' parts: float32 (parties, rows, width) -> logits (rows, classes).
+    """The joint model on the parties' parts: float32 (parties, rows, width) -> logits (rows, classes).
 
     Args:
         joint: in evaluation mode.
-        state: of the server, whose learned tensors become this module's.
+        state: the server's; its learned tensors are registered in this module.
     """
 
     def __init__(self, joint: Joint, state: State) -> None:
@@ -48,25 +48,17 @@ class ServerPart(nn.Module):
                     self.add_module(name, learned)
 
     def forward(self, parts: Tensor) -> Tensor:
-        """The parties' parts in roster order -> logits; of a regression, standardised targets."""
+        """Maps the parties' parts, in roster order, to logits, or to standardised targets in a regression."""
         return self._joint.logits(list(parts.unbind(0)))
 
 
 def export_server(run: RunFolder, config: Config, base: Path, out: Path | None) -> tuple[Path, int]:
-    """Writes model.safetensors, model.pt2 and model.json of the server's part.
+    """Writes model.safetensors, model.pt2 and model.json of the server's part; returns the folder and the round.
 
     Args:
         run: the server's own folder.
-        base: the folder that paths in the config are relative to.
-        out: where to; `export` in the run's folder if left out.
-
-    Returns:
-        The folder, and the round of the checkpoint.
-
-    Raises:
-        CheckpointError: there is no checkpoint.
-        DataError: the labels are not where the configuration says.
-        InputError: in this protocol the server has no part that stands alone.
+        base: folder that paths in the config are relative to.
+        out: default: `export` in the run's folder.
     """
     federation, server = config.federation, config.server
     name = federation.protocol.name

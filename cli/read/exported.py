@@ -24,15 +24,12 @@ _WEIGHTS, _PROGRAM = "model.safetensors", "model.pt2"
 
 
 def program_of(model: nn.Module, example: Tensor, rows: int = 0) -> bytes:
-    """A program of torch.export, for any number of rows.
+    """Traces a torch.export program for any number of rows; refuses models that cannot be traced.
 
     Args:
         model: in evaluation mode.
-        example: its input, of `TRACED` rows.
-        rows: the axis of the rows.
-
-    Raises:
-        InputError: the model has code that cannot be traced.
+        example: input of `TRACED` rows.
+        rows: axis of the rows.
     """
     try:
         made = torch.export.export(model, (example,), dynamic_shapes=({rows: torch.export.Dim("rows")},))
@@ -50,13 +47,7 @@ def program_of(model: nn.Module, example: Tensor, rows: int = 0) -> bytes:
 def write_part(
     into: Path, model: nn.Module, program: bytes, record: Mapping[str, Any], more: Mapping[str, bytes]
 ) -> None:
-    """Writes weights, program, further files, and model.json with the hashes of all. Raises EnvironmentFault.
-
-    Args:
-        into: the folder, made if it is not there.
-        record: content of model.json.
-        more: content of further files by name.
-    """
+    """Writes weights, program, further files (`more`, by name), and model.json with the hashes of all."""
     make_folder(into)
     weights = safetensors.torch.save({name: value.contiguous() for name, value in model.state_dict().items()})
     files = {_WEIGHTS: weights, _PROGRAM: program, **more}

@@ -1,4 +1,4 @@
-"""`colonnade report --follow`: rewrites the page of a run while it goes on."""
+"""`colonnade report --follow`: rewrites the page of a run while it continues."""
 
 from __future__ import annotations
 
@@ -17,17 +17,10 @@ _GONE = 90.0  # seconds after which a killed or failed member is not restarted
 
 
 def follow(folder: Path, out: Path | None) -> None:
-    """Writes the page every few seconds until the run is completed, or has had no process for a while.
+    """Writes the page every few seconds until the run completes, or has had no process for a while.
 
-    The modules that make pages are imported when there is something to show: until then the members need the machine.
-
-    Args:
-        folder: of the run, which need not have begun.
-        out: as for `report`.
-
-    Raises:
-        EnvironmentFault: nobody begins a run there.
-        ColonnadeError: as `report`.
+    The run need not have begun. Modules that make pages are imported only when there is something to show: until then
+    the members need the machine.
     """
     console.print(f"waits for a run in {folder}", markup=False, soft_wrap=True)
     watched = _Watched(folder)
@@ -45,18 +38,13 @@ def follow(folder: Path, out: Path | None) -> None:
 
 
 class _Watched:
-    """A folder, looked at from outside.
-
-    Args:
-        folder: in which a server works, has worked or will work.
-    """
+    """Observes the folder of a server that works, has worked or will work there."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = RunFolder(folder)
         self._size, self._alive = -1, time.monotonic()
 
     def has_begun(self) -> bool:
-        """True if there is something to show."""
         return any(event["kind"] in ("round", "end") for event in read_lines(self._folder.events))
 
     def has_changed(self) -> bool:

@@ -1,4 +1,4 @@
-"""`colonnade ledger`: shows what left a party, from its own record, and verifies that record."""
+"""`colonnade ledger`: shows what left a party by its own record, and verifies that record."""
 
 from __future__ import annotations
 
@@ -25,12 +25,9 @@ def ledger(folder: Path, *, check: bool, head: bool) -> None:
     """Prints what left, by kind of message; or the newest hash; or the verdict on the chain of hashes.
 
     Args:
-        folder: a party's own, with ledger.jsonl in it, or that file.
+        folder: a party's own, which contains ledger.jsonl, or that file.
         check: verifies the chain of hashes.
-        head: prints the newest hash alone, besides the verdict of `check`.
-
-    Raises:
-        InputError: there is no ledger, its chain is broken, or the folder is of a newer format.
+        head: prints only the newest hash, after the verdict of `check`.
     """
     path = folder
     if folder.is_dir():
@@ -80,16 +77,12 @@ def _show(path: Path) -> None:
 
 
 def _ways(book: Book) -> str:
-    """Protection of the messages; "none" is a release in the clear."""
+    """Protection of the messages; "none" means a release in the clear."""
     return ", ".join({"": "nothing private", "none": "in the clear"}.get(how, how) for how in book.mechanisms)
 
 
 def _spent(path: Path) -> str:
-    """Epsilon of the newest message, and the number of releases reserved and not given back.
-
-    Raises:
-        CheckpointError: a line that reserves releases was altered.
-    """
+    """Epsilon of the newest message, and the number of releases reserved and not given back."""
     epsilon, delta = None, ""
     for entry in read_lines(path):
         if entry.get("epsilon") is not None:  # only releases of a model cost epsilon

@@ -44,7 +44,7 @@ def list_all() -> None:
 
 
 def list_plug_ins() -> None:
-    """Prints the plug-ins of all groups, with their packages. None is imported."""
+    """Prints the plug-ins of all groups, with their packages, without importing them."""
     table = Table(*(Column(head, overflow="fold") for head in ("group", "name", "package", "object", "")))
     for plug_ins in GROUPS:
         for entry in plug_ins.registered:
@@ -61,7 +61,7 @@ def list_plug_ins() -> None:
 
 
 def show(name: str) -> None:
-    """Prints the keys of a protocol, and its files, one below the other: three, or the one of a package."""
+    """Prints a protocol's keys and its files one after the other: three, or one for a package."""
     OUTSIDE.refuse_clash(name)
     if name not in CONTRACTS:
         raise InputError(f"there is no protocol {name!r}{nearest(name, CONTRACTS)}", hint="see `colonnade protocols`")

@@ -12,16 +12,11 @@ from colonnade.reports.run_page.page import write_page
 
 
 def report(folders: Sequence[Path], out: Path | None, *, again: float = 0) -> None:
-    """Writes the page and prints its path.
+    """Writes the page and prints its path. Runs need not have ended.
 
     Args:
-        folders: of the runs, whether they have ended or not.
-        out: the page's file; report.html in the run's folder, or comparison.html in that of the first of several.
-        again: seconds after which a browser reloads the page, and nothing is printed; 0 for never.
-
-    Raises:
-        InputError: a folder holds no run, or is named twice.
-        EnvironmentFault: nothing can be written there.
+        out: default: report.html in the run's folder, or comparison.html in that of the first of several.
+        again: seconds after which a browser reloads the page, in which case nothing is printed; 0 for never.
     """
     runs = [read_run(folder) for folder in folders]
     page = write_page(runs, out, again)

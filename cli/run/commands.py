@@ -199,7 +199,6 @@ def health(words: typer.Context) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands, in the order of `colonnade --help`."""
     for command in (up, server, client, simulate, predict, serve, answer):
         app.command(rich_help_panel=PANEL)(command)
     plain = {"allow_extra_args": True, "ignore_unknown_options": True}  # the probe reads its words itself

@@ -1,4 +1,4 @@
-"""`colonnade health`: asks a member's health service, and imports as little as that takes."""
+"""`colonnade health`: queries a member's health service with minimal imports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE = 2.0  # seconds for an answer
 
 
 def main(words: list[str]) -> NoReturn:
-    """Ends with 0 if the service is SERVING, else with 1 and one line that says what it is instead."""
+    """Exits with 0 if the service is SERVING, else with 1 and one line that gives its state."""
     args = _parser().parse_args(words)
     address = f"127.0.0.1:{args.address}" if args.address.isdecimal() else args.address
     found = state(address, args.service)
@@ -26,12 +26,12 @@ def main(words: list[str]) -> NoReturn:
 
 
 def state(address: str, service: str, patience: float = PATIENCE) -> str:
-    """SERVING, or NOT_SERVING, or the reason why there is no response.
+    """Returns SERVING, NOT_SERVING, or the reason for a missing response.
 
     Args:
-        address: HOST:PORT of the health service.
-        service: its name; "" is the process as a whole.
-        patience: seconds until an answer must be there.
+        address: HOST:PORT.
+        service: "" is the whole process.
+        patience: timeout in seconds.
     """
     with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
         try:

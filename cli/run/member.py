@@ -41,7 +41,7 @@ class Placement:
 
     Args:
         out: of a new run; None takes a folder under runs/.
-        resume: of a run that goes on.
+        resume: of a run to resume.
     """
 
     out: Path | None
@@ -49,7 +49,7 @@ class Placement:
 
     @classmethod
     def of(cls, out: Path | None, resume: Path | None, within: Path | None) -> Self:
-        """`within` stands for `out` or `resume`: a restarted service passes the same arguments every time."""
+        """`within` means `out` or `resume`, so that a restarted service can pass the same arguments every time."""
         if within is None:
             return cls(out, resume)
         if out is not None or resume is not None:
@@ -57,7 +57,7 @@ class Placement:
         return cls(None, within) if MemberFolder(within).begun else cls(within, None)
 
     def open(self, name: str) -> AbstractContextManager[Path]:
-        """The folder, held for this process. See `locked_folder`."""
+        """Locks the folder for this process. See `locked_folder`."""
         return locked_folder(self.out, name, self.resume)
 
 
@@ -70,7 +70,7 @@ def serve(
     base: Path | None,
     launched: float,
 ) -> None:
-    """Runs a server to its end. `launched` is the time at which `up` began; it then prints the progress."""
+    """Runs a server to its end. `launched` is the time at which `up` began; the server then prints the progress."""
     config = load(file, sets, begun=place.resume is not None)
     if config.server is None:
         raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
@@ -134,7 +134,7 @@ def participate(
 
 
 def _address(file: Path) -> str:
-    """Address that `up` has written; "" while the server restarts."""
+    """Reads the address that `up` has written; "" while the server restarts."""
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -142,13 +142,11 @@ def _address(file: Path) -> str:
 
 
 class _Keeping:
-    """Writes the resolved configuration to the run's folder, once: at the start, or when a resumed run advances.
+    """Writes the resolved configuration to the run's folder once: at the start, or when a resumed run advances.
 
     Args:
-        config: resolved.
-        file: that it was read from, which is not overwritten.
-        folder: the run's.
-        resumed: the folder already holds a run with a configuration.
+        file: source of the configuration, which is never overwritten.
+        resumed: whether the folder already holds a run with a configuration.
     """
 
     def __init__(self, config: Config, file: Path, folder: Path, *, resumed: bool) -> None:
@@ -164,7 +162,7 @@ class _Keeping:
 
 
 def _watched(own: Own) -> Own:
-    """The section with `metrics` and `health` from the environment, where it names none; container images set them."""
+    """Fills in `metrics` and `health` from the environment where the section has none, as container images set them."""
     update = {}
     for what in ("metrics", "health"):
         variable = f"COLONNADE_{what.upper()}"

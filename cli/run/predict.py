@@ -1,4 +1,4 @@
-"""`colonnade predict`: ids come in as CSV, classes and probabilities go out."""
+"""`colonnade predict`: reads ids from CSV, writes classes and probabilities."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def predict(
 
 
 async def answer_file(asked: PredictionIds, count: int, out: Path, absent: Absent, model: Model) -> None:
-    """Writes a line for every id, block by block, and shows the progress. Raises ColonnadeError."""
+    """Writes a line for every id, block by block, and shows the progress."""
     token = f"{asked.fingerprint()} {asked.key} {absent} {await model.token()}"
     columns = ("class", *(f"p_{name}" for name in model.names)) if model.classes else model.names
     written, form = Predictions(out, ("id", *columns), token), LineFormat(model.names, model.classes)
@@ -102,8 +102,8 @@ async def answer_file(asked: PredictionIds, count: int, out: Path, absent: Absen
 async def _predicted(model: Model, ids: Iterator[str]) -> AsyncGenerator[tuple[list[str], Predicted], None]:
     """Yields the predictions of one block of ids after the other.
 
-    The parties compute the next block while the caller writes this one, unless a privacy budget pays for it: then it is
-    requested when the caller has come back, so that an interruption wastes no more than the block under way.
+    The parties compute the next block while the caller writes this one, unless a privacy budget pays for it. Then the
+    next block is requested when the caller returns, so that an interruption wastes at most the current block.
     """
     blocks, ahead = batches(ids, ROWS), 0 if model.paid else 1
     asked: deque[tuple[list[str], asyncio.Task[Predicted]]] = deque()
@@ -128,7 +128,7 @@ def _write(written: Predictions, form: LineFormat, ids: list[str], said: Predict
 
 @contextmanager
 def _settled() -> Iterator[None]:
-    """Excludes existing objects from garbage collection, which takes a sixth of the time when run for every block."""
+    """Excludes existing objects from garbage collection, which would take a sixth of the time at every block."""
     gc.freeze()
     try:
         yield

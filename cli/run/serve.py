@@ -38,10 +38,10 @@ class Doors:
     """Endpoints of the service.
 
     Args:
-        http, grpc: HOST:PORT each; "" disables it.
-        tokens: the file of callers; None takes the run's own.
-        rate: ids a second that one caller may ask for.
-        certificate, key: PEM files; without them it is loopback alone.
+        http, grpc: HOST:PORT; "" disables the endpoint.
+        tokens: file of callers; None takes the run's own.
+        rate: ids per second that one caller may request.
+        certificate, key: PEM files; without them only loopback is allowed.
     """
 
     http: str
@@ -52,7 +52,7 @@ class Doors:
     key: Path | None = None
 
     def refuse_shut(self) -> None:
-        """Checks ports and files before any party is started. Raises InputError, EnvironmentFault."""
+        """Checks ports and files before any party is started."""
         _context(self)
         _pair(self)
         for name, address in (("--http", self.http), ("--grpc", self.grpc)):
@@ -60,7 +60,7 @@ class Doors:
                 refuse_taken(address, name)
 
     def check(self) -> None:
-        """Raises InputError unless connections from other machines use TLS."""
+        """Refuses connections from other machines without TLS."""
         if not self.http and not self.grpc:
             raise InputError("--http and --grpc are both disabled", hint="enable one of them: --http 127.0.0.1:8000")
         if (self.certificate is None) != (self.key is None):
@@ -83,7 +83,7 @@ def serve(
     tables: Tables | None = None,
     processes: Processes | None = None,
 ) -> None:
-    """Serves until it is stopped. `ids`: the file of those that may be asked for, and its column."""
+    """Serves until it is stopped. `ids`: file of the ids that may be requested, and its column."""
     doors.check()
     raise_limit()
     with ExitStack() as after, opened(folder, file, terms, tables=tables, processes=processes) as run:

@@ -1,4 +1,4 @@
-"""What changes while a service runs: tables and ids, which are read again at SIGHUP."""
+"""Tables and ids that a running service reads again at SIGHUP."""
 
 from __future__ import annotations
 
@@ -19,15 +19,7 @@ _LOOK = 2.0  # seconds between two looks at what parties have noted
 
 
 class ServedIds:
-    """The ids that a service answers, from a file that it reads again.
-
-    Args:
-        file: of the ids.
-        run: whose rows they are.
-
-    Raises:
-        InputError: rows are matched by their order.
-    """
+    """The ids that a service answers, from a file that it can read again. Refuses runs that match rows by order."""
 
     def __init__(self, file: PredictionIds, run: OpenedRun) -> None:
         if not run.aligns:
@@ -38,13 +30,13 @@ class ServedIds:
         self._file = file
 
     def read(self) -> tuple[str, ...]:
-        """All of them. Raises DataError if there is none, or the file cannot be read."""
+        """Returns all ids; refuses an empty file."""
         if not (found := tuple(self._file.ids())):
             raise DataError(f"{self._file.path} has a header but no ids", hint="an id is one line below the header")
         return found
 
     async def renew(self, model: Model) -> None:
-        """Reads the file again; a broken one is said, and the ids before stay."""
+        """Reads the file again; if it is broken, reports that and keeps the previous ids."""
         try:
             ids = await asyncio.to_thread(self.read)
             await asyncio.to_thread(model.renew, ids)
@@ -56,12 +48,12 @@ class ServedIds:
 
 @dataclass
 class Changes:
-    """What changes while a service runs: at SIGHUP tables and ids are read again.
+    """Reads tables and ids again at SIGHUP while a service runs.
 
     Args:
         run: with the parties that were started here.
         ids: None for the rows of the run.
-        batches: what the parties note.
+        batches: the parties' notes.
     """
 
     run: OpenedRun
@@ -69,7 +61,7 @@ class Changes:
     batches: NewBatches
 
     async def follow(self, model: Model) -> None:
-        """Takes signals, and prints what parties say of their tables. Runs until cancelled."""
+        """Handles signals, and prints the parties' reports on their tables. Runs until cancelled."""
         hung_up = asyncio.Event()
         on_hangup(hung_up.set)
         while True:

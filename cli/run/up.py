@@ -1,4 +1,4 @@
-"""`colonnade up`: a whole federation on this machine, every member a process of its own."""
+"""`colonnade up`: a whole federation on this machine, one process per member."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def up(
 
     Args:
         dashboard: address of the dashboard; "" serves none.
-        ids: CSV file with the ids to predict after the run, into predictions.csv in its folder; None for none.
+        ids: CSV file with ids to predict after the run, into predictions.csv in its folder.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     options = LaunchOptions(secure=not insecure, dashboard=dashboard)
@@ -64,7 +64,7 @@ def _given(file: Path | None, sets: tuple[str, ...], ids: Path | None) -> GivenC
 
 
 def _refuse_both(file: Path | None, out: Path | None) -> None:
-    """Raises InputError for arguments that a resumed run does not take."""
+    """Refuses arguments that a resumed run does not take."""
     from colonnade.common.errors import InputError  # noqa: PLC0415
 
     if file is not None:
@@ -74,7 +74,7 @@ def _refuse_both(file: Path | None, out: Path | None) -> None:
 
 
 def _refuse_wrong(ids: Path, file: Path, sets: tuple[str, ...] = ()) -> None:
-    """Looks through a file of ids before anything is trained. Raises DataError."""
+    """Checks a file of ids before training starts."""
     from colonnade.common.parsing.file import load  # noqa: PLC0415
     from colonnade.launcher.prediction_files import PredictionIds  # noqa: PLC0415
 

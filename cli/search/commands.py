@@ -19,7 +19,7 @@ PANEL = "Search"
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Says that the same command goes on, when it is interrupted."""
+    """On interruption, says that running the same command again continues."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as ended:
@@ -185,6 +185,5 @@ def compare(
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands, in the order of `colonnade --help`."""
     for command in (tune, cv, compare):
         app.command(rich_help_panel=PANEL)(command)

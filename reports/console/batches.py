@@ -1,4 +1,4 @@
-"""What parties whose folders are at hand have noted in a prediction: of its rows, and warnings of their tables."""
+"""Notes of parties on the batches of a prediction, if their folders are here: rows, and warnings about tables."""
 
 from __future__ import annotations
 
@@ -19,12 +19,7 @@ _MOST = 20  # lines of the table
 
 
 class NewBatches:
-    """The batches that members note from now on.
-
-    Args:
-        folder: the run's.
-        members: the parties, and the server.
-    """
+    """The batches that members note from now on."""
 
     def __init__(self, folder: Path, members: Iterable[str]) -> None:
         homes = {name: RunFolder(folder).member(name) for name in members}
@@ -51,7 +46,7 @@ class NewBatches:
             console.print(f"{name}: PSI is unknown: {why}", style="yellow")
 
     def tell(self, console: Console) -> None:
-        """Prints the parties' warnings, and that they have read their tables again, each once."""
+        """Prints each warning and each reload of a table once."""
         for name, lines in self._events.items():
             events = [event for event in lines.read() if event.get("kind") in ("warning", "reloaded")]
             for said in dict.fromkeys(str(event.get("said") or event.get("reason")) for event in events):
@@ -63,7 +58,7 @@ class NewBatches:
 
 
 class _NewLines:
-    """The lines that a file gets from now on."""
+    """The lines that are appended to a file from now on."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._before, self._size = path, sum(1 for _ in read_lines(path)), _size(path)

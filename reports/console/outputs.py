@@ -1,4 +1,4 @@
-"""Files that a command is asked to leave behind."""
+"""Output files and folders of a command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from colonnade.common.runtime.durable import write_durably
 
 
 def make_folder(folder: Path) -> None:
-    """Makes the folder of `--out`, unless it is there. Raises EnvironmentFault."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as failed:
@@ -18,20 +17,19 @@ def make_folder(folder: Path) -> None:
 
 
 def refuse_unwritable(folder: Path) -> None:
-    """Says so before hours of computing whose results could not be kept. Raises EnvironmentFault."""
+    """Fails early, before hours of computing whose results could not be written."""
     if not os.access(folder, os.W_OK | os.X_OK):
         raise EnvironmentFault(f"{folder} cannot be written to", hint="choose another --out")
 
 
 def refuse_unwritable_file(path: Path) -> None:
-    """The same for one file. Raises InputError, EnvironmentFault."""
     if path.is_dir():
         raise InputError(f"--out {path}: expected a file, this is a folder", hint="name a file in it")
     refuse_unwritable(path.resolve().parent)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a whole file, or leaves the one that was there. Raises EnvironmentFault."""
+    """Writes a file atomically."""
     try:
         write_durably(path, text.encode())
     except OSError as failed:

@@ -1,4 +1,4 @@
-"""The live line of a run, fed by its events."""
+"""The live progress line of a run, driven by its events."""
 
 from __future__ import annotations
 
@@ -32,16 +32,12 @@ _LINES: Mapping[str, str] = {
 
 
 def _reused(event: Event) -> str:
-    """A remark on an alignment that was kept."""
+    """A remark on an alignment that was reused."""
     return ", by a kept alignment" if event["kind"] == "aligned" and event.get("reused") == event["common"] else ""
 
 
 class Progress:
-    """Shows events as one line that changes, or as a line now and then where nothing can change.
-
-    Args:
-        console: where to.
-    """
+    """Shows events as one changing line, or as an occasional line if the output is no terminal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -52,7 +48,6 @@ class Progress:
         self._diverged = self._failed = False
 
     def __call__(self, event: Event) -> None:
-        """Takes an event in."""
         match self._kind(event):
             case "listening":
                 waiting = counted(len(event["waiting_for"]), "party")
@@ -82,7 +77,7 @@ class Progress:
                 self._update(event)
 
     def _kind(self, event: Event) -> str:
-        """The event's kind; "" for those who leave because of a divergence or an error that is told already."""
+        """Returns the event's kind; "" for a member's leave that follows an already reported divergence or error."""
         kind = str(event["kind"])
         if kind in ("diverged", "back_off"):
             self._diverged = kind == "diverged"
@@ -91,7 +86,7 @@ class Progress:
         return "" if (self._diverged or self._failed) and kind == "leave" else kind
 
     def close(self) -> None:
-        """Leaves the last line standing."""
+        """Leaves the last line on the screen."""
         if self._live is not None:
             self._live.update(self._line(), refresh=True)
             self._live.stop()
@@ -128,12 +123,7 @@ class Progress:
 
 
 class PartyProgress:
-    """Prints a party's progress, a line for each event that matters to its operator.
-
-    Args:
-        console: where to.
-        party: its name.
-    """
+    """Prints a party's progress, one line for each event that matters to its operator."""
 
     _LINES: Mapping[str, str] = {
         "join": "joined, and waits for the others",
@@ -153,22 +143,19 @@ class PartyProgress:
         self._console, self._party = console, party
 
     def __call__(self, event: Event) -> None:
-        """Takes an event in."""
         if line := self._LINES.get(event["kind"]):
             self.say(line.format_map(event))
 
     def say(self, line: str) -> None:
-        """Says something else."""
         self._console.print(f"{self._party}: {line}", style="dim", markup=False, soft_wrap=True)
 
 
 def score_words(said: Mapping[str, Any], part: str = "val", names: Mapping[str, str] = JUDGED) -> str:
-    """The numbers that say most about a part's rows: '97.20%' are right, 'RMSE 54.3', or 'AUC 0.91, accuracy 85.07%'.
+    """Formats the main numbers of a part: '97.20%' are right, 'RMSE 54.3', or 'AUC 0.91, accuracy 85.07%'.
 
     Args:
-        said: metrics by name.
-        part: prefix of the rows.
-        names: words of the metrics to be said first, where they are there.
+        part: prefix of the metrics' names.
+        names: words for the metrics to be printed first, if present.
     """
     found = [(words, said[f"{part}_{name}"]) for name, words in names.items() if said.get(f"{part}_{name}") is not None]
     more = [f"{words} {share(value) if 'accuracy' in words else plain(value)}" for words, value in found]
@@ -184,7 +171,6 @@ def share(value: float) -> str:
 
 
 def back_off_line(event: Mapping[str, Any]) -> str:
-    """Words for an event `back_off`."""
     at = f"the checkpoint of round {event['round']}" if event["round"] else "the beginning"
     whence = f"everyone goes back to {at}, with {event['factor']:.3g} of the configured learning rates"
     return f"{event['party']}: {event['reason']}: {whence}"

@@ -1,4 +1,4 @@
-"""The console, and errors as one line and a hint."""
+"""The console, and errors as one line with a hint."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ INTERRUPTED = 130
 
 
 def lenient(stream: IO[str]) -> IO[str]:
-    r"""Lets a stream of text escape what its encoding lacks (`\u2717`), on which it would fail otherwise."""
+    r"""Makes a text stream escape characters that its encoding lacks (`\u2717`) instead of failing."""
     if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
         stream.reconfigure(errors="backslashreplace")
     return stream
 
 
 class Screen(Console):
-    """A console for text that anybody wrote: names, reasons, columns, paths.
+    """A console for text from any source: names, reasons, columns, paths.
 
-    It prints no control character, and reads no markup: `[bold]` and `:bomb:` are printed as they are. Styles are given
-    beside a text. What the terminal's encoding lacks is escaped.
+    It prints no control characters and interprets no markup: `[bold]` and `:bomb:` are printed as they are. Styles are
+    passed separately. Characters that the terminal's encoding lacks are escaped.
     """
 
     def __init__(self, **how: Any) -> None:
@@ -41,7 +41,6 @@ class Screen(Console):
 
     @property
     def file(self) -> IO[str]:
-        """The stream that it prints to."""
         return lenient(super().file)
 
     @file.setter
@@ -49,11 +48,11 @@ class Screen(Console):
         self._file = stream
 
     def say(self, line: str, style: str | None = None) -> None:
-        """Prints a line that the terminal alone breaks, so that it can be copied."""
+        """Prints a line that only the terminal breaks, so that it can be copied."""
         self.print(line, style=style, soft_wrap=True)
 
     def render_str(self, text: str, **how: Any) -> Text:
-        """Renders every printed string, also in a table."""
+        """Renders every printed string, also in tables."""
         return super().render_str(escaped_lines(text), **how)
 
 
@@ -67,7 +66,6 @@ def debugging() -> bool:
 
 
 def show_error(message: str, hint: str = "", who: str = "") -> None:
-    """Prints an error and what to do about it."""
     err.print("error:", style="bold red", end=" ")
     err.print(f"{who}: {message}" if who else message)
     if hint:
@@ -75,7 +73,7 @@ def show_error(message: str, hint: str = "", who: str = "") -> None:
 
 
 def fail(error: BaseException) -> NoReturn:
-    """Prints an error and ends with its exit code."""
+    """Prints an error and exits with its exit code."""
     if debugging():
         traceback.print_exception(error, file=sys.stderr)
     if isinstance(error, ColonnadeError):
@@ -89,7 +87,7 @@ def fail(error: BaseException) -> NoReturn:
 
 
 def run_to_end(main: Coroutine[Any, Any, None]) -> None:
-    """Runs a process's body; SIGINT and SIGTERM both cancel it, so that it can say farewell."""
+    """Runs a process's body; SIGINT and SIGTERM both cancel it, so that it can take leave."""
 
     async def cancellable() -> None:
         task = asyncio.current_task()

@@ -48,7 +48,7 @@ _STOPPED_BY = {**JUDGED, "loss": "loss", "mae": "MAE", "r2": "R2"}
 
 
 def show_summary(console: Console, folder: Path) -> None:
-    """Prints what summary.json says, and where the run lies."""
+    """Prints the content of summary.json, and the run's folder."""
     if (summary := RunFolder(folder).read_summary()) is None:
         return
     table = Table(show_header=False, title=f"{summary['protocol']} on {summary['dataset']}: {summary['status']}")
@@ -72,10 +72,10 @@ def show_summary(console: Console, folder: Path) -> None:
 
 
 def metric_rows(summary: Mapping[str, Any], more: Mapping[str, str] = MappingProxyType({})) -> list[tuple[str, str]]:
-    """Metrics of a run, a line each: if it stopped early, of the best round first, then of the last.
+    """Metrics of a run, one per line: for an early stop, the best round's first, then the last one's.
 
-    Where classes are unequal, the metric that judges the model comes before the accuracy, and the accuracy has the
-    baseline beside it. Of two classes the positive one is named. A warning is the last line.
+    For unequal classes, the metric that judges the model precedes the accuracy, which is shown with its baseline. For
+    two classes the positive one is named. A warning comes last.
 
     Args:
         more: additional metrics, with their names.
@@ -95,14 +95,14 @@ def metric_rows(summary: Mapping[str, Any], more: Mapping[str, str] = MappingPro
 
 
 def positive_of(summary: Mapping[str, Any]) -> str | None:
-    """Name of the class that AUC, average precision, KS, gain and lift are of; None where there are not two."""
+    """Name of the class that AUC, average precision, KS, gain and lift refer to; None unless there are two classes."""
     classes = summary.get("classes")
     positive = classes.get("positive") if isinstance(classes, Mapping) else None
     return positive if isinstance(positive, str) else None
 
 
 def measure_of(summary: Mapping[str, Any]) -> str:
-    """The metric that judges the model of a run with unequal classes; "" where the accuracy or the RMSE does."""
+    """The metric that judges the model for unequal classes; "" where the accuracy or the RMSE does."""
     classes = summary.get("classes")
     if isinstance(classes, Mapping):
         measure = classes.get("measure") if classes.get("unequal") else ""
@@ -113,11 +113,10 @@ def measure_of(summary: Mapping[str, Any]) -> str:
 
 
 def with_baseline(summary: Mapping[str, Any], key: str, value: float) -> str:
-    """A metric in words, with the baseline of a model that knows no column where one is needed to judge it.
+    """Formats a metric, with the baseline of a model without columns where one is needed.
 
     Args:
-        key: of the metric, such as `test_accuracy`.
-        value: of it, of the last or the best round: the baseline is the same.
+        value: of the last or the best round: the baseline is the same.
     """
     said, (part, _, name) = number_words(key, value), key.partition("_")
     baseline = summary["metrics"].get(f"{part}_baseline_{name}")
@@ -131,7 +130,7 @@ def _with_baseline(summary: Mapping[str, Any], key: str) -> str:
 
 
 def _named(measure: str) -> dict[str, str]:
-    """Keys and names of metrics in order: what judges the model before the accuracy."""
+    """Names of metrics in order: the one that judges the model before the accuracy."""
     named: dict[str, str] = {}
     for key, name in METRICS.items():
         part = key.removesuffix("accuracy")
@@ -142,7 +141,7 @@ def _named(measure: str) -> dict[str, str]:
 
 
 def extra_metrics(metrics: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
-    """Metrics of other packages on test and validation rows: key, name and value of each."""
+    """Yields metrics of other packages on test and validation rows: key, name and value."""
     known = OUTSIDE_METRICS.taken
     for part, words in _PARTS.items():
         named = {key: key.removeprefix(part) for key in metrics if key.startswith(part)}
@@ -153,7 +152,7 @@ def extra_metrics(metrics: Mapping[str, Any]) -> Iterator[tuple[str, str, float]
 
 
 def best_of_stopped(summary: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The best round of a run whose model is that one's; None of another, whose last round is what it came to."""
+    """The best round of a run whose model is that round's; None if the model is the last round's."""
     best, model = summary.get("best"), summary.get("model")
     if not isinstance(model, Mapping):  # of a version before 0.3
         return best if summary.get("stopped") else None
@@ -161,7 +160,7 @@ def best_of_stopped(summary: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def model_words(summary: Mapping[str, Any]) -> str:
-    """Which round's model the run keeps, in words; "" where that is the last one and nothing more is to be said."""
+    """Says which round's model the run keeps; "" if it is the last one."""
     model = summary.get("model")
     if not isinstance(model, Mapping) or (model["round"] == summary["rounds"] and not summary.get("privacy")):
         return ""
@@ -169,7 +168,7 @@ def model_words(summary: Mapping[str, Any]) -> str:
 
 
 def fallen_words(summary: Mapping[str, Any]) -> str:
-    """That validation has fallen, and what that means for the run's model; "" if it has not."""
+    """Warns that validation has fallen, and what that means for the model; "" if it has not."""
     if not (fallen := summary.get("fallen")):
         return ""
     kept = best_of_stopped(summary) is not None
@@ -177,7 +176,7 @@ def fallen_words(summary: Mapping[str, Any]) -> str:
 
 
 def own_models(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
-    """A line about every party's own model, where each has a whole one; of many, the worst and the best."""
+    """A line about every party's own model, where each has a whole one; for many parties, the worst and the best."""
     lines = []
     for prefix, name in _OWN.items():
         found = {key.removeprefix(prefix): value for key, value in metrics.items() if key.startswith(prefix)}
@@ -191,14 +190,14 @@ def own_models(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
 
 
 def number_words(key: str, value: float) -> str:
-    """A metric as people read it: accuracies in per cent, errors in their own units to four digits."""
+    """Formats a metric: accuracies in per cent, errors in their own units to four digits."""
     if "accuracy" in key:
         return f"{value:.2%}"
     return plain(value) if "rmse" in key or "mae" in key else f"{value:.4f}"
 
 
 def best_words(best: Mapping[str, Any]) -> str:
-    """`best` of a summary, in words. The loss is left out where it has only decided between equals."""
+    """Formats `best` of a summary. The loss is omitted if it only broke a tie."""
     if next((name for name in best if name.startswith("val_")), "") != "val_loss":
         best = {name: value for name, value in best.items() if name not in ("val_loss", "test_loss")}
     test = best.get("test_accuracy", best.get("test_rmse"))
@@ -207,7 +206,7 @@ def best_words(best: Mapping[str, Any]) -> str:
 
 
 def pace_words(pace: Mapping[str, Mapping[str, Any]]) -> str:
-    """`pace` of a summary, in words: turns by party, and the staleness of their messages; the extremes of many."""
+    """Formats `pace` of a summary: turns by party, and staleness of messages; for many parties, the extremes."""
     if len(pace) > _MANY:
         slowest, fastest = (choose(pace, key=lambda party: pace[party]["turns"]) for choose in (min, max))
         return f"{slowest} {pace[slowest]['turns']} to {fastest} {pace[fastest]['turns']}"
@@ -216,7 +215,6 @@ def pace_words(pace: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def label_words(labels: dict[str, Any]) -> str:
-    """`label_privacy` of a summary, in words."""
     if labels["epsilon"] is None:
         return "noised from the seed, which everyone knows: no guarantee"
     return f"noised once, epsilon {labels['epsilon']:.2f} at delta 0"
@@ -235,7 +233,7 @@ STARTS = {
 
 
 def what_else(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Lines about what only some runs have."""
+    """Lines about features that only some runs use."""
     if (start := summary.get("start")) in ("public", "seeded"):
         yield "starts", STARTS[start]
     if (labels := summary.get("label_privacy")) is not None:
@@ -251,18 +249,15 @@ def what_else(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def back_off_words(back: Mapping[str, Any]) -> str:
-    """`back_offs` of a summary, in words."""
     times = "once" if back["times"] == 1 else f"{back['times']} times"
     return f"{times} after a divergence; learning rates are {back['factor']:.3g} of those configured"
 
 
 def claim_words(claim: Mapping[str, Any]) -> str:
-    """`theorem` of a summary, in words."""
     said = f"epsilon {claim['epsilon_bar']:.2f}, delta {claim['delta_bar']:.2g} for labels"
     return f"{said}: the paper's claim, not a guarantee (docs/protocols/czofo.md)"
 
 
 def answer_words(answers: dict[str, Any]) -> str:
-    """`response_noise_summary` of a summary, in words."""
     spent = f"epsilon {answers['accounted']:.2f} at delta {answers['delta']:g}, {answers['releases']} releases of a row"
     return f"no guarantee: {answers['void']}; {spent}" if answers["void"] else f"answers noised, {spent}"

@@ -14,7 +14,7 @@ _PORT = re.compile(r"[0-9]{1,5}")
 
 
 def completed(words: Sequence[str]) -> list[str]:
-    """The words of a command line, in which an option that stands without an address has the one it is short for."""
+    """Expands options without an address to the default that they stand for."""
     made: list[str] = []
     for at, word in enumerate(words):
         made.append(word)
@@ -25,11 +25,7 @@ def completed(words: Sequence[str]) -> list[str]:
 
 
 def read_address(given: str) -> str:
-    """HOST:PORT; a bare port is one on loopback.
-
-    Raises:
-        InputError: it is neither, or no port has that number.
-    """
+    """Parses HOST:PORT; a bare port means loopback."""
     address = f"127.0.0.1:{given}" if _PORT.fullmatch(given) else given
     if not _ADDRESS.fullmatch(address) or split_address(address)[1] > 65535:
         hint = "a bare port is one of this machine alone; 0 is any that is free"

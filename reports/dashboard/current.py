@@ -1,4 +1,4 @@
-"""The page as the run's folder has it now."""
+"""The page of the current state of a run's folder."""
 
 from __future__ import annotations
 
@@ -20,23 +20,18 @@ _SHARE = 0.1  # of the time that may be spent in making pages
 
 
 class Current:
-    """Makes pages: none before a request, and the same one again for a while.
-
-    Args:
-        folder: of the run.
-        clock: seconds.
-    """
+    """Makes pages on request, and reuses a page for a while. `clock` counts seconds."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder, self._clock = folder, clock
         self._page, self._next, self._over = b"", 0.0, False
 
     def end(self) -> None:
-        """From now on there is one last page."""
+        """Fixes the next page as the last one."""
         self._over, self._next = True, 0.0
 
     def page(self) -> bytes:
-        """The newest page. It tells the browser to ask again, until the run has ended. Not for two threads at once."""
+        """Returns the newest page, which tells the browser to reload until the run has ended. Not thread-safe."""
         begun = self._clock()
         if begun >= self._next:
             over = self._over

@@ -1,4 +1,4 @@
-"""The dashboard beside a run, in a thread of its own."""
+"""The dashboard of a run, in a separate thread."""
 
 from __future__ import annotations
 
@@ -17,15 +17,10 @@ _FAREWELL = PERIOD + 1.0  # seconds in which a browser that follows asks once mo
 
 
 class Dashboard:
-    """A run's page, served from when this is made until it is closed.
+    """Serves a run's page from construction until it is closed.
 
     Args:
-        folder: of the run.
-        given: HOST:PORT or a port of loopback, as on the command line.
-
-    Raises:
-        InputError: that is no address.
-        EnvironmentFault: the port is in use.
+        given: HOST:PORT or a port on loopback, as on the command line.
     """
 
     def __init__(self, folder: Path, given: str) -> None:
@@ -44,7 +39,7 @@ class Dashboard:
             console.print(f"  {said}", style="yellow", markup=False, soft_wrap=True)
 
     def close(self) -> None:
-        """Serves the last state until whoever follows has asked for it, and ends."""
+        """Serves the last state until followers have requested it, then stops."""
         self._current.end()
         try:
             if self._site.followed:

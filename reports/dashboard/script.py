@@ -1,6 +1,6 @@
-"""Script by which a browser updates the page: only the parts that have changed.
+"""Script by which a browser updates only the changed parts of the page.
 
-The reader's open sections, choices, scroll position and focus are kept.
+The reader's open sections, choices, scroll position and focus stay.
 """
 
 from __future__ import annotations

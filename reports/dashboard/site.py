@@ -29,12 +29,8 @@ _HEADERS = {
 class Site:
     """Serves a page to every client, without authentication and without TLS.
 
-    On loopback a request must name this machine (`Host`): else any web site could resolve its own name to this address
-    and read the page through a local user's browser.
-
-    Args:
-        current: the page.
-        address: HOST:PORT to listen on.
+    On loopback a request must name this machine (`Host`): otherwise a web site could resolve its own name to this
+    address and read the page through a local user's browser (DNS rebinding).
     """
 
     def __init__(self, current: Current, address: str) -> None:
@@ -51,11 +47,10 @@ class Site:
         return time.monotonic() - self._last < 3 * PERIOD
 
     async def start(self) -> str:
-        """Listens, and returns where: HOST:PORT. Raises EnvironmentFault: the port is in use."""
+        """Starts listening, and returns HOST:PORT."""
         return await self._gate.open(self._address)
 
     async def stop(self) -> None:
-        """Listens no more."""
         await self._gate.close()
 
     async def _page(self, _request: web.Request) -> web.Response:

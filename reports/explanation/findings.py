@@ -1,12 +1,12 @@
 """Importance of each party to a trained model, in numbers.
 
-Parties are ranked by what the measure loses without them: the mean of what a party sends, over the measured rows,
-stands in place of each row's. Zeros instead would also take away what is the same for all rows, which a head may use
-as its bias: a party of mere noise can then come first.
+Parties are ranked by what the measure loses without them: a party's messages are replaced by their mean over the
+measured rows. Zeros would also remove what is the same for all rows, which a head may use as its bias, so that a party
+of mere noise could come first.
 
-VIMADMM (Xie et al. 2024), Section VI-C, ranks by the norm of a party's head instead. It is reported, and ranks nobody:
-it depends on the scale of the party's embeddings and on the draw of the head, which differs by more than training adds
-in a few epochs.
+VIMADMM (Xie et al. 2024), Section VI-C, ranks by the norm of a party's head. The norm is reported, but not used for the
+ranking: it depends on the scale of the party's embeddings and on the head's random start, which differs by more than
+training adds in a few epochs.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class PartyFindings:
     """Findings on one party.
 
     Attributes:
-        norm: Frobenius norm of its head; None where no head, or block of one, is its own.
-        first_norm: the same before the first round.
+        norm: Frobenius norm of its head; None if no head, or block of one, is its own.
+        first_norm: the norm before the first round.
         noised: the measure when its features are noised.
-        missing: the measure without it: its mean in place of what it sends.
-        missing_loss: the mean cross-entropy without it.
+        missing: the measure without it: its mean in place of its messages.
+        missing_loss: mean cross-entropy without it.
     """
 
     name: str
@@ -50,7 +50,6 @@ class PartyFindings:
 
     @property
     def growth(self) -> float | None:
-        """norm / first_norm."""
         return self.norm / self.first_norm if self.norm is not None and self.first_norm else None
 
 
@@ -59,13 +58,13 @@ class Findings:
     """Findings on all parties.
 
     Attributes:
-        part: measured rows: test, or validation where the run has no test rows.
-        measure: `accuracy`; where classes are unequal `auc` (two classes) or `balanced_accuracy` (more).
+        part: measured rows: test, or validation if the run has no test rows.
+        measure: `accuracy`; for unequal classes `auc` (two classes) or `balanced_accuracy` (more).
         labels: of these rows, int64 (rows,).
-        embeddings: each party's of these rows, float32 (rows, width).
+        embeddings: by party, float32 (rows, width).
         sigma: standard deviation of the noise, in units of the scaled features.
-        clean: the measure with everyone and no noise.
-        parties: in the roster's order.
+        clean: the measure with all parties and no noise.
+        parties: in roster order.
     """
 
     part: str
@@ -78,12 +77,12 @@ class Findings:
 
     @property
     def importance(self) -> list[float]:
-        """What the measure loses without each party, in the roster's order."""
+        """Loss of the measure without each party, in roster order."""
         return [self.clean - party.missing for party in self.parties]
 
     @property
     def ranked(self) -> list[PartyFindings]:
-        """The most important party first: most lost without it. Of equal ones, the larger cross-entropy without it."""
+        """Most important party first; ties are broken by the larger cross-entropy without the party."""
 
         def key(party: PartyFindings) -> tuple[float, float]:
             lost = self.clean - party.missing
@@ -93,32 +92,29 @@ class Findings:
 
     @property
     def needed(self) -> bool:
-        """Whether the measure falls at all without some party."""
+        """True if the measure falls without some party."""
         return any(lost > 0 for lost in self.importance)
 
     @property
     def growths(self) -> list[float] | None:
-        """Each head's norm over its norm before the first round, in the roster's order; None if one has none."""
+        """Each head's norm over its norm before the first round, in roster order; None if a party has none."""
         found = [party.growth for party in self.parties if party.growth is not None]
         return found if len(found) == len(self.parties) else None
 
     def agreement(self, others: Sequence[float] | None) -> float | None:
-        """Spearman's rank correlation of the importance with other numbers of the parties; None where there is none.
+        """Spearman's rank correlation of the importance with other numbers of the parties, if any.
 
-        Of fewer than four parties it says little: of two it is 1 or -1, whatever they hold.
+        It says little for fewer than four parties: for two it is always 1 or -1.
         """
         return _spearman(self.importance, others) if others is not None and len(self.parties) >= RANKED else None
 
 
 def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = lambda _party: None) -> Findings:
-    """Takes each party's noise and absence in turn, everyone else as in the run.
+    """Measures the model with each party noised, and with each party absent, all others unchanged.
 
     Args:
         sigma: of the noise on a party's scaled features.
         progress: called with the name of every party.
-
-    Raises:
-        InputError: the run has no held-out rows.
     """
     part = _part(trained)
     rows = torch.cat(trained.server.schedule.blocks(part))
@@ -146,7 +142,7 @@ def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = 
 
 
 def _measure(trained: Trained, rows: Tensor) -> str:
-    """The metric that judges the run's model; `accuracy` where these rows have one class alone."""
+    """The metric that judges the run's model; `accuracy` if these rows have only one class."""
     both = len(torch.unique(trained.server.labels[rows])) > 1
     return trained.server.measure if both else trained.server.plain_metric
 
@@ -179,6 +175,6 @@ def _spearman(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
 
 
 def _ranks(values: Tensor) -> Tensor:
-    """From 0 for the smallest; equal values share the mean of theirs."""
+    """Ranks from 0; ties share their mean rank."""
     below, equal = (values[:, None] > values).sum(1), (values[:, None] == values).sum(1)
     return below + (equal - 1) / 2

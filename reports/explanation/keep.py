@@ -1,4 +1,4 @@
-"""A configuration with only some of a run's parties: VIMADMM, Section VI-C, "client summarization"."""
+"""A configuration with a subset of a run's parties: VIMADMM, Section VI-C, "client summarization"."""
 
 from __future__ import annotations
 
@@ -21,23 +21,14 @@ _PATHS = ("path", "folder", "file", "revoked")
 
 @dataclass(frozen=True)
 class Keep:
-    """Parties to keep: the most or the least important ones.
-
-    Args:
-        end: top or bottom of the ranking.
-        share: of the parties, as a number or as a fraction of all.
-    """
+    """Parties to keep, from the `top` or `bottom` of the ranking: a number, or a fraction of all."""
 
     end: Literal["top", "bottom"]
     share: int | float
 
     @classmethod
     def read(cls, words: str) -> Keep:
-        """`top:50%`, `bottom:20%`, `top:3`.
-
-        Raises:
-            InputError: it is none of these.
-        """
+        """Parses `top:50%`, `bottom:20%`, `top:3`."""
         found = re.fullmatch(r"(top|bottom):(\d+(?:\.\d+)?%|\d+)", words)
         share = float(found[2][:-1]) / 100 if found and found[2].endswith("%") else int(found[2]) if found else 0
         if found is None or share <= 0 or (isinstance(share, float) and share > 1):
@@ -45,14 +36,7 @@ class Keep:
         return cls("top" if found[1] == "top" else "bottom", share)
 
     def choose(self, ranked: Sequence[str]) -> tuple[str, ...]:
-        """Parties that are kept; a fraction is rounded to whole parties, at least one.
-
-        Args:
-            ranked: every party, the most important first.
-
-        Raises:
-            InputError: there are not so many.
-        """
+        """Returns the kept parties of a ranking, most important first; a fraction is rounded, to at least one party."""
         count = self.share if isinstance(self.share, int) else max(1, round(self.share * len(ranked)))
         if count > len(ranked):
             raise InputError(f"--keep {self.end}:{count}: there are {len(ranked)} parties", hint="keep fewer of them")
@@ -60,17 +44,13 @@ class Keep:
 
 
 def write(config: Config, base: Path, names: Sequence[str], folder: Path, end: str) -> Path:
-    """Writes a file that `up` runs: these parties alone, each with the columns that it had.
+    """Writes a file that `up` runs: these parties alone, each with its previous columns.
 
     Args:
         config: of the whole run.
-        base: the folder that paths in it are relative to.
-        names: of the parties that are kept.
-        folder: for the file.
+        base: folder that paths in it are relative to.
+        folder: of the new file.
         end: top or bottom, for the file's name.
-
-    Raises:
-        EnvironmentFault: the folder cannot be written.
     """
     tree = reduced(config, base, names)
     path = folder / f"keep-{end}-{len(names)}.yaml"
@@ -83,7 +63,7 @@ def write(config: Config, base: Path, names: Sequence[str], folder: Path, end: s
 
 
 def reduced(config: Config, base: Path, names: Sequence[str]) -> dict[str, Any]:
-    """The configuration with these parties alone, as YAML knows it, its paths absolute."""
+    """The configuration with these parties alone, as plain YAML values with absolute paths."""
     everyone = config.federation.names
     tree = config_tree(config)
     federation, server = tree["federation"], tree["server"]
@@ -106,7 +86,7 @@ def reduced(config: Config, base: Path, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _anchored(value: Any, base: Path, key: str = "") -> Any:
-    """Relative paths of files that lie below the base, made absolute: the file lies elsewhere."""
+    """Makes relative paths of files below the base absolute, since the new file is in another folder."""
     match value:
         case dict():
             return {name: _anchored(below, base, name) for name, below in value.items()}

@@ -1,4 +1,4 @@
-"""Embeddings in two dimensions (t-SNE), so that one can see whether classes lie apart."""
+"""Embeddings in two dimensions (t-SNE), which show whether classes are separated."""
 
 from __future__ import annotations
 
@@ -17,38 +17,34 @@ _PERPLEXITY = 30.0
 
 
 def choose_rows(rows: int, seed: int) -> Tensor:
-    """At most a thousand of `rows` rows, int64, drawn from the seed."""
+    """Draws at most a thousand of `rows` rows, int64."""
     return torch.randperm(rows, generator=generator("maps", seed))[:_MOST]
 
 
 def flatten_maps(several: Sequence[Tensor], seed: int) -> list[Tensor]:
-    """A map of each of these embeddings, several at a time: most of the work is done outside of Python.
+    """Maps each of these embeddings, float32 (rows, width), in parallel threads: most work is outside of Python.
 
-    Args:
-        several: of a few rows each, float32 (rows, width).
-        seed: equal arguments give equal maps.
+    Equal arguments give equal maps.
     """
     from threadpoolctl import threadpool_limits  # noqa: PLC0415  # comes with scikit-learn
 
-    # The limit on OpenMP's threads is one of the calling thread, that on linear algebra's is the process's.
+    # OpenMP's thread limit applies to the calling thread, that of linear algebra to the process.
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(min(len(several), os.cpu_count() or 1)) as pool:
         return list(pool.map(partial(flatten_map, seed=seed), several))
 
 
 def flatten_map(embeddings: Tensor, seed: int) -> Tensor:
-    """A t-SNE map of embeddings, float32 (rows, width) -> (rows, 2).
+    """t-SNE map of embeddings, float32 (rows, width) -> (rows, 2).
 
-    Args:
-        embeddings: of a few rows; equal ones are fine (a party that sees black pixels only).
-        seed: equal arguments give equal maps.
+    Equal rows are allowed (a party may see only black pixels). Equal arguments give equal maps.
     """
     from sklearn.manifold import TSNE  # noqa: PLC0415  # slow to import
     from threadpoolctl import threadpool_limits  # noqa: PLC0415  # comes with scikit-learn
 
-    # Principal components need two directions in which anything varies.
+    # Principal components need two varying directions.
     varied = int((embeddings.std(0) > 0).sum()) >= 2
     perplexity = max(min(_PERPLEXITY, (len(embeddings) - 1) / 3), 1.0)
     tsne = TSNE(perplexity=perplexity, init="pca" if varied else "random", random_state=seed)
-    # Its threads wait for each other in every step, which on a busy machine takes three times as long.
+    # OpenMP's threads wait for each other at every step, which triples the time on a busy machine.
     with threadpool_limits(1, "openmp"):
         return torch.from_numpy(tsne.fit_transform(embeddings.numpy()))

@@ -1,4 +1,4 @@
-"""explain.html and explain.json: what was found, in pictures, numbers and plain sentences."""
+"""explain.html and explain.json: the findings in pictures, numbers and sentences."""
 
 from __future__ import annotations
 
@@ -33,12 +33,7 @@ _WHY = (
 
 @dataclass(frozen=True)
 class Maps:
-    """t-SNE maps of the same rows.
-
-    Args:
-        points: by title, float (rows, 2).
-        classes: int64 (rows,).
-    """
+    """t-SNE maps of the same rows: `points`, float (rows, 2), by title; `classes`, int64 (rows,)."""
 
     points: Mapping[str, Tensor]
     classes: Tensor
@@ -47,8 +42,8 @@ class Maps:
 def numbers(trained: Trained, found: Findings) -> dict[str, Any]:
     """Content of explain.json.
 
-    `measure` names the metric of `value`, `noised` and `missing`, from 0 to 1; `without` what stands in place of a
-    missing party's messages; `agreement` has rank correlations with what is lost without a party.
+    `measure` names the metric of `value`, `noised` and `missing`, from 0 to 1; `without` says what replaces a missing
+    party's messages; `agreement` has rank correlations with the loss without a party.
     """
     ranked = [party.name for party in found.ranked]
     return {
@@ -90,14 +85,13 @@ def _party(found: Findings, party: PartyFindings, rank: int) -> dict[str, Any]:
 
 
 def html(trained: Trained, found: Findings, maps: Maps) -> str:
-    """The page, which needs nothing beside itself."""
+    """The self-contained page."""
     opening = joined([tag("p", sentence) for sentence in sentences(trained, found)])
     sections = [opening, *_drops(found), _table(found), _heads(found), _maps(trained, maps), _caveats()]
     return frame(f"{trained.config.federation.id}: how much each party matters", sections)
 
 
 def sentences(trained: Trained, found: Findings) -> list[str]:
-    """Findings, in words."""
     ranked = found.ranked
     most, least, measure, shown = ranked[0], ranked[-1], MEASURES[found.measure], partial(value_words, found.measure)
     said = [
@@ -132,12 +126,12 @@ def sentences(trained: Trained, found: Findings) -> list[str]:
 
 
 def value_words(measure: str, value: float) -> str:
-    """A value of a measure: AUC to four digits, accuracies in per cent."""
+    """Formats a measure: AUC to four digits, accuracies in per cent."""
     return f"{value:.4f}" if measure == "auc" else f"{value:.2%}"
 
 
 def _of_heads(found: Findings) -> str:
-    """What norms are, and if they happen to agree here."""
+    """Explains norms, and whether they agree with the ranking here."""
     value = found.agreement(found.growths)
     if value is None:
         return HEADS

@@ -23,10 +23,10 @@ def bars(
     say: Callable[[float], str],
     ends: tuple[str, str] | None = None,
 ) -> str:
-    """One bar a party from 0, with its value above it.
+    """One bar per party from 0, with its value above it.
 
     Args:
-        say: a value in words of the axis.
+        say: formats a value.
         ends: the most and the least important party, whose bars are coloured.
     """
 
@@ -51,12 +51,7 @@ def bars(
 
 
 def scatter(points: Tensor, classes: Tensor) -> str:
-    """A map: one dot a row, coloured by its class.
-
-    Args:
-        points: float (rows, 2).
-        classes: int64 (rows,).
-    """
+    """A map: one dot per row, float (rows, 2), coloured by its class, int64 (rows,)."""
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""A finished run, opened again: everyone's data and what everyone had learned, in one process."""
+"""Opens a finished run in one process: every member's data and trained model."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Trained:
     """A run's model in its parts.
 
     Attributes:
-        base: the folder that paths in the config are relative to.
+        base: folder that paths in the config are relative to.
         round: of the model.
         summary: content of summary.json.
         joint: the server's part.
-        locals: each party's, in the roster's order, in evaluation mode.
-        heads: weights applied to each party's embeddings, (width, outputs) each; None where there are none.
-        first_heads: the same before the first round.
+        locals: each party's part in roster order, in evaluation mode.
+        heads: weights applied to each party's embeddings, (width, outputs) each; None if there are none.
+        first_heads: `heads` before the first round.
     """
 
     config: Config
@@ -60,22 +60,11 @@ class Trained:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parties in the roster's order."""
         return self.config.federation.names
 
 
 def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
-    """Reads a run's configuration, data and model.
-
-    Args:
-        folder: the run's, as `up` made it.
-        say: called with the progress.
-
-    Raises:
-        InputError: it is no such folder, of a newer format, has not ended, or its protocol cannot be opened.
-        CheckpointError: a member's checkpoints are gone or torn.
-        DataError: the data are not where the configuration says.
-    """
+    """Reads a run's configuration, data and model."""
     run = RunFolder(folder)
     run.refuse_newer()
     base, summary = _read(run)
@@ -107,7 +96,7 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
 
 
 def _open_party(trained: Trained, run: RunFolder, name: str, snapshot: Snapshot) -> Tensor | None:
-    """Adds a party, and returns its own head as it was before the first round, if it has one."""
+    """Adds a party, and returns its own head as before the first round, if it has one."""
     rows = _rows(trained.config, run, name)
     cache = TableCache(run.party(name).path)
     ctx = client_context(trained.config, name, trained.base, lambda values: values, sample=rows, cache=cache)
@@ -122,7 +111,7 @@ def _open_party(trained: Trained, run: RunFolder, name: str, snapshot: Snapshot)
 
 
 def _rows(config: Config, run: RunFolder, member: str) -> Tensor | None:
-    """The rows that the run knew of a member's table; None for all."""
+    """The run's rows of a member's table; None for all."""
     return None if config.federation.align == "none" else kept_rows(RunCache(run.member(member).run_cache), member)
 
 
@@ -131,7 +120,7 @@ def _all(heads: list[Any]) -> list[Tensor] | None:
 
 
 def _read(run: RunFolder) -> tuple[Path, dict[str, Any]]:
-    """The folder that the configuration's paths are relative to, and the summary of a run that has ended."""
+    """Folder that the configuration's paths are relative to, and the summary of a run that has ended."""
     if (base := run.base()) is None:
         raise InputError(f"{run.path} holds no run that `up` has begun", hint=_NO_RUN)
     summary = run.read_summary() or {}
@@ -142,7 +131,7 @@ def _read(run: RunFolder) -> tuple[Path, dict[str, Any]]:
 
 
 def _checkpoint(run: RunFolder, config: Config) -> tuple[int, dict[str, Snapshot]]:
-    """The best round, or else the newest of which every member has a whole checkpoint, and all states after it."""
+    """The best round, or else the newest with a whole checkpoint of every member, and all states after it."""
     members = (SERVER, *config.federation.names)
     stores = {name: Checkpoints(run.member(name).checkpoints) for name in members}
     held: dict[str, set[int]] = {}

@@ -26,13 +26,13 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Explained:
-    """An explanation that has been written.
+    """A written explanation.
 
     Attributes:
         trained: the opened run.
-        found: the importance of each party.
-        page: explain.html.
-        kept: configurations with fewer parties, each with the names of these.
+        found: importance of each party.
+        page: path of explain.html.
+        kept: configurations with fewer parties, each with their names.
     """
 
     trained: Trained
@@ -42,7 +42,6 @@ class Explained:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """Content of explain.json."""
         return numbers(self.trained, self.found)
 
 
@@ -56,15 +55,15 @@ def write_explanation(
     """Writes explain.html and explain.json.
 
     Args:
-        run: the folder of a run that has ended, with every party's data on this machine.
-        out: where to; the run's own folder if left out.
+        run: folder of a run that has ended, with every party's data on this machine.
+        out: default: the run's own folder.
         sigma: standard deviation of the noise, in units of the scaled features.
-        keep: for each, a configuration with fewer parties is written: `top:50%`, `bottom:3`.
+        keep: for each, writes a configuration with fewer parties: `top:50%`, `bottom:3`.
         say: called with the progress.
 
     Raises:
-        InputError: the run is none, has not ended, or cannot be opened; or an option is wrong.
-        EnvironmentFault: nothing can be written there.
+        InputError: the run cannot be opened or has not ended; or an option is wrong.
+        EnvironmentFault: the output cannot be written.
     """
     if not (math.isfinite(sigma) and sigma > 0):
         raise InputError(f"--sigma {sigma:g}: expected a number above 0", hint="1 is one unit of the scaled features")
@@ -90,7 +89,7 @@ def write_explanation(
 
 
 def _draw_maps(trained: Trained, found: Findings, say: Say) -> Maps:
-    """Of the first and the last party in rank, and of everyone's embeddings side by side."""
+    """Maps of the first and the last party by rank, and of all embeddings side by side."""
     seed = trained.config.federation.seed
     rows = choose_rows(len(found.labels), seed)
     ranked = found.ranked

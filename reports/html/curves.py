@@ -22,10 +22,8 @@ class Curve:
     """A line with a name.
 
     Args:
-        name: in the legend.
         points: (x, y), x ascending.
-        stroke: its colour.
-        dash: strokes and gaps in pixels, as SVG takes them; "" is one line.
+        dash: strokes and gaps in pixels, as in SVG; "" for a solid line.
     """
 
     name: str
@@ -35,7 +33,7 @@ class Curve:
 
 
 def coloured(series: Mapping[str, Sequence[Point]]) -> list[Curve]:
-    """A curve for each, in a colour of its own."""
+    """One curve per series, each with its own colour."""
     return [Curve(name, points, colour(number)) for number, (name, points) in enumerate(series.items())]
 
 
@@ -70,16 +68,14 @@ def curves(
     about: str = "",
     mark: tuple[float, str] | None = None,
 ) -> str:
-    """The curves, in a picture with two axes, for a page that shows the legend.
+    """Draws the curves with two axes, for a page that shows the legend.
 
     Args:
-        drawn: the curves.
-        say: a y in words of the axis.
-        across: an x in words of the axis.
-        span: of y; what lies outside is left out.
-        size: width and height.
-        title, about: what it is and what it shows, for those who hear it.
-        mark: an x that an upright line stands at, and what is written at it.
+        say, across: format a y and an x.
+        span: range of y; points outside are not drawn.
+        size: width and height in pixels.
+        title, about: text alternative.
+        mark: x of a vertical line, and its label.
     """
     end = max((x for curve in drawn for x, _ in curve.points), default=0.0)
     plane = _Plane(*size, end, *span)
@@ -92,7 +88,7 @@ def curves(
 
 
 def legend(drawn: Iterable[Curve]) -> Html:
-    """Names of curves beside pieces of their lines, each once."""
+    """Names of curves with pieces of their lines, each once."""
     items = []
     for curve in {curve.name: curve for curve in drawn}.values():
         dash = f' stroke-dasharray="{curve.dash}"' if curve.dash else ""
@@ -102,7 +98,7 @@ def legend(drawn: Iterable[Curve]) -> Html:
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers from low to high, at most so many: multiples of 1, 2 or 5 times a power of ten."""
+    """Round numbers from low to high, at most `most`: multiples of 1, 2 or 5 times a power of ten."""
     if not high > low:
         return [low]
     step = 10.0 ** math.floor(math.log10(high - low) - 1)
@@ -113,7 +109,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def _feet(plane: _Plane, across: Say) -> str:
-    """The values of x below the axis; those at the ends stay in the picture."""
+    """Values of x below the axis; those at the ends stay inside the picture."""
     marks = ticks(0.0, plane.end, max(3, plane.width // 70))
     feet = [(mark, plane.place((mark, plane.low))[0]) for mark in marks]
     edge = plane.width - _RIGHT - 24
@@ -122,7 +118,7 @@ def _feet(plane: _Plane, across: Say) -> str:
 
 
 def _upright(plane: _Plane, at: float, said: str) -> str:
-    """A line at an x, with a text on its left or right, where there is more room; at the edge if x lies beyond it."""
+    """A vertical line with a text on the side with more room; at the edge if x is outside."""
     (x, top), (_, floor) = (plane.place((min(at, plane.end), y)) for y in (plane.high, plane.low))
     left = x > plane.width / 2
     text = words(x - 5 if left else x + 5, floor - 6, said, "end" if left else "start")

@@ -1,4 +1,4 @@
-"""A whole page, which needs nothing beside itself, its sections and its tables."""
+"""A whole self-contained page, its sections and its tables."""
 
 from __future__ import annotations
 
@@ -12,12 +12,7 @@ from colonnade.reports.html.style import STYLE
 
 
 class PageSection(Html):
-    """A part of a page under a heading of its own.
-
-    Attributes:
-        heading: as it stands in the page.
-        anchor: what a link to it ends in, after the #.
-    """
+    """A part of a page under its own heading; `anchor` is the fragment of links to it."""
 
     __slots__ = ("anchor", "heading")
 
@@ -26,15 +21,14 @@ class PageSection(Html):
 
 
 def frame(title: str, inside: Iterable[Html], script: str = "", again: float = 0, *, live: bool = False) -> str:
-    """The page. It may load nothing, and run no script but this one, whatever stands in it.
+    """Returns the page. Its policy allows no loading and no script but this one, whatever the content.
 
     Args:
-        title: also its first heading.
-        inside: what follows.
+        title: also the first heading.
         script: JavaScript; "" for none.
-        again: seconds after which a browser loads the page anew; 0 for never.
-        live: whether the script does that, which then may ask the page's own address; a browser without JavaScript
-            loads it anew all the same.
+        again: seconds after which a browser reloads the page; 0 for never.
+        live: whether the script reloads, and may request the page's own address; without JavaScript the browser
+            reloads.
     """
     refresh = tag("meta", http_equiv="refresh", content=f"{again:g}") if again else Html()
     head = joined([
@@ -52,7 +46,6 @@ def frame(title: str, inside: Iterable[Html], script: str = "", again: float = 0
 
 
 def policy(script: str, *, live: bool = False) -> str:
-    """Content-Security-Policy of a page with this script."""
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = f"; script-src 'sha256-{digest}'" if script else ""
     own = "; connect-src 'self'; img-src data:" if live else ""  # an icon of nothing: else a browser asks for one
@@ -60,7 +53,7 @@ def policy(script: str, *, live: bool = False) -> str:
 
 
 def section(title: str, *inside: object) -> Html:
-    """A part of the page under a heading; nothing if there is nothing in it."""
+    """A part of the page under a heading; nothing if it is empty."""
     kept = [part for part in inside if part]
     if not kept:
         return Html()
@@ -71,7 +64,7 @@ def section(title: str, *inside: object) -> Html:
 
 
 def contents(parts: Iterable[Html]) -> Html:
-    """Links to those of a page's parts that have headings."""
+    """Links to the parts that have headings."""
     links = [
         tag("li", tag("a", part.heading, href=f"#{part.anchor}")) for part in parts if isinstance(part, PageSection)
     ]
@@ -79,20 +72,17 @@ def contents(parts: Iterable[Html]) -> Html:
 
 
 def folded(title: str, *inside: object) -> Html:
-    """Collapsible content."""
     return tag("details", tag("summary", title), *inside)
 
 
 def table(
     head: Sequence[str], rows: Iterable[Sequence[object]], *, words: Sequence[int] = (0,), caption: str = ""
 ) -> Html:
-    """A table with numbers at the right, which scrolls by itself where a screen is too narrow.
+    """A table with right-aligned numbers, which scrolls on narrow screens.
 
     Args:
-        head: of its columns.
-        rows: cells; what is not `Html` is escaped.
-        words: columns that hold words, and stand at the left; the first of them names the row.
-        caption: what it shows.
+        rows: cells; everything but `Html` is escaped.
+        words: left-aligned columns of text; the first of them names the row.
     """
     named = [tag("th", cell, scope="col", class_="word" if at in words else None) for at, cell in enumerate(head)]
     lines = [tag("tr", *(_cell(at, cell, words) for at, cell in enumerate(row))) for row in rows]
@@ -105,7 +95,7 @@ def table(
 
 
 def facts(rows: Iterable[tuple[str, object]]) -> Html:
-    """Names and what they are, one a line."""
+    """Names and values, one per line."""
     lines = [tag("tr", tag("th", name, scope="row", class_="word"), tag("td", value, class_="word"))
              for name, value in rows]  # fmt: skip
     return tag("table", *lines, class_="facts") if lines else Html()

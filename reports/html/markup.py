@@ -1,4 +1,4 @@
-"""HTML from Python: whatever is not HTML already is escaped on its way in."""
+"""HTML from Python: everything that is not HTML already is escaped."""
 
 from __future__ import annotations
 
@@ -10,33 +10,29 @@ _VOID = ("input", "link", "meta")
 
 
 class Html(str):
-    """Text that is HTML already."""
-
     __slots__ = ()
 
 
 def text(value: object) -> Html:
-    """A value as it may stand in a page."""
+    """Escapes a value for a page."""
     return value if isinstance(value, Html) else Html(written(str(value)))
 
 
 def written(value: str) -> str:
-    """A text for HTML and SVG: no character of it is markup, invisible, or changes the direction of writing."""
+    """Escapes a text for HTML and SVG: no markup, no invisible characters, no change of writing direction."""
     return escape(escaped_lines(value))
 
 
 def joined(parts: list[Html], by: str = "") -> Html:
-    """Several pieces as one."""
     return Html(by.join(parts))
 
 
 def tag(name: str, /, *inside: object, **attributes: object) -> Html:
-    """An element with what is in it: `tag("p", "2 < 3", class_="note")`.
+    """An element with its content: `tag("p", "2 < 3", class_="note")`.
 
     Args:
-        name: of the element.
-        inside: its content in order; what is not `Html` is escaped.
-        attributes: `_` at the end is left off, other `_` become `-`; True stands alone, None and False are left out.
+        inside: content in order; everything but `Html` is escaped.
+        attributes: a trailing `_` is dropped, other `_` become `-`; True gives a bare attribute, None and False none.
     """
     given = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{written(str(value))}"')

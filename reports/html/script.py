@@ -1,4 +1,4 @@
-"""Script of pages with curves: other axes, and values under the pointer.
+"""Script of pages with curves: switches axes, and shows values under the pointer.
 
 Every picture is in the page; the script shows one of them, and reads the values from it.
 """

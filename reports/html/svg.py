@@ -1,6 +1,6 @@
 """Pictures of curves as inline SVG, which the page's script reads.
 
-Colours are attributes; a page's style overrides those of text and rules, in the dark too.
+Colours are attributes; a page's style overrides those of text and rules for dark mode.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ _TEN = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377
 
 
 def colour(number: int) -> str:
-    """Of a class, or of a curve."""
     if number < len(_TEN):
         return _TEN[number]
     light = 0.35 + number % 3 * 0.15
@@ -26,9 +25,8 @@ def svg(width: int, height: int, parts: Sequence[str], *, title: str, about: str
     """A whole picture.
 
     Args:
-        width, height: in pixels, as it is drawn; a page makes it fit.
-        parts: what is in it.
-        title, about: what it is and what it shows, for those who hear it.
+        width, height: in pixels; the page scales it.
+        title, about: text alternative.
     """
     said = "".join(f"<{tag}>{written(words)}</{tag}>" for tag, words in (("title", title), ("desc", about)) if words)
     style = 'font-family="system-ui, sans-serif" font-size="11" fill="#333"'
@@ -46,13 +44,11 @@ def words(x: float, y: float, said: str, anchor: str) -> str:
 def rules(
     y: Callable[[float], float], marks: Sequence[float], say: Callable[[float], str], sides: tuple[float, float]
 ) -> str:
-    """Level lines with their values at the left; of two that are too close, the one nearer to 0 stays.
+    """Horizontal grid lines with values at the left; of two that are too close, the one nearer to 0 stays.
 
     Args:
-        y: where a value lies.
-        marks: the values.
-        say: a value in words.
-        sides: where lines begin and end.
+        y: maps a value to its position.
+        sides: x of the lines' ends.
     """
     (left, right), lines = sides, []
     for mark in dict.fromkeys(marks):

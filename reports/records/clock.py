@@ -1,4 +1,4 @@
-"""The seconds of a run: from its first event on, without the time between two starts."""
+"""The seconds of a run from its first event, without the time between two starts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from colonnade.common.observability.telemetry import Event
 
 
 class Clock:
-    """Turns the times of events into seconds of the run.
+    """Converts times of events to seconds of the run.
 
     The clock stops between the last event of one start and the next `listening` event, so that pauses before a
     resumption do not count.
 
     Args:
-        events: of the run, in the order of its file.
-        virtual: times are of a simulation, which begins at 0.
+        events: of the run, in file order.
+        virtual: times come from a simulation, which begins at 0.
 
     Attributes:
         starts: number of starts of the server.
-        paused: seconds between the starts, in all.
+        paused: total seconds between the starts.
     """
 
     def __init__(self, events: Sequence[Event], *, virtual: bool = False) -> None:
@@ -37,5 +37,4 @@ class Clock:
         self.end = self.seconds(events[-1]["time"]) if events else 0.0
 
     def seconds(self, time: float) -> float:
-        """Of a moment, as events have it."""
         return max(0.0, time - self._first - self._lost[bisect_right(self._again, time)])

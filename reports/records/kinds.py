@@ -1,4 +1,4 @@
-"""What the kinds of messages are, for people who do not know a protocol's names."""
+"""Descriptions of kinds of messages for readers who do not know a protocol's names."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ KINDS: Mapping[str, str] = {
 
 
 def describe_kind(kind: str, protocol: str | None = None) -> str:
-    """What a kind of message is, in some words; "" if it is not known.
+    """Describes a kind of message in a few words; "" if it is unknown.
 
     Args:
-        kind: its name on the wire, as ledgers have it.
-        protocol: of the run, if it is known. Kinds of a protocol from another package are described by the first line
-            of their docstrings.
+        kind: name on the wire, as in ledgers.
+        protocol: of the run, if known. Kinds of another package's protocol are described by the first line of their
+            docstrings.
     """
     contract = None if protocol is None or protocol in NAMES else CONTRACTS.get(protocol)
     found = None if contract is None else contract.kinds.get(kind)

@@ -1,4 +1,4 @@
-"""Releases of the parties, summed from their ledgers."""
+"""Releases of the parties, summed over their ledgers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Book:
     """All messages of one kind that left.
 
     Attributes:
-        bytes: of tensors, as they travelled.
+        bytes: of tensors as sent.
         rows: number of rows, counted in every message.
-        repeats: messages that left once more after a rollback.
-        parties: whose ledgers they are in.
-        mechanisms: their protection; "" is nothing private.
+        repeats: messages that left again after a rollback.
+        parties: owners of the ledgers.
+        mechanisms: their protection; "" means nothing private.
     """
 
     messages: int = 0
@@ -33,11 +33,9 @@ class Book:
 
 
 def read_books(folder: Path, parties: Iterable[str]) -> dict[str, Book]:
-    """By kind of message, from parties/NAME/ledger.jsonl; empty where there is no ledger.
+    """Reads parties/NAME/ledger.jsonl by kind of message; empty without a ledger.
 
-    Args:
-        folder: the run's.
-        parties: the roster. A name is no path: others than plain ones are passed over.
+    Names in the roster that are not plain file names are skipped, so that none acts as a path.
     """
     books: dict[str, Book] = {}
     for party in parties:
@@ -48,12 +46,12 @@ def read_books(folder: Path, parties: Iterable[str]) -> dict[str, Book]:
 
 
 def is_file_name(name: str) -> bool:
-    """True if a name from a file can be that of a folder, and is no path."""
+    """True if a name from a file is a plain folder name, not a path."""
     return Path(name).name == name and len(name.encode(errors="replace")) <= _LONGEST
 
 
 def read_books_of(ledger: Path) -> dict[str, Book]:
-    """The same of one party, by its file."""
+    """Reads one party's ledger."""
     books: dict[str, Book] = {}
     _read(ledger, ledger.parent.name, books)
     return books

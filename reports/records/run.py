@@ -1,4 +1,4 @@
-"""A run's folder, read: what came of it, and what happened."""
+"""Reads a run's folder: results and events."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class RecordedRun:
 
     Attributes:
         name: of the folder.
-        summary: content of summary.json; of an unfinished run, built from its events.
-        events: those of the server, in order.
-        incidents: those of the parties that their own folders have, in order of time.
+        summary: content of summary.json; for an unfinished run, built from its events.
+        events: the server's, in order.
+        incidents: events of the parties whose folders are here, by time.
         books: releases of the parties, by kind of message.
-        config: the configuration's text, "" where it is not there.
-        explained: content of explain.json, None without one.
-        clock: turns times of events into seconds of the run.
+        config: text of the configuration, "" if missing.
+        explained: content of explain.json, None if missing.
+        clock: converts times of events to seconds of the run.
         trace: measurements over time.
     """
 
@@ -66,7 +66,6 @@ class RecordedRun:
 
     @property
     def parties(self) -> tuple[str, ...]:
-        """The roster."""
         return tuple(self.summary["parties"])
 
     @property
@@ -80,16 +79,12 @@ class RecordedRun:
         return follow(self.events, self.parties) if recorded is None else recorded
 
     def since_first(self, seconds: float) -> float:
-        """Seconds of the run from seconds since the first event, which a timeline counts."""
+        """Converts seconds since the first event, as in a timeline, to seconds of the run."""
         return self.clock.seconds((self.events[0]["time"] if self.events else 0.0) + seconds)
 
 
 def read_run(folder: Path) -> RecordedRun:
-    """Reads a folder.
-
-    Raises:
-        InputError: it holds no run of a server, is of a newer format, or its summary.json is not what a run leaves.
-    """
+    """Reads a folder; refuses one without a server's run, of a newer format, or with a malformed summary.json."""
     run = RunFolder(folder)
     run.refuse_newer()
     events = [event for event in read_lines(run.events) if _is_whole(event)]
@@ -113,7 +108,7 @@ def read_run(folder: Path) -> RecordedRun:
 
 
 def _summary(run: RunFolder) -> dict[str, Any] | None:
-    """summary.json, or None where there is none. Raises InputError where it is something else."""
+    """Reads summary.json; None if missing."""
     path = run.summary
     if not path.is_file():
         return None
@@ -133,7 +128,7 @@ def _summary(run: RunFolder) -> dict[str, Any] | None:
 
 
 def _is_whole(event: Event) -> bool:
-    """True if an event has a kind and a time, as those written by this package do."""
+    """True if an event has a kind and a time, as all written by this package."""
     kind, time, round = event.get("kind"), event.get("time"), event.get("round", 0)
     return (
         isinstance(kind, str)
@@ -144,13 +139,13 @@ def _is_whole(event: Event) -> bool:
 
 
 def _is_newest(events: Sequence[Event]) -> bool:
-    """True if nothing has begun since a run last ended: else its summary is of an earlier start."""
+    """True if nothing has begun since a run last ended; otherwise the summary belongs to an earlier start."""
     ends = [at for at, event in enumerate(events) if event["kind"] == "end"]
     return not ends or not any(event["kind"] in _OF_A_SERVER for event in events[ends[-1] + 1 :])
 
 
 def _so_far(events: Sequence[Event], config: str) -> dict[str, Any]:
-    """Summary from events and configuration, of a run without one."""
+    """Summary of a run without one, from events and configuration."""
     begun = next((event for event in reversed(events) if event["kind"] == "begin"), {})
     listening = next((event for event in events if event["kind"] == "listening"), {})
     found = begun.get("parties") or listening.get("waiting_for")
@@ -174,7 +169,7 @@ def _so_far(events: Sequence[Event], config: str) -> dict[str, Any]:
 
 
 def _agreed(config: str) -> dict[str, Any]:
-    """Federation, protocol and data set as the configuration names them, as far as it is there."""
+    """Federation, protocol and data set, as far as the configuration names them."""
     try:
         tree = parse_yaml(config) or {}
         federation, labels = tree["federation"], tree.get("server", {}).get("labels")

@@ -1,4 +1,4 @@
-"""Long curves with fewer points."""
+"""Thins long curves."""
 
 from __future__ import annotations
 
@@ -10,15 +10,10 @@ MOST = 500  # points of a curve that a screen can show
 
 
 def thin(points: Sequence[T], value: Callable[[T], float], most: int = MOST) -> list[T]:
-    """At most so many points, in order: the first, the last, and of every stretch between its lowest and highest.
+    """Returns at most `most` points (at least 4) in order: the ends, and the lowest and highest of every stretch.
 
-    A peak of a single round is still there, and no point is where none was measured. What is left looks like the whole
-    curve, but means and densities can no longer be read off it.
-
-    Args:
-        points: of the curve.
-        value: of a point.
-        most: largest number of points, at least 4.
+    Peaks of a single round survive, and no point is made up. The result looks like the whole curve, but means and
+    densities can no longer be read off it.
     """
     if len(points) <= most:
         return list(points)

@@ -16,11 +16,11 @@ EVALUATED = tuple(
 
 @dataclass(frozen=True)
 class Measured:
-    """A value, and where the run was.
+    """A value with its time.
 
     Args:
-        seconds: of the run's clock.
-        bytes: that had been on the wire both ways when the round ended; 0 where nothing counts them.
+        seconds: on the run's clock.
+        bytes: on the wire both ways at the end of the round; 0 if not counted.
     """
 
     round: int
@@ -32,18 +32,14 @@ class Measured:
 class Trace:
     """The values of every round and evaluation that counts.
 
-    Where a run went back to a checkpoint, the rounds after it count as they were done again.
-
-    Args:
-        events: of the run, in order.
-        clock: its clock.
+    If a run went back to a checkpoint, the later rounds count as they were repeated.
 
     Attributes:
         series: by name: train_loss, and for val and test accuracy or rmse, and loss; in order.
-        ends: by round, the second at which it ended.
-        slowest: by round, the party that responded last.
-        lags: by round, the seconds from the first response to the last.
-        lost: values that were no number, as of a run that diverged.
+        ends: second at which a round ended, by round.
+        slowest: party that responded last, by round.
+        lags: seconds from the first response to the last, by round.
+        lost: values that were not finite, as in a diverged run.
     """
 
     def __init__(self, events: Sequence[Event], clock: Clock) -> None:

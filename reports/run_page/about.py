@@ -1,4 +1,4 @@
-"""Description of a run: the sentence on top, its best round, its configuration and what it was computed with."""
+"""Description of a run: headline, best round, configuration and environment."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ENDS = {
 
 
 def headline(run: RecordedRun) -> str:
-    """The run in a sentence: what was run, what it reached, how long that took, and what it cost in privacy."""
+    """The run in a sentence: what was run, result, duration, and privacy spent."""
     said = run.summary
     on = f" on {said['dataset']}" if said.get("dataset") else ""
     what = f"{said['protocol'] or 'A run'}{on} among {counted(len(run.parties), 'party')}"
@@ -47,7 +47,7 @@ def headline(run: RecordedRun) -> str:
 
 
 def reached(summary: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
-    """The last accuracy or RMSE, of the test rows if there is one; with unequal classes what judges the model first.
+    """The last accuracy or RMSE, of the test rows if there are any; for unequal classes the judging metric first.
 
     Args:
         metrics: of the last round, or of the best.
@@ -68,7 +68,7 @@ def reached(summary: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
 
 
 def opening(run: RecordedRun) -> Html:
-    """The sentence on top, how the run ended if not well, and what it reached."""
+    """The headline, how the run ended if not well, and its result."""
     status, error = run.summary["status"], run.summary.get("error")
     ended = _ENDS.get(status, f"The run is {status}.")
     said = Html(tag("p", headline(run), class_="headline"))
@@ -95,14 +95,14 @@ def _reached(run: RecordedRun) -> list[tuple[str, object]]:
 
 
 def configuration(run: RecordedRun) -> Html:
-    """The configuration, folded; where it is not in the folder, that."""
+    """The configuration, collapsed, or a note that it is not in the folder."""
     if not run.config:
         return section("Configuration", tag("p", "It is in the file that the run was started with, and not here."))
     return section("Configuration", folded("All settings", tag("pre", run.config, tabindex="0")))
 
 
 def environment(run: RecordedRun) -> Html:
-    """Versions, as the run's server wrote them down; not those of who makes the page."""
+    """Versions as recorded by the run's server, not those of this process."""
     known = run.summary.get("environment")
     rows: list[tuple[str, object]] = [("folder", run.name), ("federation", run.summary.get("federation", "not known"))]
     if isinstance(known, dict):

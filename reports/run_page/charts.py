@@ -49,11 +49,7 @@ class _Line:
 
 
 def charts(runs: Mapping[str, RecordedRun]) -> Html:
-    """The pictures, the switch between their axes, and the numbers as a table.
-
-    Args:
-        runs: by name on this page.
-    """
+    """The pictures, the switch between their axes, and the numbers as a table."""
     drawn = [(title, say, _lines(runs, title.lower().replace(" ", "_"))) for title, say in _SAID.items()]
     if not (lines := [line for _, _, of_picture in drawn for line in of_picture]):
         return section("Accuracy and loss", tag("p", "Nothing was measured yet."))
@@ -69,7 +65,9 @@ def charts(runs: Mapping[str, RecordedRun]) -> Html:
 
 
 def _lines(runs: Mapping[str, RecordedRun], what: str) -> list[_Line]:
-    """Of a run alone a colour a part; of several a colour a run, and no training losses, which would hide the rest."""
+    """For one run, one colour per part; for several, one colour per run, without training losses, which would hide the
+    rest.
+    """
     alone, most = len(runs) == 1, max(20, min(MOST, _ALL // (6 * len(runs))))
     lines = []
     for index, (name, run) in enumerate(runs.items()):
@@ -102,7 +100,7 @@ def _said(line: _Line, say: Callable[[float], str]) -> str:
 
 
 def _span(values: Sequence[float], *, accuracy: bool) -> tuple[float, float]:
-    """From the round number below to the one above; an accuracy has none above 1 and a loss none below 0."""
+    """Rounds the range outwards; an accuracy stays at most 1, a loss at least 0."""
     low, high = (min(values), max(values)) if accuracy else (min(0.0, *values), max(values))
     if high - low < 1e-9:
         low, high = low - 0.05, high + 0.05
@@ -142,7 +140,6 @@ def _notes(runs: Mapping[str, RecordedRun]) -> Html:
 
 
 def _numbers(name: str, run: RecordedRun, *, alone: bool) -> Html:
-    """The curves as a table."""
     series = {key: thin(run.trace.series[key], lambda at: at.value, 200) for key in EVALUATED}
     if not any(series.values()):
         series = {"train_loss": thin(run.trace.series["train_loss"], lambda at: at.value, 200)}

@@ -1,4 +1,4 @@
-"""Several runs beside each other."""
+"""Comparison of several runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_UNEQUAL = ("test_balanced_accuracy", "test_baseline_accuracy")  # of runs wi
 
 
 def named(runs: Sequence[RecordedRun]) -> dict[str, RecordedRun]:
-    """Every run by the shortest end of its path that no other has."""
+    """Names every run by the shortest unique end of its path."""
     paths = [run.folder.resolve() for run in runs]
     depth = 1
     while len({path.parts[-depth:] for path in paths}) < len(set(paths)):
@@ -45,7 +45,7 @@ def _warned(run: RecordedRun) -> str:
 
 
 def comparison(runs: Mapping[str, RecordedRun]) -> Html:
-    """A table, one run a line."""
+    """A table, one run per line."""
     metrics = {key: words for key, words in _METRICS.items() if any(key in _reached(run) for run in runs.values())}
     heads = ("run", "protocol", "data", "status", "privacy", "parties", "rounds", "time", *metrics.values(),
              "up", "down", "missed rounds", "warning")  # fmt: skip
@@ -90,7 +90,7 @@ def _metric(key: str, value: float | None) -> str:
 
 
 def _travelled(said: Mapping[str, Any], way: str) -> str:
-    """On the wire, or of tensors where nothing was on one."""
+    """Bytes on the wire, or of tensors if nothing was sent on one."""
     counted = (said.get("bytes") or {}).get(way) or {}
     if "wire" in counted:
         return amount(counted["wire"])

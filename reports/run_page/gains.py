@@ -1,4 +1,4 @@
-"""The cumulative gains of two classes: how soon a ranking of the rows finds those of the second."""
+"""Cumulative gains of two classes: how soon a ranking of the rows finds those of the second."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SAID = (
 
 
 def gains_chart(points: Any, confusion: Any, positive: str | None = None) -> Html:
-    """The curve, and the gain and lift of every decile; nothing where the summary has none.
+    """The curve, and the gain and lift of every decile; nothing if the summary has none.
 
     Args:
         points: `details.PART.gains` of a summary: shares of all `rows`, and of the second class's that were `found`.
-        confusion: rows by true and then predicted class, from which the best possible curve follows.
-        positive: name of the second class, where it is known.
+        confusion: rows by true and then predicted class, which give the best possible curve.
+        positive: name of the second class, if known.
     """
     if not (isinstance(points, list) and len(points) > 1 and all(_is_point(each) for each in points)):
         return Html()
@@ -50,14 +50,14 @@ def gains_chart(points: Any, confusion: Any, positive: str | None = None) -> Htm
 
 
 def _is_point(found: Any) -> bool:
-    """True if it is as the server writes them: summaries may have been altered."""
+    """Validates a point, since summaries may have been altered."""
     if not isinstance(found, Mapping):
         return False
     return all(isinstance(found.get(key), int | float) and 0 <= found[key] <= 1 for key in ("rows", "found"))
 
 
 def _positive(confusion: Any) -> float | None:
-    """Share of the rows that are of the second class."""
+    """Share of the rows in the second class."""
     if not (isinstance(confusion, list) and len(confusion) == 2 and all(isinstance(line, list) for line in confusion)):
         return None
     counts = [sum(number for number in line if isinstance(number, int)) for line in confusion]

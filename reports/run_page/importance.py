@@ -31,12 +31,12 @@ _ZEROS = "An earlier version measured it, with zeros in place of what a party se
 
 
 def importance(run: RecordedRun, beside: Path | None) -> Html:
-    """The parties by what is lost without them, linked to the page of `explain`; or a note that it was not measured.
+    """The parties by the loss without them, linked to the page of `explain`; or a note that it was not measured.
 
-    Earlier versions ranked by heads' norms: their order is not taken over, since the file says what is lost.
+    Earlier versions ranked by heads' norms. Their order is not used: the file has the losses.
 
     Args:
-        beside: the folder that this page will lie in; None leaves the link out.
+        beside: folder of this page; None omits the link.
     """
     found = run.explained or {}
     parties = found.get("parties")
@@ -66,7 +66,7 @@ def importance(run: RecordedRun, beside: Path | None) -> Html:
 
 
 def _table(names: Sequence[str], drops: Mapping[str, float], parties: Mapping[str, Any], measure: str) -> Html:
-    """The numbers, and a bar of what is lost without a party."""
+    """The numbers, and a bar for the loss without a party."""
     most = max(*drops.values(), 1e-9)
     rows = [
         (name, _bar(max(drops[name], 0.0) / most),

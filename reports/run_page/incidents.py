@@ -28,7 +28,7 @@ _WORDS = {
 
 
 def incidents(run: RecordedRun) -> Html:
-    """A table, the first ones first; nothing for a run in which all went well."""
+    """A table in order of time; nothing for a run without failures."""
     found = sorted(
         (event for event in [*run.events, *run.incidents] if event["kind"] in _WORDS), key=lambda event: event["time"]
     )

@@ -1,4 +1,4 @@
-"""report.html and comparison.html, put together."""
+"""Assembles report.html and comparison.html."""
 
 from __future__ import annotations
 
@@ -24,19 +24,12 @@ from colonnade.reports.run_page.traffic import traffic
 
 
 def write_page(runs: Sequence[RecordedRun], out: Path | None = None, again: float = 0) -> Path:
-    """Writes the page of a run, or of several compared.
+    """Writes the page of a run, or of several compared, and returns its absolute path.
 
     Args:
         runs: at least one.
-        out: the page's file; by default report.html in the run's folder, or comparison.html in the first run's.
+        out: default: report.html in the run's folder, or comparison.html in the first run's.
         again: seconds after which a browser reloads the page; 0 for never.
-
-    Returns:
-        The page's absolute path.
-
-    Raises:
-        InputError: a run is named twice, or `out` is a folder.
-        EnvironmentFault: the page cannot be written.
     """
     places = [run.folder.resolve() for run in runs]
     if twice := [run.folder for run, place in zip(runs, places, strict=True) if places.count(place) > 1]:
@@ -51,7 +44,7 @@ def write_page(runs: Sequence[RecordedRun], out: Path | None = None, again: floa
 
 
 def short_page(run: RecordedRun) -> str:
-    """The page of a run with its summary and curves alone, which links to nothing."""
+    """The page with only summary and curves, without links."""
     title = str(run.summary.get("federation") or run.name)
     return frame(title, [opening(run), charts({run.name: run})], SCRIPT)
 
@@ -61,9 +54,9 @@ def html(runs: Sequence[RecordedRun], beside: Path | None, again: float = 0, *, 
 
     Args:
         runs: at least one.
-        beside: the folder that the page will lie in; None for a page that is served, and links to nothing.
-        again: seconds after which a browser loads it anew; 0 for never.
-        live: JavaScript that does so where the page is served.
+        beside: folder of the page; None for a page that is served, without links to files.
+        again: seconds after which a browser reloads it; 0 for never.
+        live: JavaScript that reloads a served page.
     """
     return _one(runs[0], beside, again, live) if len(runs) == 1 else _several(runs)
 

@@ -1,4 +1,4 @@
-"""Presence, absence and missed rounds: a strip a party."""
+"""Presence, absence and missed rounds: one strip per party."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class _Presence:
-    """One party's time, in seconds of the run."""
-
     here: list[Interval]
     away: list[Interval]
     missed: list[Interval]
@@ -30,7 +28,7 @@ class _Presence:
 
 
 def presence(run: RecordedRun) -> Html:
-    """The strips, with the counts beside them; nothing for a run that did not come so far."""
+    """The strips, with counts; nothing for a run that ended too early."""
     end, missing, late = run.clock.end, run.summary.get("missing") or {}, run.summary.get("late") or {}
     if not end or not run.parties:
         return Html()
@@ -63,7 +61,7 @@ def stragglers(run: RecordedRun) -> str:
 
 
 def _waits(run: RecordedRun) -> dict[str, float]:
-    """By party, the seconds from the first answer to its own in the rounds in which its own was the last."""
+    """Seconds from the first answer to a party's own, over rounds in which its own was the last."""
     waits: dict[str, float] = defaultdict(float)
     for round, name in run.trace.slowest.items():
         waits[name] += run.trace.lags[round]
@@ -71,7 +69,7 @@ def _waits(run: RecordedRun) -> dict[str, float]:
 
 
 def _awaited(run: RecordedRun, name: str) -> list[Interval]:
-    """The rounds of which more than half went by in waiting for a party."""
+    """The rounds that spent more than half of their time waiting for a party."""
     ends, slowest = run.trace.ends, run.trace.slowest
     mine = [(ends[round - 1], ends[round], run.trace.lags[round])
             for round in ends if slowest.get(round) == name and round - 1 in ends]  # fmt: skip
@@ -82,9 +80,9 @@ def cover(intervals: Iterable[Interval], end: float, slices: int = _SLICES) -> l
     """Covered share of every slice of a strip, 0 to 1.
 
     Args:
-        intervals: in seconds, apart from each other.
+        intervals: disjoint, in seconds.
         end: of the strip, in seconds.
-        slices: it has so many, all of the same length.
+        slices: number of equal slices.
     """
     shares = [0.0] * slices
     for begin, stop in intervals:
@@ -121,7 +119,7 @@ def _presence(
 
 
 def _strip(name: str, times: _Presence, end: float, missing: int) -> Html:
-    """A picture as wide as there is room; a slice that was missed in part is paler."""
+    """A picture that fills the width; partly missed slices are paler."""
     parts = [_bar(interval, end, "here") for interval in times.here]
     parts += _shaded(times.missed, end, "missed", _HEIGHT)
     parts += _shaded(times.awaited, end, "awaited", _HEIGHT // 2)
@@ -160,7 +158,6 @@ def _said(times: _Presence, missing: int) -> str:
 
 
 def _legend(presences: Iterable[_Presence]) -> Html:
-    """Of what the strips show."""
     meanings = {"here": "here", "away": "away", "missed": "missed the round",
                 "awaited": "the others waited for it", "late": "an answer came too late"}  # fmt: skip
     items, everyone = [], list(presences)

@@ -45,7 +45,7 @@ _SETTINGS = {
 
 
 def privacy(run: RecordedRun) -> Html:
-    """The guarantee in a sentence, why it is void if it is, and the count of every party."""
+    """The guarantee in a sentence, why it is void if it is, and every party's accounting."""
     if "privacy" not in run.summary:
         return section("Privacy", tag("p", _NOT_SAID))
     spent = run.summary["privacy"]
@@ -61,7 +61,6 @@ def privacy(run: RecordedRun) -> Html:
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """The guarantee in the fewest words."""
     if "privacy" not in summary:
         return "what privacy it spent is not known before its end"
     return guarantee.headline(summary)
@@ -86,7 +85,7 @@ def _by_party(run: RecordedRun, spent: Mapping[str, Any]) -> Html:
 
 
 def _together(spent: Mapping[str, Any]) -> float | None:
-    """Releases of all parties; None where one has not said how many."""
+    """Releases of all parties; None if a party has not reported."""
     counts = spent["releases"].values()
     return None if None in counts else sum(counts)
 

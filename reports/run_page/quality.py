@@ -1,4 +1,4 @@
-"""The confusion matrix and the calibration of the last evaluation."""
+"""Confusion matrix and calibration of the last evaluation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST, _FEW = 30, 12  # classes that a table of them can be read of, and that ne
 
 
 def quality(run: RecordedRun) -> Html:
-    """All that the last evaluation found of a part, the test rows if there are some; nothing where it found nothing."""
+    """All findings of the last evaluation on the test rows, else on the validation rows."""
     metrics, details = run.summary["metrics"], run.summary.get("details") or {}
     for part, prefix in _PARTS.items():
         known = {name: metrics.get(f"{prefix}_{key}") for key, name in _METRICS.items()}
@@ -53,12 +53,12 @@ def quality(run: RecordedRun) -> Html:
 
 
 def confusion_table(counts: Any, names: Sequence[str], of: str = "") -> Html:
-    """Rows by true and predicted class, as a table; nothing of many classes, or if it is not as the server writes it.
+    """Rows by true and predicted class, as a table; nothing for many classes, or if malformed.
 
     Args:
         counts: rows by true and then predicted class.
-        names: of the classes, where they are known.
-        of: the rows and how they were decided, for the heading.
+        names: of the classes, if known.
+        of: for the heading: the rows and how they were decided.
     """
     if not isinstance(counts, list) or not 0 < len(counts) <= _MOST:
         return Html()
@@ -74,7 +74,7 @@ def confusion_table(counts: Any, names: Sequence[str], of: str = "") -> Html:
 
 
 def _shaded(at: int, line: Sequence[Any]) -> list[Html]:
-    """A class's rows, the right ones in another colour than the wrong ones."""
+    """A class's rows, with the right ones in another colour."""
     total = sum(number for number in line if isinstance(number, int)) or 1
     shares = [max(number / total, _PALEST) if isinstance(number, int) and number else 0.0 for number in line]
     return [
@@ -101,13 +101,12 @@ def _reliability(bins: Any) -> Html:
 
 
 def _is_bin(found: Any) -> bool:
-    """True if it is as the server writes them: summaries may have been altered."""
+    """Validates a bin, since summaries may have been altered."""
     keys = ("from", "to", "rows", "confidence", "share")
     return isinstance(found, Mapping) and all(isinstance(found.get(key), int | float) for key in keys)
 
 
 def class_names(run: RecordedRun) -> Sequence[str]:
-    """The classes' names, where the configuration has them."""
     try:
         classes = (parse_yaml(run.config) or {})["federation"]["classes"]
     except (yaml.YAMLError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Which rows count as the positive class: the threshold, what it comes to, and what others would have come to."""
+"""Which rows count as positive: the threshold, its results, and those of other thresholds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Points = Sequence[Mapping[str, Any]]
 
 
 def thresholds(run: RecordedRun) -> Html:
-    """The section; nothing of a run that takes the likelier class."""
+    """The section; nothing if rows get their likeliest class."""
     if (decision := decision_of(run.summary)) is None:
         return Html()
     parts = [facts(decision_rows(run.summary))]
@@ -105,7 +105,7 @@ def _of(run: RecordedRun, part: str) -> Mapping[str, Any]:
 
 
 def _points(found: Any) -> _Points:
-    """Points of the curves, if they are as the server writes them: summaries may have been altered."""
+    """Points of the curves, if well-formed, since summaries may have been altered."""
     whole = isinstance(found, list) and len(found) > 1 and all(_is_point(each) for each in found)
     return found if whole else []
 

@@ -18,7 +18,7 @@ _UNITS = {"payload": "of tensors", "wire": "on the wire"}
 
 
 def traffic(run: RecordedRun) -> Html:
-    """Bytes by party and direction, and from the ledgers by kind of message; nothing where nothing was counted."""
+    """Bytes by party and direction, and by kind of message from the ledgers; nothing if none were counted."""
     counted = run.summary.get("bytes") or {}
     parts = [tag("p", sentence) for way in _WAYS if (sentence := _total(way, counted.get(way) or {}))]
     if by_party := counted.get("parties"):

@@ -1,4 +1,4 @@
-"""A protocol's own configuration, with its defaults, made of a given one: the same data, labels, rows and length."""
+"""Derives a protocol's default configuration from a given one: same data, labels, rows and length."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _BLINDED = 3  # parties, at least, whose values are summed under masks
 
 @dataclass(frozen=True)
 class ProtocolSetup:
-    """The configuration of a protocol.
+    """Configuration of a protocol.
 
     Args:
         tree: as in a file, over the prepared data.
-        notes: what the protocol was given beside its defaults.
+        notes: settings beyond the protocol's defaults.
     """
 
     tree: Tree
@@ -52,10 +52,10 @@ class GivenSetup:
     """The configuration that all protocols share.
 
     Args:
-        tree: of the file, `every_party` merged into the parties.
-        base: the folder that its paths are relative to.
+        tree: of the file, with `every_party` merged into the parties.
+        base: folder that its paths are relative to.
         subject: its data, prepared.
-        keep_models: whether models and heads of the file are taken too.
+        keep_models: whether to use models and heads of the file too.
         epsilon: of a protocol that needs `federation.privacy`.
     """
 
@@ -69,12 +69,11 @@ class GivenSetup:
     def of(
         cls, tree: Mapping[str, Any], base: Path, subject: Subject, *, keep_models: bool, epsilon: float
     ) -> GivenSetup:
-        """From a file's content."""
         return cls(relocated(share_template(dict(tree)), base), base, subject, keep_models, epsilon)
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """Keys of the file that belong to its own protocol, and are left out of every run."""
+        """Keys of the file that belong to its own protocol, which no run uses."""
         federation, server = self.tree["federation"], self.tree.get("server") or {}
         found = [f"federation.{key}" for key in federation if key not in (*_AGREED, *_LAYOUT)]
         if isinstance(federation.get("protocol"), dict) and len(federation["protocol"]) > 1:
@@ -87,11 +86,7 @@ class GivenSetup:
         return (*found, *(f"parties.{key}" for key in keys if key not in kept and key not in _MEMBER))
 
     def of_protocol(self, name: str) -> ProtocolSetup:
-        """The configuration of a protocol with its defaults.
-
-        Raises:
-            ConfigError: it cannot run on these data, in the words of its contract.
-        """
+        """Configures a protocol with its defaults; refuses data that its contract excludes."""
         notes: list[str] = []
         members, active = self._members(name, notes)
         federation: Tree = {
@@ -142,12 +137,12 @@ class GivenSetup:
         return {**kept, "data": self.subject.data(origin), **self._models(origin, ("model", "head"))}
 
     def _models(self, origin: str, keys: tuple[str, ...]) -> Tree:
-        """Models of a member in the file, if they are kept."""
+        """A member's models in the file, if they are kept."""
         given = self.tree["server"].get("active") if origin == SERVER else self.tree["parties"].get(origin)
         return {key: copy.deepcopy(given[key]) for key in keys if self.keep_models and key in (given or {})}
 
     def _fit(self, name: str, made: Tree, notes: list[str]) -> None:
-        """Adds what a protocol cannot run without."""
+        """Adds settings that a protocol requires."""
         federation, protocol, parties = made["federation"], made["federation"]["protocol"], made["parties"]
         widest = max(math.prod(shape) for shape in self.subject.shapes.values())
         if name == "fedvs":

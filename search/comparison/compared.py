@@ -39,11 +39,11 @@ LEFT_OUT = ("local", "centralized")
 
 
 class Comparison:
-    """A comparison that has ended.
+    """A completed comparison.
 
     Attributes:
         folder: of its files.
-        metric: its name, such as `auc`, of validation rows (`_val`) and test rows (`_test`).
+        metric: such as `auc`, of validation rows (`_val`) and test rows (`_test`).
     """
 
     def __init__(self, output: ComparisonOutput) -> None:
@@ -52,17 +52,17 @@ class Comparison:
 
     @property
     def table(self) -> pa.Table:
-        """The protocols, a row each: status, values with defaults and tuned, gaps, settings, costs, reasons."""
+        """One row per protocol: status, values with defaults and tuned, gaps, settings, costs, reasons."""
         return self._output.arrow()
 
     @property
     def references(self) -> pa.Table:
-        """Models of the joined columns, a row each."""
+        """One row per model of the joined columns."""
         return self._output.arrow_references()
 
     @property
     def page(self) -> Path:
-        """comparison.html."""
+        """Path of comparison.html."""
         return self.folder / "comparison.html"
 
     def __repr__(self) -> str:
@@ -90,23 +90,23 @@ def compare(
 ) -> Comparison:
     """Compares protocols on one configuration's data: each with its defaults, and with the best values of a search.
 
-    All runs are simulated. Of the configuration data, labels, rows, length, batch, seed and class weights are taken;
-    what belongs to its own protocol is left out, so that every protocol has its defaults. Finished runs are kept: the
-    same call goes on, and makes only what is missing. Protocols that were compared in this folder before keep
-    their rows where all of their runs are kept for the same data, options and version.
+    All runs are simulated. A comparison uses only the configuration's data, labels, rows, length, batch, seed and class
+    weights; settings of its own protocol are dropped, so that every protocol has its defaults. Finished runs are
+    stored: the same call resumes, and makes only missing runs. Protocols that were compared in this folder before keep
+    their rows if all of their runs are stored for the same data, options and version.
 
     Args:
         config, tables: as for `colonnade.simulate`.
         protocols: names; None for all built-in ones but `local` and `centralized`.
-        trials: of each protocol's search, by validation rows, beside its defaults; 0 for the defaults alone.
-        jobs: simulations at a time, each in a process of its own; 1 runs them in this process.
-        rows: at most so many training and validation rows together, and so many test rows; None for all.
-        seeds: of the runs on test rows; the search has the first.
+        trials: of each protocol's search on validation rows, beside its defaults; 0 for the defaults alone.
+        jobs: concurrent simulations, each in its own process; 1 runs them in this process.
+        rows: maximum number of training and validation rows together, and of test rows; None for all.
+        seeds: number of runs on test rows; the search uses the first seed.
         metric: such as `auc` or `val_auc`; "" for one that fits the training labels.
-        keep_models: whether models and heads of the configuration are taken too.
+        keep_models: whether to use models and heads of the configuration too.
         epsilon: of `vfl_afe`, which needs `federation.privacy`.
         sets: changes of the configuration, KEY=VALUE.
-        out: the folder; runs/ID-compare if left out.
+        out: folder; default: runs/ID-compare.
         progress: whether to print lines and the table.
 
     Raises:
@@ -156,7 +156,7 @@ def compare(
 
 
 def _compared(folder: Path) -> tuple[str, ...]:
-    """Names of the protocols in the comparison that the folder has, in its order; none where it has none."""
+    """Protocols of the comparison in the folder, in its order; none without one."""
     try:
         found = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))["protocols"]
         names = [line["protocol"] for line in found]
@@ -181,7 +181,6 @@ def _check_options(trials: int, jobs: int, rows: int | None, seeds: int) -> None
 
 
 def _metric(wanted: str, config: Config) -> SearchMetric | None:
-    """The metric that was asked for, or None. Raises InputError."""
     if not wanted:
         return None
     named = wanted if wanted.startswith(("val_", "test_")) else f"val_{wanted}"
@@ -189,7 +188,7 @@ def _metric(wanted: str, config: Config) -> SearchMetric | None:
 
 
 def _fitting(name: str, config: Config) -> SearchMetric:
-    """The metric of this name; for one that runs do not have, the AUC."""
+    """The metric of this name, or the AUC if runs do not have it."""
     try:
         return search_metric(f"val_{name}", "", config.federation.task)
     except InputError:
@@ -197,13 +196,13 @@ def _fitting(name: str, config: Config) -> SearchMetric:
 
 
 def _runs(trials: int, seeds: int) -> int:
-    """Runs of a protocol, at most."""
+    """Maximum number of runs of a protocol."""
     return seeds + (trials + seeds if trials else 0)
 
 
 @dataclass(frozen=True)
 class _Work:
-    """The data, read, and the places of the runs."""
+    """The data, and the places of the runs."""
 
     subject: Subject
     shelf: RunShelf
@@ -223,7 +222,7 @@ class _Work:
 
 @dataclass
 class _Pairs:
-    """All protocols and references, some at a time."""
+    """Runs all protocols and references, some at a time."""
 
     runs: PairRuns
     output: ComparisonOutput
@@ -236,7 +235,7 @@ class _Pairs:
     _idle: list[Performer] = field(default_factory=list)
 
     def run(self, jobs: int) -> None:
-        """Completes everything; the files are written after every protocol."""
+        """Completes everything, writing the files after every protocol."""
         from colonnade.search.references import REFERENCES  # noqa: PLC0415
         from colonnade.search.workers import performers  # noqa: PLC0415
 

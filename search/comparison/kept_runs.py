@@ -1,4 +1,4 @@
-"""Results of a comparison's runs, a file each; a run that has a file is not made again."""
+"""Stored results of a comparison's runs, one file each. Stored runs are not repeated."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class KeptRun:
     """Result of a run.
 
     Args:
-        state: one of the ends.
+        state: how it ended.
         reason: of a run that diverged or failed.
         metrics: of the validation rows, in the round that counts.
-        tested: of the test rows in the same round, where they were evaluated.
-        evaluations: metrics of the validation rows, of every evaluation in order.
-        round, rounds: the round that counts, and the rounds that were run.
+        tested: of the test rows in the same round, if evaluated.
+        evaluations: metrics of the validation rows at every evaluation.
+        round, rounds: the round that counts, and the number of rounds.
         seconds: of computing.
         payload: bytes of tensors between the parties and the server.
         errors: standard errors of some metrics of the test rows.
-        chance: the verdict on the test rows, None where there is none.
+        chance: the verdict on the test rows, if any.
     """
 
     state: str
@@ -49,11 +49,11 @@ class KeptRun:
 
     @property
     def at_chance(self) -> bool:
-        """True if the test rows do not show that the model is better than one that knows no column."""
+        """True if the test rows do not show that the model is better than one without columns."""
         return self.chance is not None and not self.chance["above"]
 
     def has(self, metric: str, *, tested: bool) -> bool:
-        """True if it has the metric wherever that is asked for; a run that has failed has none and need not."""
+        """True if it has the metric wherever it is needed; a failed run needs none."""
         if self.state in (DIVERGED, FAILED):
             return True
         known = [*self.evaluations, self.metrics, *((self.tested,) if tested else ())]
@@ -62,18 +62,13 @@ class KeptRun:
 
 @dataclass(frozen=True)
 class RunShelf:
-    """The folder of results.
-
-    Args:
-        folder: of files, named by their keys.
-        data: digest of the rows and columns.
-    """
+    """Folder of results, named by their keys; `data` is the digest of rows and columns."""
 
     folder: Path
     data: str
 
     def key(self, tree: Mapping[str, Any], *, tested: bool) -> str:
-        """Key of a run: data, version, and the whole configuration with all defaults, without places of files."""
+        """Key of a run: data, version, and the configuration with all defaults, without file paths."""
         try:
             config = parse(dict(tree)).model_dump(mode="json")
         except ConfigError:
@@ -85,11 +80,10 @@ class RunShelf:
         return digest([self.data, VERSION, config, tested])
 
     def reference_key(self, name: str, metric: str, seed: int) -> str:
-        """Key of a reference."""
         return digest([self.data, VERSION, "reference", name, metric, seed])
 
     def get(self, key: str) -> KeptRun | None:
-        """The result; None if there is none, its file is torn, or it has failed by other than divergence."""
+        """Returns the result; None if missing, torn, or failed for another reason than divergence."""
         try:
             found = json.loads(self._path(key).read_text(encoding="utf-8"))
             found.pop("about", None)
@@ -99,16 +93,7 @@ class RunShelf:
         return None if run.state == FAILED else run
 
     def keep(self, key: str, run: KeptRun, about: Mapping[str, Any]) -> None:
-        """Writes a result, whole or not at all.
-
-        Args:
-            key: of the run.
-            run: its result.
-            about: for a reader of the file.
-
-        Raises:
-            EnvironmentFault: the disk refuses it.
-        """
+        """Writes a result atomically; `about` is information for readers of the file."""
         content = json.dumps({"about": dict(about), **asdict(run)}, indent=1)
         write_kept(self._path(key), content.encode(), in_new=True)
 

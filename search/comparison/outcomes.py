@@ -1,4 +1,4 @@
-"""Results of a comparison for a protocol, and for a reference."""
+"""Results of a comparison for a protocol and for a reference."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ class ProtocolOutcome:
     """A protocol in a comparison.
 
     Args:
-        name: of the protocol.
-        notes: what it was given beside its defaults.
+        notes: settings beyond its defaults.
         reason: why it cannot run, or why its defaults failed.
-        defaults, tuned: runs with every seed; none before they have ended.
-        settings: of the tuned runs, KEY=VALUE; none if the defaults were the best.
+        defaults, tuned: runs with every seed; empty before they have ended.
+        settings: of the tuned runs, KEY=VALUE; empty if the defaults were the best.
         trials: number of trials by their ends.
         searched: whether a search has ended.
     """
@@ -42,7 +41,7 @@ class ProtocolOutcome:
 
     @property
     def status(self) -> str:
-        """Of the defaults: `ok`, `diverged`, `failed`, `cannot`, or `waiting`."""
+        """Status of the defaults: `ok`, `diverged`, `failed`, `cannot`, or `waiting`."""
         if self.cannot:
             return CANNOT
         if not self.defaults:
@@ -51,7 +50,7 @@ class ProtocolOutcome:
 
     @property
     def at_chance(self) -> str:
-        """Models that the test rows do not show to be better than chance: `defaults`, `tuned`, `both`, or ""."""
+        """Which models the test rows do not show to be better than chance: `defaults`, `tuned`, `both`, or ""."""
         found = [name for name, runs in (("defaults", self.defaults), ("tuned", self.tuned)) if at_chance(runs)]
         return "both" if len(found) > 1 else "".join(found)
 
@@ -83,20 +82,11 @@ class ProtocolOutcome:
 
 @dataclass(frozen=True)
 class ReferenceOutcome:
-    """A reference in a comparison.
-
-    Args:
-        name: of the reference.
-        words: what it is.
-        run: its result.
-    """
-
     name: str
     words: str
     run: KeptRun
 
     def plain(self, goal: SearchMetric) -> dict[str, Any]:
-        """One line of the table."""
         validated, tested = of_runs([self.run], goal.metric)
         return {
             "reference": self.name, "what": self.words, "status": self.run.state, "val": validated, "test": tested,
@@ -113,17 +103,17 @@ def of_runs(runs: list[KeptRun], metric: str) -> tuple[float | None, float | Non
 
 
 def error_of(runs: list[KeptRun], metric: str) -> float | None:
-    """Standard error of the metric on test rows: seeds share these rows, so that more of them do not lower it."""
+    """Standard error of the metric on test rows; further seeds share these rows and do not lower it."""
     return None if any(run.state != DONE for run in runs) else _mean([run.errors.get(metric) for run in runs])
 
 
 def at_chance(runs: list[KeptRun]) -> bool:
-    """True if at least half of the seeds have a model that the test rows do not show to be better than chance."""
+    """True if for at least half of the seeds the test rows do not show a model better than chance."""
     return bool(runs) and 2 * sum(run.at_chance for run in runs) >= len(runs)
 
 
 def gap(before: float | None, after: float | None, goal: SearchMetric) -> float | None:
-    """Improvement, above 0 if the second is better: in points (hundredths) of shares, else in the metric's units."""
+    """Improvement, positive if the second is better: in points (hundredths) for shares, else in the metric's units."""
     if before is None or after is None:
         return None
     found = (after - before) * (1 if goal.direction == UP else -1)

@@ -1,4 +1,4 @@
-"""Results of a comparison, on the screen and in files: the table, comparison.json, .csv, .md and .html."""
+"""Output of a comparison: the printed table, comparison.json, .csv, .md and .html."""
 
 from __future__ import annotations
 
@@ -31,15 +31,13 @@ _TEXTS = ("protocol", "status", "settings", "tuning", "trials", "notes", "reason
 
 @dataclass
 class ComparisonOutput:
-    """The files of a comparison, which are written as far as it has come.
+    """Files of a comparison, written with the results so far.
 
     Args:
-        folder: of the files.
         id: of the federation.
-        goal: the metric.
-        why: the reason for this metric.
+        goal: the metric; `why` gives the reason for it.
         data: about rows, classes and members.
-        dropped: keys of the given configuration that were left out.
+        dropped: keys of the given configuration that no run uses.
         options: of the command.
         outcomes: protocols in the order of the table.
         references: models of the joined columns.
@@ -57,23 +55,20 @@ class ComparisonOutput:
 
     @property
     def heading(self) -> str:
-        """The data and the metric in a line."""
+        """Data and metric in one line."""
         rows = ", ".join(f"{self.data[part]} {part}" for part in ("train", "validation", "test"))
         positive = f", positive class {name}" if (name := self.data.get("positive")) else ""
         return f"{self.id}: {rows} rows; metric {self.goal.metric} ({self.why}){positive}"
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """The protocols, a line each."""
         return [outcome.plain(self.goal) for outcome in self.outcomes]
 
     @property
     def reference_lines(self) -> list[dict[str, Any]]:
-        """The references, a line each."""
         return [found.plain(self.goal) for found in self.references]
 
     def write(self) -> None:
-        """Writes all files. Raises EnvironmentFault."""
         record = {
             "version": VERSION, "id": self.id, "metric": self.goal.metric, "direction": self.goal.direction,
             "why": self.why, **self.options, "data": dict(self.data), "dropped": list(self.dropped),
@@ -88,7 +83,6 @@ class ComparisonOutput:
             write_kept(self.folder / name, text.encode())
 
     def words(self, outcome: ProtocolOutcome) -> str:
-        """A protocol in a line."""
         line = outcome.plain(self.goal)
         if outcome.status == CANNOT:
             return f"cannot: {outcome.reason}"
@@ -99,7 +93,7 @@ class ComparisonOutput:
         return f"test {self.goal.metric} {said}"
 
     def show(self) -> None:
-        """Prints the table, the reasons, and where the files are."""
+        """Prints the table, the reasons, and the files' paths."""
         console.print(self.heading, markup=False, soft_wrap=True)
         made = Table(title=f"{self.goal.metric} of test rows")
         narrow = console.width < _WIDE
@@ -141,11 +135,9 @@ class ComparisonOutput:
                 console.print(said, style="dim", markup=False, soft_wrap=True)
 
     def arrow(self) -> pa.Table:
-        """The protocols as a table."""
         return _arrow(self.lines)
 
     def arrow_references(self) -> pa.Table:
-        """The references as a table."""
         return _arrow(self.reference_lines)
 
     def fragment(self) -> str:
@@ -173,7 +165,7 @@ class ComparisonOutput:
         return rows
 
     def _value(self, value: float | None, error: float | None = None) -> str:
-        """A value, with its standard error where that is known."""
+        """A value, with its standard error if known."""
         if value is None:
             return "-"
         if error is not None and abs(value) < _HUGE:
@@ -292,7 +284,7 @@ _CHOSEN = (
 
 
 def in_short(settings: str) -> str:
-    """Settings without the parts of their keys that go without saying: `party lr=0.1 batch=64`."""
+    """Shortens the keys of settings to what identifies them: `party lr=0.1 batch=64`."""
     for word, short in (("every_party.", "party "), ("federation.", ""), ("protocol.", ""), ("optimiser.", "")):
         settings = settings.replace(word, short)
     return settings.replace("active.", "active ").replace("server.", "server ").replace("head_", "head ")
@@ -303,7 +295,6 @@ def _cell(value: Any) -> str:
 
 
 def _marked(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table in Markdown."""
     marks = ["---" if place in _WORDS else "--:" for place in range(len(head))]
     lines = ([plain(cell) for cell in head], marks, *([plain(cell) for cell in row] for row in rows))
     return [f"| {' | '.join(line)} |" for line in lines]

@@ -1,4 +1,4 @@
-"""Runs of one protocol: with its defaults, a search, and the best values of the search once more with test rows."""
+"""Runs of one protocol: with its defaults, a search, and the best values again with test rows."""
 
 from __future__ import annotations
 
@@ -27,25 +27,24 @@ Watch = Callable[[int, Mapping[str, float]], bool]
 
 
 class _NotKept(Exception):  # private: a run would have to be made
-    """A kept comparison lacks a run."""
+    """A stored comparison lacks a run."""
 
 
 class ComparisonStopped(Exception):  # private: the comparison has been interrupted, in another thread
-    """No further run begins."""
+    """The comparison was stopped; no further run begins."""
 
 
 @dataclass
 class PairRuns:
-    """Makes the runs of protocols in a worker, or takes kept ones.
+    """Makes the runs of protocols in a worker, or takes stored ones.
 
     Args:
         given: the configuration that all share.
-        shelf: of kept runs.
-        goal: the metric.
+        shelf: of stored runs.
         trials: of a search, without the defaults; 0 for none.
-        seeds: of the runs with test rows.
+        seeds: number of runs with test rows.
         stop: set when the comparison ends early.
-        ran: called after every run with its protocol, and whether it was kept before.
+        ran: called after every run with its protocol, and whether it was stored before.
     """
 
     given: GivenSetup
@@ -57,7 +56,7 @@ class PairRuns:
     ran: Callable[[str, bool], None] = lambda _protocol, _kept: None
 
     def restored(self, name: str) -> ProtocolOutcome | None:
-        """What the kept runs of a protocol come to; None if one of them would have to be made."""
+        """Outcome of a protocol from stored runs alone; None if a run is missing."""
         outcome = ProtocolOutcome(name)
         try:
             replace(self, ran=lambda _protocol, _kept: None).complete(outcome, None)
@@ -66,11 +65,11 @@ class PairRuns:
         return outcome
 
     def complete(self, outcome: ProtocolOutcome, performer: Performer | None) -> None:
-        """Makes all runs of a protocol, and enters what they come to as they end. Without a performer it makes none.
+        """Makes all runs of a protocol, and records their results as they end. Without a performer it makes none.
 
         Raises:
             ComparisonStopped: it was interrupted.
-            ColonnadeError: of this process, as a full disk.
+            ColonnadeError: of this process, such as a full disk.
         """
         try:
             setup = self.given.of_protocol(outcome.name)
@@ -112,7 +111,7 @@ class PairRuns:
         outcome.tuned = [self._tested(seeded(chosen, n), performer, outcome.name) for n in range(self.seeds)]
 
     def _space(self, tree: Tree) -> tuple[Searched, ...]:
-        """The usual space, without batches that are larger than the training rows."""
+        """The default space, without batches larger than the training rows."""
         try:
             found = default_space(tree)
         except InputError:
@@ -126,7 +125,7 @@ class PairRuns:
         return check_space(tree, found) if found else ()
 
     def _trial(self, asked: Asked, store: TrialStore, tree: Tree, performer: Performer | None) -> KeptRun:
-        """A run without test rows that may be pruned; evaluations are reported as they come."""
+        """A run without test rows that may be pruned; evaluations are reported as they arrive."""
 
         def watch(number: int, metrics: Mapping[str, float]) -> bool:
             value = metrics.get(self.goal.metric)
@@ -188,7 +187,7 @@ class PairRuns:
 
 
 def seeded(tree: Tree, number: int) -> Tree:
-    """The configuration with the seed of a repetition; the first has the configuration's own."""
+    """The configuration with a repetition's seed; the first keeps its own."""
     own = int(tree["federation"].get("seed") or 0)
     return tree if not number else {**tree, "federation": {**tree["federation"], "seed": own + number}}
 
@@ -199,7 +198,7 @@ def said(error: ColonnadeError) -> str:
 
 
 def _failed(error: Exception, said: tuple[str, str], evaluations: list[Mapping[str, float]]) -> KeptRun:
-    """A run that ended in an error, of which the reason and the hint are given."""
+    """Result of a run that ended in an error, with the reason and the hint."""
     reason = f"{said[0]} ({said[1]})" if said[1] else said[0]
     state = FAILED
     if isinstance(error, EnvironmentFault):
@@ -210,9 +209,9 @@ def _failed(error: Exception, said: tuple[str, str], evaluations: list[Mapping[s
 
 
 def _again(kept: KeptRun, watch: Watch | None) -> bool:
-    """Reports the evaluations of a kept run. Returns False if it does not end where it would now.
+    """Replays the evaluations of a stored run. Returns False if the run would now continue beyond them.
 
-    A trial that was pruned says nothing where it would not be pruned any more.
+    A run stored as pruned cannot be used if it would not be pruned now.
     """
     for number, metrics in enumerate(kept.evaluations if watch is not None else (), 1):
         assert watch is not None  # there are numbers for it alone
@@ -222,7 +221,6 @@ def _again(kept: KeptRun, watch: Watch | None) -> bool:
 
 
 def _tell(store: TrialStore, asked: Asked, run: KeptRun, goal: SearchMetric, *, replayed: bool) -> None:
-    """Enters the end of a trial."""
     if replayed:
         for number, metrics in enumerate(run.evaluations, 1):
             if goal.metric in metrics:

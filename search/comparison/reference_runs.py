@@ -1,4 +1,4 @@
-"""Runs of the references, kept as those of protocols are."""
+"""Runs of the references, stored like those of protocols."""
 
 from __future__ import annotations
 
@@ -14,14 +14,10 @@ if TYPE_CHECKING:
 
 
 def reference_run(name: str, subject: Subject, shelf: RunShelf, goal: SearchMetric, performer: Performer) -> KeptRun:
-    """A reference on the data of a comparison, made now or kept before.
+    """Runs a reference, one of REFERENCES, on a comparison's data, or returns its stored result.
 
     Args:
-        name: one of REFERENCES.
-        subject: the data.
-        shelf: of kept runs.
-        goal: the metric, by which it ends.
-        performer: makes it.
+        goal: metric that decides when it ends.
     """
     from colonnade.search.references import ReferenceTask  # noqa: PLC0415
     from colonnade.search.simulated import failure  # noqa: PLC0415

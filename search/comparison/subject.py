@@ -1,4 +1,4 @@
-"""The rows of a comparison: read, aligned, divided and encoded once, and then the same files for every run."""
+"""The rows of a comparison: read, aligned, split and encoded once, into files that every run shares."""
 
 from __future__ import annotations
 
@@ -32,16 +32,15 @@ from colonnade.simulation.contexts import refuse_other_rows
 
 @dataclass(frozen=True)
 class Subject:
-    """The data of a comparison, in files of the prepared values.
+    """Data of a comparison, in files of prepared values.
 
     Args:
-        folder: of the files.
         digest: of rows, columns, labels and parts, 16 hexadecimal digits.
         shapes: of one row of every member with columns, the server's first if it has any.
         train, validation, test: number of rows of every part.
-        classes: rows of every class among the training rows; empty in a regression.
-        targets: numbers to be predicted for a row; 0 in a classification.
-        positive: of two classes the one that AUC, average precision, KS, gain and lift are of; "" of other numbers.
+        classes: training rows per class; empty in a regression.
+        targets: numbers to predict per row; 0 in a classification.
+        positive: the class that AUC, average precision, KS, gain and lift refer to; "" unless there are two.
     """
 
     folder: Path
@@ -56,7 +55,6 @@ class Subject:
 
     @property
     def regression(self) -> bool:
-        """True if numbers are predicted."""
         return bool(self.targets)
 
     @property
@@ -75,16 +73,13 @@ class Subject:
 
     @property
     def labels(self) -> dict[str, Any]:
-        """The section `labels`."""
         return {"source": "safetensors", "path": str(self.label_file)}
 
     def columns(self, member: str) -> Path:
-        """File of a member's columns."""
         return self.folder / _name(list(self.shapes).index(member))
 
     @property
     def label_file(self) -> Path:
-        """File of the labels."""
         return self.folder / "labels.safetensors"
 
     @property
@@ -93,7 +88,7 @@ class Subject:
         return self.folder / "parts.safetensors"
 
     def plain(self) -> dict[str, Any]:
-        """For comparison.json."""
+        """Content for comparison.json."""
         return {
             "digest": self.digest, "train": self.train, "validation": self.validation, "test": self.test,
             "members": {name: list(shape) for name, shape in self.shapes.items()},
@@ -104,16 +99,12 @@ class Subject:
 def read_subject(config: Config, base: Path, folder: Path, rows: int | None) -> Subject:
     """Reads all data of a configuration, and writes the files that runs read.
 
-    Values are encoded and scaled on the training rows, as in a run. Files that are there already stay.
+    Values are encoded and scaled on the training rows, as in a run. Existing files stay.
 
     Args:
-        config: of the whole federation.
-        base: the folder that its paths are relative to.
-        folder: of files; those of other data get another folder in it.
-        rows: at most so many training and validation rows together, and so many test rows; None for all.
-
-    Raises:
-        ColonnadeError: as a real run; there are no test rows.
+        base: folder that the configuration's paths are relative to.
+        folder: of files; other data get another folder in it.
+        rows: maximum number of training and validation rows together, and of test rows; None for all.
     """
     assert config.server is not None  # refused before
     federation = config.federation.model_copy(update={"privacy": None})
@@ -144,7 +135,7 @@ def read_subject(config: Config, base: Path, folder: Path, rows: int | None) -> 
 
 
 def _aligned(config: Config, base: Path, folder: Path) -> Mapping[str, Tensor]:
-    """The common rows of every member; none where rows are matched by their order."""
+    """The common rows of every member; none if rows are matched by order."""
     if config.federation.align == "none":
         return {}
     make_folder(folder)
@@ -167,14 +158,9 @@ def _keys(config: Config, base: Path) -> str:
 
 
 def limited(parts: Partition, rows: int | None, seed: int) -> Partition:
-    """The parts with fewer rows: of training and validation together, and of the test rows, at most so many.
+    """Limits training and validation rows together, and test rows, to `rows` each; None for all.
 
     The share of validation rows stays about the same.
-
-    Args:
-        parts: of all rows.
-        rows: None for all.
-        seed: of the draws.
     """
     if rows is None:
         return parts

@@ -1,4 +1,4 @@
-"""The line of progress of a comparison, with the time that is left."""
+"""Progress line of a comparison, with the remaining time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PERIOD = 10.0  # seconds between two lines at least, where nothing on the scree
 
 
 class WaitingLine:
-    """Counts runs, and says how long the others take.
+    """Counts runs, and estimates the remaining time.
 
     Args:
         runs: at most, by protocol.
@@ -27,7 +27,7 @@ class WaitingLine:
         self._lock = threading.Lock()
 
     def ran(self, protocol: str, kept: bool) -> None:
-        """Counts a run of a protocol, which was kept before or made now."""
+        """Counts a run of a protocol, stored before or made now."""
         with self._lock:
             self._to_go[protocol] = max(self._to_go.get(protocol, 0) - 1, 0)
             self._kept += kept
@@ -35,7 +35,7 @@ class WaitingLine:
             self._tell()
 
     def ended(self, outcome: ProtocolOutcome, said: str) -> None:
-        """Says what has come of a protocol, which makes no further runs."""
+        """Prints the result of a protocol, which makes no further runs."""
         with self._lock:
             self._to_go.pop(outcome.name, None)
         if self._show:
@@ -43,18 +43,17 @@ class WaitingLine:
             out.print(f"{outcome.name}: {said}", style=style, markup=False, soft_wrap=True)
 
     def begin(self, text: str) -> None:
-        """Prints a line."""
         if self._show:
             out.print(text, style="dim", markup=False, soft_wrap=True)
 
     @property
     def to_go(self) -> int:
-        """Runs that are left, at most."""
+        """Maximum number of remaining runs."""
         return sum(self._to_go.values())
 
     @property
     def left(self) -> str:
-        """The time that is left, in words, from the runs made by now."""
+        """Remaining time in words, estimated from the runs made so far."""
         if not self._made:
             return "time left unknown"
         seconds = (time.monotonic() - self._begun) / self._made * self.to_go

@@ -1,1 +1,1 @@
-"""Screen and pages of a search and of a cross-validation."""
+"""Console output and pages of a search and of a cross-validation."""

@@ -22,12 +22,12 @@ _BLUE = "#0072b2"
 
 @dataclass(frozen=True)
 class FoldRecord:
-    """A fold that was run.
+    """A completed fold.
 
     Args:
         repeat, fold: from 1.
-        rows: held out.
-        metrics: of these, by name.
+        rows: number held out.
+        metrics: of these rows, by name.
         seconds: of computing.
     """
 
@@ -38,12 +38,11 @@ class FoldRecord:
     seconds: float
 
     def plain(self) -> dict[str, Any]:
-        """The same as keys and values."""
         return {**asdict(self), "metrics": dict(self.metrics)}
 
 
 def say_folds(metric: str, records: Sequence[FoldRecord]) -> list[str]:
-    """Mean and deviation, and what they are not."""
+    """Mean and deviation, and how not to read them."""
     values = [record.metrics[metric] for record in records]
     return [
         f"{metric}: mean {mean(values):.4f}, standard deviation {stdev(values):.4f} over "
@@ -56,14 +55,7 @@ def say_folds(metric: str, records: Sequence[FoldRecord]) -> list[str]:
 
 @dataclass(frozen=True)
 class CvPage:
-    """The page.
-
-    Args:
-        config: that was cross-validated.
-        metric: the one that counts.
-        records: of all folds.
-        splits: how rows were drawn into folds.
-    """
+    """The page; `splits` says how rows were divided into folds."""
 
     config: Config
     metric: str
@@ -71,7 +63,6 @@ class CvPage:
     splits: Mapping[str, Any]
 
     def html(self) -> str:
-        """The page, which needs nothing beside itself."""
         first, *notes = say_folds(self.metric, self.records)
         said = [tag("p", first, class_="headline"), *(tag("p", each) for each in notes)]
         said += [tag("p", FOLDS_PRIVACY, class_="note")] if is_private(self.config) else []

@@ -1,4 +1,4 @@
-"""Lines of a search on the screen."""
+"""Console lines of a search."""
 
 from __future__ import annotations
 
@@ -20,25 +20,19 @@ _SHOWN = 5
 
 
 class Lines:
-    """Says how far a search is.
-
-    Args:
-        store: of the trials.
-        trials: in all.
-        show: False for no line.
-    """
+    """Prints the progress of a search; `trials` is their total."""
 
     def __init__(self, store: TrialStore, trials: int, *, show: bool) -> None:
         self._store, self._trials, self._show = store, trials, show
         self._lock = threading.Lock()
 
     def begin(self, usual: bool, resumed: int, storage: str) -> None:
-        """Says where the search begins.
+        """Prints the starting state.
 
         Args:
-            usual: whether the space is one that the file does not have.
+            usual: whether the space is the default one, not the file's.
             resumed: number of trials that were left over.
-            storage: of several machines, "" for none.
+            storage: shared by several machines; "" for none.
         """
         if usual:
             self._say("the file has no section `search`; a usual space:")
@@ -52,7 +46,7 @@ class Lines:
             self._say(f"trials in {storage}, shared by all that name it")
 
     def ended(self, asked: Asked) -> None:
-        """Says how a trial has ended."""
+        """Prints how a trial has ended."""
         if not self._show:
             return
         with self._lock:
@@ -72,7 +66,7 @@ class Lines:
         self._say(line, "yellow" if record.state == "failed" else "dim")
 
     def end(self, found: Search, *, private: bool) -> None:
-        """Prints the table of the best trials, and what to do with them."""
+        """Prints the table of the best trials, and next steps."""
         if not self._show:
             return
         records = self._store.records()
@@ -94,7 +88,7 @@ class Lines:
         self._say(f"next: colonnade up {found.folder / 'best.yaml'}", "")
 
     def _in_short(self, record: TrialRecord) -> str:
-        """The values of a trial, each by the shortest end of its key that no other key has."""
+        """The values of a trial, each by the shortest unique end of its key."""
         said = []
         for key, value in record.values.items():
             steps = key.split(".")
@@ -110,7 +104,6 @@ class Lines:
 
 
 def range_words(values: object) -> str:
-    """A range or choices, in words."""
     from colonnade.common.config.search import SearchedKey  # noqa: PLC0415
 
     assert isinstance(values, SearchedKey)

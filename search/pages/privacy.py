@@ -1,4 +1,4 @@
-"""Privacy of a search, which the noise of one run does not cover."""
+"""Privacy of a search, which the noise of a single run does not cover."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOLDS_PRIVACY = (
 
 
 def is_private(config: Config) -> bool:
-    """True if training is with noise, so that every simulation on the same rows spends privacy."""
+    """True if training adds noise, so that every simulation on the same rows spends privacy."""
     own = config.server.privacy if config.server else None
     labels = own is not None and (own.labels is not None or own.answers is not None)
     return config.federation.privacy is not None or labels

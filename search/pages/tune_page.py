@@ -1,4 +1,4 @@
-"""tune.html: the history of a search, the weight of every key, and a picture of each."""
+"""tune.html: history of a search, importance of every key, and a picture of each."""
 
 from __future__ import annotations
 
@@ -29,14 +29,7 @@ _LEAST = 4  # completed trials, for the weights of keys
 
 @dataclass(frozen=True)
 class TunePage:
-    """The page.
-
-    Args:
-        config: of the file, without a trial's values.
-        store: of the trials.
-        best: the best of them.
-        private: whether training is with noise.
-    """
+    """The page; `config` is the file's, without a trial's values."""
 
     config: Config
     store: TrialStore
@@ -44,7 +37,6 @@ class TunePage:
     private: bool
 
     def html(self) -> str:
-        """The page, which needs nothing beside itself."""
         records = self.store.records()
         done = [record for record in records if record.state == "complete"]
         sections = [
@@ -165,7 +157,7 @@ def _scatter(axes: Axes, points: Sequence[tuple[float, TrialRecord]]) -> None:
 
 
 def _importances(store: TrialStore) -> dict[str, float]:
-    """The share of every key in the differences, from the largest; none where all trials are alike."""
+    """Importance of every key, largest first; empty if all trials are alike."""
     optuna = load_optuna()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -172,7 +172,7 @@ def _sums(run: AttackedRun, names: Sequence[str]) -> Sight:
 
 
 def _decoded(summed: Ring, words: Sequence[Tensor]) -> Tensor:
-    # A last line of zeros, which shows that the masks cancel, is left to the caller.
+    # The caller drops the last line of zeros, which shows that the masks cancel.
     return summed.decode(summed.total(torch.stack([one.view(summed.dtype) for one in words]))).double()
 
 
