@@ -15,16 +15,17 @@ from torch import nn
 from benchmarks.report import Figure
 from benchmarks.times import times
 from colonnade.client.training.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
-from colonnade.common.embeddings.adjustment import AdjustConfig
-from colonnade.common.models.optimiser import AdamConfig, build_optimiser, stepper
+from colonnade.common.config.models import CnnConfig, MlpConfig
+from colonnade.common.config.optimisers import AdamConfig
+from colonnade.common.config.privacy import AdaptivePrivacyConfig
+from colonnade.common.config.run_options import AdjustConfig
+from colonnade.common.models.build import tower
+from colonnade.common.models.optimiser import build_optimiser, stepper
 from colonnade.common.models.shaped import Shape, Shaped
-from colonnade.common.models.towers.cnn import CnnConfig
-from colonnade.common.models.towers.mlp import MlpConfig
 from colonnade.common.numerics.backprop import Backprop, backprop
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
-from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.noise import secure_normals
 from colonnade.common.privacy.rescale import Rescale, Rule
 from colonnade.common.privacy.rows import NoisySteps, RowRelease, deviation
@@ -59,12 +60,12 @@ def _parts(name: str, make: Callable[[], nn.Module], width: int, *, noisy: bool 
 
 def _mlp() -> nn.Module:
     torch.manual_seed(0)
-    return MlpConfig(hidden=128, embedding=32).module((14, 28))
+    return tower(MlpConfig(hidden=128, embedding=32), (14, 28))
 
 
 def _cnn() -> nn.Module:
     torch.manual_seed(0)
-    return CnnConfig(channels=(8, 16), embedding=448, flat=True).module((14, 28))
+    return tower(CnnConfig(channels=(8, 16), embedding=448, flat=True), (14, 28))
 
 
 def _plain(model: nn.Module, width: int) -> Callable[[], None]:

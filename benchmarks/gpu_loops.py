@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from benchmarks.epoch import PARTIES, ROWS, TAU, bottom
 from benchmarks.report import median
+from colonnade.common.config.models import ResnetConfig
 from colonnade.common.models.build import build_model
-from colonnade.common.models.towers.resnet import ResnetConfig
 
 BATCH, WIDTH, HALF = 128, 64, (3, 32, 16)
 _WARM = 5  # steps that are left out

@@ -13,12 +13,12 @@ from torch import nn
 
 from benchmarks.report import Figure, median, percentile
 from benchmarks.runs import ROOT, Run, run
-from colonnade.common.config.own_draws import own_draws
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.scale import Scaler
+from colonnade.common.data.draws import own_draws
 from colonnade.common.data.sources import load_features, load_labels
-from colonnade.common.data.split import PartyIndex
 from colonnade.common.models.bottom import bottom_model
 from colonnade.common.models.build import build_head
 from colonnade.common.parsing.file import load

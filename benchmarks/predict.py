@@ -23,9 +23,9 @@ from benchmarks import exchange
 from benchmarks.report import Figure
 from benchmarks.runs import ROOT
 from colonnade.cli.run.predict import answer_file
+from colonnade.common.config.models import MlpConfig
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.models.bottom import bottom_model
-from colonnade.common.models.towers.mlp import MlpConfig
 from colonnade.launcher.prediction_files import PredictionIds
 from colonnade.launcher.predictions import opened
 from colonnade.server.prediction.model import Model

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.report import console
+from colonnade.common.config.models import CnnConfig
 from colonnade.common.data.sources import load_features, prepare
-from colonnade.common.models.towers.cnn import CnnConfig
+from colonnade.common.models.build import tower
 from colonnade.common.parsing.file import load
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
 from colonnade_lab.attacks.audit.canaries import audit
@@ -64,7 +65,7 @@ def _models() -> Iterator[tuple[str, nn.Module, Tensor]]:
         torch.manual_seed(seed)
         yield (
             f"CNN, not trained, seed {seed}",
-            CnnConfig(channels=(8, 16), embedding=448, flat=True).module((14, 28)),
+            tower(CnnConfig(channels=(8, 16), embedding=448, flat=True), (14, 28)),
             x,
         )
     for folder in sys.argv[1:]:

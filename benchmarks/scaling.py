@@ -27,9 +27,9 @@ from torch import nn
 from benchmarks.communication import training_bytes
 from benchmarks.report import Figure, console, median
 from benchmarks.synthetic import CLASSES, TAU, Setting, write
+from colonnade.common.config.models import MlpConfig, PolynomialConfig
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.models.towers.mlp import MlpConfig
-from colonnade.common.models.towers.polynomial import PolynomialConfig
+from colonnade.common.models.build import tower
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.reports.html.svg import colour
 from colonnade.reports.plots import as_file, picture
@@ -136,9 +136,9 @@ def floor(setting: Setting) -> float:
 
 def _bottoms(setting: Setting) -> list[nn.Module]:
     if setting.protocol == "fedvs":
-        return [PolynomialConfig(layers=1, embedding=setting.width).module((columns,)) for columns in setting.shares()]
+        return [tower(PolynomialConfig(layers=1, embedding=setting.width), (columns,)) for columns in setting.shares()]
     model = MlpConfig(hidden=setting.hidden, embedding=setting.width)
-    return [model.module((columns,)) for columns in setting.shares()]
+    return [tower(model, (columns,)) for columns in setting.shares()]
 
 
 def _joint_step(setting: Setting) -> Callable[[], None]:

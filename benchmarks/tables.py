@@ -22,7 +22,7 @@ import torch
 import yaml
 
 from benchmarks.report import Figure
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.sources import load_features, prepare
 from colonnade.common.data.table_cache import TableCache

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from colonnade.common.config.data.tables import TableColumnsConfig
 from colonnade.common.config.members import ActiveConfig, Config, PartyConfig
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.data.tables import TableColumnsConfig
 from colonnade.common.errors import InputError, nearest
 
 Tables = Mapping[str, str]

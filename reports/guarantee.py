@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from colonnade.common.config.privacy import UNBOUNDED
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.privacy.adaptive import UNBOUNDED
 
 NOT_SAID = "no party has said what it spent"
 NOT_COUNTED = "the version that made the run did not count it"

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from colonnade.common.config.members import Config
+from colonnade.common.config.optimisers import OptimiserConfig
 from colonnade.common.config.search import SearchedKey
 from colonnade.common.errors import ConfigError, InputError
-from colonnade.common.models.optimiser import OptimiserConfig
 from colonnade.common.parsing.file import parse
 from colonnade.search.space import Space, check_space
 

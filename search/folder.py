@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from colonnade.common.config.members import Config
-from colonnade.common.config.names import check_id
+from colonnade.common.config.roster import check_id
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.runtime.durable import write_kept

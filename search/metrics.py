@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from colonnade.common.data.targets import Task
+from colonnade.common.config.run_options import Task
 from colonnade.common.errors import InputError, nearest
 
 UP, DOWN = "maximize", "minimize"

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.rows import Partition, partition_around
 from colonnade.common.errors import ColonnadeError, ContractError, EnvironmentFault, InputError, TrainingDiverged
 from colonnade.common.observability.telemetry import Event, Telemetry

@@ -22,8 +22,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from colonnade.common.config.chaos import operations_per_second
 from colonnade.common.config.members import Config
-from colonnade.common.conversation.chaos import operations_per_second
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER, Carrier
 from colonnade.common.conversation.lines import NarrowLine

@@ -14,11 +14,11 @@ from colonnade.common.alignment.refusal import refuse_aligned
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
-from colonnade.common.config.own_draws import own_draws
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.doubts import doubts
+from colonnade.common.data.draws import own_draws
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import sampled
 from colonnade.common.data.sources import load_features, load_labels, prepare

@@ -23,16 +23,17 @@ from colonnade.client.privacy.stage import Privacy
 from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
 from colonnade.common.checkpointing.state import Snapshot, State
-from colonnade.common.config.back_off import with_lower_rates
+from colonnade.common.config.compression import form_of
 from colonnade.common.config.members import Config
-from colonnade.common.config.own_draws import own_draws
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.config.run_options import with_lower_rates
 from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation import inprocess
-from colonnade.common.conversation.compression import Compressor, form_of
+from colonnade.common.conversation.compression import Compressor
 from colonnade.common.conversation.control import Item, Save
 from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Link
 from colonnade.common.conversation.inprocess import Delay
+from colonnade.common.data.draws import own_draws
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault, TrainingDiverged, declared
 from colonnade.common.messaging.message import Message, snapshot
 from colonnade.common.models.torch_generators import keep_generators

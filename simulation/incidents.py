@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from colonnade.common.config.chaos import ChaosConfig, PatternIndex, Pause
 from colonnade.common.config.members import Config
-from colonnade.common.conversation.chaos import Chaos, ChaosConfig, PatternIndex, Pause
+from colonnade.common.conversation.chaos import Chaos
 from colonnade.common.errors import ConfigError
 from colonnade.common.observability.telemetry import Telemetry
 

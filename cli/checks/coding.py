@@ -21,8 +21,8 @@ from colonnade.client.aggregation.quantised import (
 )
 from colonnade.common.coded_computing.coded_rows import PARTS, CodedRows
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.own_draws import own_draws
 from colonnade.common.data.columns.scale import Columns
+from colonnade.common.data.draws import own_draws
 from colonnade.common.data.rows import Partition
 from colonnade.common.models.towers.polynomial import Polynomial
 from colonnade.common.numerics.fixed_point import from_field

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from colonnade.common.coded_computing.coded_rows import CodedRows
+from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.conversation.compression import form_of
 from colonnade.common.crypto.sealing import OVERHEAD, PROOF_BYTES
 from colonnade.common.data.rows import Partition
 from colonnade.common.protocols.fedvs import Config

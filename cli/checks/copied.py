@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.common.config.keys import KeysConfig
+from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.labels import LabelColumn
 

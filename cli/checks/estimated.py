@@ -9,8 +9,8 @@ from torch import nn
 
 from colonnade.cli.checks.measured import hidden_layers, quoted
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.contracts.schedule import Schedule
 
 Made = tuple[nn.Module | None, tuple[int, ...]]
 """A party's bottom model, if the protocol has one and it was built, and the shape of its rows."""

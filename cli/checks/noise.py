@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 
 DROWNED = 5.0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.rows import Partition
 from colonnade.common.errors import DataError

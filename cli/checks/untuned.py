@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.config.models import MlpConfig, ModelConfig
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.columns.scale import Columns, varied
-from colonnade.common.models.build import ModelConfig
-from colonnade.common.models.towers.mlp import MlpConfig
 from colonnade.reports.words import counted
 
 _DEVIATIONS = 20  # beyond which the rest of a standardised column is squeezed together

@@ -14,23 +14,24 @@ from colonnade.cli.checks.estimated import Made, estimated
 from colonnade.cli.checks.identities import check_identities
 from colonnade.cli.checks.noise import drowned
 from colonnade.cli.checks.overlap import Overlap, in_parts
+from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
-from colonnade.common.config.own_draws import own_draws
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.config.models import OwnConfig
+from colonnade.common.config.privacy import PROPOSED
 from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.columns.features import Features
+from colonnade.common.data.draws import own_draws
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.data.sources import DataConfig, load_features, load_labels, prepare
+from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.bottom import bottom_model
-from colonnade.common.models.own import OwnConfig
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.parsing.file import load
-from colonnade.common.privacy.adaptive import PROPOSED
 from colonnade.common.protocols.fedvs import Config as CodedConfig
 from colonnade.launcher.readiness import check_trackers
 from colonnade.reports.console.screen import out

@@ -20,6 +20,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from colonnade.common.alignment.refusal import refuse_aligned
+from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.members import Address, Config
 from colonnade.common.crypto.pki import files
 from colonnade.common.crypto.pki.federation import make_federation
@@ -29,7 +30,7 @@ from colonnade.common.data.formats.dealt import keyed_labels_bytes, table_bytes
 from colonnade.common.data.formats.tensors import columns_bytes, labels_bytes
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import partition
-from colonnade.common.data.sources import DataConfig, load_features, load_labels
+from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.parsing.dump import config_tree
 from colonnade.common.parsing.file import load

@@ -52,8 +52,9 @@ def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, *, parties: in
     """Writes the members' tables; the last column is the label."""
     import numpy as np  # noqa: PLC0415
 
+    from colonnade.common.config.data.columns import PartyIndex  # noqa: PLC0415
     from colonnade.common.data.shares import share  # noqa: PLC0415
-    from colonnade.common.data.split import PartyIndex, band  # noqa: PLC0415
+    from colonnade.common.data.split import band  # noqa: PLC0415
 
     label = len(header) - 1
     bands = [band(label, PartyIndex(index, parties), "columns") for index in range(parties)]

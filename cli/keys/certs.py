@@ -14,17 +14,10 @@ import typer
 
 from colonnade.common.crypto.pki import files
 from colonnade.common.crypto.pki.authority import Authority, Role
-from colonnade.common.crypto.pki.certificates import (
-    certificate_pem,
-    check_fingerprint,
-    describe,
-    in_words,
-    name_of,
-    read_certificate,
-)
+from colonnade.common.crypto.pki.certificates import certificate_pem, describe, in_words, name_of, read_certificate
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.keys import PrivateKey, key_fingerprint, load_key, new_key, save_key
-from colonnade.common.crypto.pki.names import LOOPBACK, SERVER
+from colonnade.common.crypto.pki.names import LOOPBACK, SERVER, check_fingerprint
 from colonnade.common.crypto.pki.requests import make_request, read_request
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import IdentityError

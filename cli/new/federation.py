@@ -14,10 +14,10 @@ from typing import Literal, NamedTuple
 import yaml
 
 from colonnade.cli.new.folder import fill, write_folder
+from colonnade.common.config.privacy import PROPOSED, PROPOSED_DELTA, PROPOSED_EPSILON
 from colonnade.common.crypto.pki.names import SERVER, check_party_name
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.accountant import epsilon, find_noise_multiplier
-from colonnade.common.privacy.adaptive import PROPOSED, PROPOSED_DELTA, PROPOSED_EPSILON
 from colonnade.reports.console.screen import out as console
 
 KEY = "person"

@@ -11,12 +11,12 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from colonnade.client.protocols import PARTICIPATE
+from colonnade.common.config.data.sources import SOURCES
+from colonnade.common.config.models import MODELS
 from colonnade.common.config.outside import OUTSIDE_LOSSES, OUTSIDE_METRICS
 from colonnade.common.contracts.registry import CONTRACTS, OUTSIDE
-from colonnade.common.data.outside import SOURCES
 from colonnade.common.errors import ConfigError, InputError, nearest
 from colonnade.common.escaped import escaped_lines
-from colonnade.common.models.outside import MODELS
 from colonnade.common.parsing.reference import protocol_section
 from colonnade.common.runtime.plug_ins import owner
 from colonnade.common.tracking.sections import OUTSIDE as TRACKERS

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from colonnade.client.privacy.kept_tensor import ANEW, read_tensor, write_tensor
+from colonnade.common.config.privacy import DiscretePrivacyConfig
 from colonnade.common.data.draws import Draws
 from colonnade.common.errors import CheckpointError
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
-from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
 from colonnade.common.privacy.laplace import Bits
 from colonnade.common.privacy.linear_encoder import LinearEncoder
 from colonnade.common.privacy.noise import Normals, secure_normals, seeded_bytes

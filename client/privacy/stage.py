@@ -10,18 +10,18 @@ from colonnade.client.privacy.own_codes import OwnCodes, SeededCodes
 from colonnade.client.privacy.own_encoder import OwnEncoder
 from colonnade.client.privacy.row_places import PlacedRelease, RowPlaces
 from colonnade.common.checkpointing.state import State
-from colonnade.common.compression.quantise import AS_IS
+from colonnade.common.compression.forms import AS_IS
+from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
+from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.config.protocol import local_steps
-from colonnade.common.conversation.compression import form_of
 from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.data.rows import generator
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.accounting.step_budget import StepBudget
-from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals, seeded_bytes, seeded_normals
 from colonnade.common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear

@@ -11,12 +11,12 @@ from colonnade.client.models.local import Local, headed
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
 from colonnade.client.training.label_messages import receive_labels
+from colonnade.common.config.privacy import PrivacyConfig
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.backprop import backprop
 from colonnade.common.numerics.losses import OBJECTIVES
 from colonnade.common.privacy.release import through_clip
-from colonnade.common.privacy.settings import PrivacyConfig
 from colonnade.common.protocols.fdml import Aggregate, Config, Evaluation, Logits
 from colonnade.common.secure_aggregation.subject import TRAINING, subject
 

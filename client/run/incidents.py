@@ -8,7 +8,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from colonnade.common.conversation.chaos import Chaos, Pause
+from colonnade.common.config.chaos import Pause
+from colonnade.common.conversation.chaos import Chaos
 from colonnade.common.runtime.durable import write_durably
 
 

@@ -19,10 +19,10 @@ from colonnade.client.run.task import PartyTask, prediction_task, training
 from colonnade.client.run.tracking import party_tracking, tracked
 from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.checkpointing.checkpoints import Checkpoints
+from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.contracts.agreed_parts import agreed_parts
-from colonnade.common.conversation.compression import form_of
 from colonnade.common.conversation.membership import Hello
 from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.data.columns.doubts import doubts

@@ -33,12 +33,12 @@ from colonnade.common.alignment.record import kept_rows
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.state import Snapshot, State
-from colonnade.common.config.back_off import MOST_BACK_OFFS, with_lower_rates
+from colonnade.common.config.chaos import UNUSED_RATE, ChaosConfig, PatternIndex
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
-from colonnade.common.config.own_draws import own_draws
-from colonnade.common.config.schedule import Schedule
-from colonnade.common.conversation.chaos import UNUSED_RATE, Chaos, ChaosConfig, PatternIndex
+from colonnade.common.config.run_options import MOST_BACK_OFFS, with_lower_rates
+from colonnade.common.contracts.schedule import Schedule
+from colonnade.common.conversation.chaos import Chaos
 from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Begin, Failure, Hello, Saved, Spent
@@ -47,7 +47,7 @@ from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.columns.scale import Columns
-from colonnade.common.data.draws import Draws
+from colonnade.common.data.draws import Draws, own_draws
 from colonnade.common.data.sources import prepare, prepare_others
 from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault, FloodError, declared
 from colonnade.common.models.torch_generators import keep_generators

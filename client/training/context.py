@@ -17,7 +17,9 @@ from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.state import State
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.config.models import UserModule, user_parts
+from colonnade.common.config.privacy import AdaptivePrivacyConfig
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import PairKeys, Session
 from colonnade.common.data.columns.scale import Columns
@@ -25,13 +27,11 @@ from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.outgoing import MaskedTensor, Released
 from colonnade.common.models.bottom import bottom_model
-from colonnade.common.models.build import build_head, user_parts
+from colonnade.common.models.build import build_head
 from colonnade.common.models.mixing import mixing
 from colonnade.common.models.optimiser import build_optimiser
-from colonnade.common.models.own import UserModule
 from colonnade.common.models.shaped import Shape, Shaped
 from colonnade.common.numerics.backprop import Backprop, backprop
-from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.rows import NoisySteps, SampledSteps, deviation
 from colonnade.common.transcript.receipts import Receipts
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
-from colonnade.common.embeddings.adjustment import AdjustConfig
+from colonnade.common.config.run_options import AdjustConfig
 from colonnade.common.embeddings.contrastive import contrast
 from colonnade.common.embeddings.fuzzy import fuzzy_c_means
 from colonnade.common.embeddings.normality import normality

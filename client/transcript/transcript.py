@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from colonnade.client.transcript.comparison import OtherParty, OwnRecord
-from colonnade.common.compression.quantise import AS_IS
+from colonnade.common.compression.forms import AS_IS
+from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.contract import Contract
-from colonnade.common.conversation.compression import form_of
 from colonnade.common.conversation.control import Item, Open, Statement
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.relay import LARGEST

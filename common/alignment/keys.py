@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from colonnade.common.alignment.sorting import Sorter, again, words
-from colonnade.common.config.keys import KeysConfig
+from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.errors import DataError
 
 _HASH = 32  # bytes: collision-resistant

@@ -1,101 +1,21 @@
-"""Compressed forms of float32 tensors: few bits an entry, the largest entries alone, or their signs.
+"""Tensors in the forms on which both ends agree (forms.py): few bits an entry, the largest entries, or their signs.
 
-Both ends agree on a form. `pack` encodes a tensor in it, `unpack` decodes the tensor that the receiver reads.
+`pack` encodes a tensor, `unpack` decodes the tensor that the receiver reads.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from colonnade.common.compression.bits import GROUP, join, split
+from colonnade.common.compression.forms import Coded, Form, Largest, Shape, Signs
 from colonnade.common.compression.scale import Scale
 from colonnade.common.errors import InputError
-
-HALF, WHOLE = 16, 32
-WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, HALF, WHOLE)
-
-Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Coded:
-    """A fixed number of bits an entry: 1 to 8 on a uniform scale (`Scale`), 16 as half precision, 32 unchanged.
-
-    Args:
-        bits: of an entry.
-        nearest: True to round to the nearest code; else rounding is random.
-        by_column: True for a scale of its own for every column (of the last dimension). Tensors of less than two
-            dimensions have one scale.
-        symmetric: True for a scale from -s to s, s the largest magnitude, so that one number defines it.
-    """
-
-    bits: int
-    nearest: bool = False
-    by_column: bool = False
-    symmetric: bool = False
-
-    def __str__(self) -> str:
-        scale = " by column" if self.by_column else " symmetric" if self.symmetric else ""
-        return f"{self.bits} bits{' nearest' if self.nearest else ''}{scale}"
-
-    def columns(self, shape: Shape) -> int:
-        """Number of scales of a tensor."""
-        return shape[-1] if self.by_column and len(shape) > 1 else 1
-
-    def size(self, shape: Shape) -> int:
-        """Bytes of a tensor: its entries, and the ends of its scales as single-precision numbers."""
-        ends = 0 if self.bits >= HALF else 1 if self.symmetric else 2 * self.columns(shape)
-        return -(-math.prod(shape) * self.bits // 8) + 4 * ends
-
-
-@dataclass(frozen=True)
-class Largest:
-    """The largest entries by magnitude, each as its place and its float32; the others are decoded as zeros.
-
-    Args:
-        share: of the entries, above 0 and below 1.
-    """
-
-    share: float
-
-    def __str__(self) -> str:
-        return f"top {self.share:g}"
-
-    def count(self, shape: Shape) -> int:
-        """k = ceil(share n) of n entries, with the share as it is written in decimals."""
-        return _share_of(self.share, math.prod(shape))
-
-    def places(self, shape: Shape) -> np.dtype[np.unsignedinteger]:
-        """Integer type of a place: one byte up to 256 entries, two up to 65,536, else four."""
-        entries = math.prod(shape)
-        return np.dtype("<u1" if entries <= 1 << 8 else "<u2" if entries <= 1 << 16 else "<u4")
-
-    def size(self, shape: Shape) -> int:
-        """Bytes of a tensor: places and values."""
-        return self.count(shape) * (4 + self.places(shape).itemsize)
-
-
-@dataclass(frozen=True)
-class Signs:
-    """One bit an entry: the mean of |x| with the entry's sign; 0 counts as positive."""
-
-    def __str__(self) -> str:
-        return "sign"
-
-    def size(self, shape: Shape) -> int:
-        """Bytes of a tensor: its signs, and the mean as a single-precision number."""
-        return -(-math.prod(shape) // 8) + 4
-
-
-Form = Coded | Largest | Signs
-AS_IS = Coded(WHOLE)
 
 
 @dataclass(frozen=True)
@@ -170,11 +90,6 @@ def unpack(packed: Packed) -> Tensor:
             (mean,) = packed.numbers
             values = np.array([-mean, mean], np.float32).take(split(packed.data, 1)[:count])
     return torch.from_numpy(values.reshape(packed.shape))
-
-
-@lru_cache(64)
-def _share_of(share: float, entries: int) -> int:
-    return math.ceil(Fraction(str(share)) * entries)
 
 
 def _halves(values: np.ndarray) -> np.ndarray:

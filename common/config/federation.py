@@ -8,28 +8,27 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, SerializeAsAny, field_validator, model_validator
 
-from colonnade.common.config.back_off import MOST_BACK_OFFS
+from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.config.blinding import BlindingConfig
-from colonnade.common.config.keys import KeysConfig
+from colonnade.common.config.compression import CompressConfig
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.config.privacy import BEFORE, Privacy
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.config.roster import check_pin, check_roster, read_roster
 from colonnade.common.config.run_options import (
+    MOST_BACK_OFFS,
+    AdjustConfig,
     CheckpointConfig,
     EvaluateConfig,
+    Quorum,
     QuorumConfig,
+    RowsConfig,
     StopConfig,
+    Task,
     TimeoutsConfig,
     TranscriptConfig,
 )
-from colonnade.common.conversation.compression import CompressConfig
-from colonnade.common.conversation.responses import Quorum
 from colonnade.common.crypto.pki.names import SERVER
-from colonnade.common.data.rows import RowsConfig
-from colonnade.common.data.split import PartyIndex
-from colonnade.common.data.targets import Task
-from colonnade.common.embeddings.adjustment import AdjustConfig
-from colonnade.common.privacy.mechanism import Privacy
-from colonnade.common.privacy.settings import BEFORE
 from colonnade.common.section import Section
 
 AlignChecks = Literal["none", "signed", "planted", "proofs"]

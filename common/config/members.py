@@ -7,29 +7,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
-from colonnade.common.config.alignments import AlignmentsConfig
+from colonnade.common.config.alignment import AlignmentsConfig
+from colonnade.common.config.chaos import ChaosConfig, ComputingConfig
+from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.config.decision import Calibrate, DecideConfig
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.label_privacy import ServerPrivacyConfig
+from colonnade.common.config.models import HeadConfig, LinearHeadConfig, MlpConfig, ModelConfig
+from colonnade.common.config.optimisers import OptimiserConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.config.protocol import PLAIN
 from colonnade.common.config.run_options import CaptureConfig
 from colonnade.common.config.search import SearchedKey
-from colonnade.common.conversation.chaos import ChaosConfig, ComputingConfig
-from colonnade.common.data.sources import DataConfig, LabelConfig
-from colonnade.common.data.table_cache import TableCache
-from colonnade.common.errors import ConfigError
-from colonnade.common.models.build import HeadConfig, ModelConfig
-from colonnade.common.models.heads import LinearHeadConfig
-from colonnade.common.models.optimiser import OptimiserConfig
-from colonnade.common.models.towers.mlp import MlpConfig
-from colonnade.common.privacy.labels import LabelPrivacyConfig
-from colonnade.common.privacy.response_noise import ResponseNoiseConfig
 from colonnade.common.section import Section
 from colonnade.common.tracking.sections import Trackers
+
+Cache = TypeVar("Cache")
 
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$", examples=["auto", "cpu", "cuda", "cuda:N"])]
 
@@ -75,24 +72,6 @@ class _Member(Section):
         default=AlignmentsConfig(), description="alignments that are kept for the next runs: docs/alignment.md"
     )
     trackers: Trackers = Field(default=(), description="experiment trackers of this member's record: docs/trackers.md")
-
-
-class ServerPrivacyConfig(Section):
-    """Privacy of the server's own data."""
-
-    labels: LabelPrivacyConfig | None = Field(default=None, description="noise on the training labels, drawn once")
-    answers: ResponseNoiseConfig | None = Field(
-        default=None, description="noise on all responses to the parties, in protocols that support it"
-    )
-
-    @model_validator(mode="after")
-    def _one_of_two(self) -> ServerPrivacyConfig:
-        if self.labels is not None and self.answers is not None:
-            raise ConfigError(
-                "server.privacy: both labels and answers are given; results of noisy labels are already protected",
-                hint="take one of the two: a second noise on the same labels costs accuracy and protects no other",
-            )
-        return self
 
 
 class ActiveConfig(Section):
@@ -143,7 +122,7 @@ class ServerConfig(_Member):
     def _plain_sgd(cls, value: Any) -> Any:
         return _without_momentum(value)
 
-    def copies(self, cache: TableCache | None) -> TableCache | None:
+    def copies(self, cache: Cache | None) -> Cache | None:
         """Where copies of the labels are kept; nowhere if labels are private: the true ones stay in their own table."""
         return None if self.privacy.labels is not None else cache
 

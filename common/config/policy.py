@@ -10,8 +10,8 @@ from pydantic import Field
 
 from colonnade.common.config.blinding import Recovery
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.privacy import Privacy
 from colonnade.common.errors import ConfigError
-from colonnade.common.privacy.mechanism import Privacy
 from colonnade.common.section import Section
 
 _BLINDED = 3  # parties of a blinded sum; of two, each reveals the other's term if it reveals its own

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from colonnade.common.models.optimiser import AdamWConfig, OptimiserConfig
+from colonnade.common.config.optimisers import AdamWConfig, OptimiserConfig
 from colonnade.common.section import Section
 
 PLAIN = AdamWConfig(lr=2e-3, weight_decay=0.1)

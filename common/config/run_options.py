@@ -1,13 +1,46 @@
-"""Options of a run, which its members agree on: evaluation, checkpoints, quorum, timeouts, early stop."""
+"""Options of a run, which its members agree on: rows, evaluation, checkpoints, quorum, timeouts, early stop, rates."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from colonnade.common.errors import ConfigError
 from colonnade.common.section import Section
+
+Task = Literal["classification", "regression"]
+"""`federation.task`: prediction of classes or of numbers."""
+
+Count = Annotated[int, Field(strict=True, ge=0)]
+Fraction = Annotated[float, Field(strict=True, ge=0, lt=1)]
+
+
+class RowsConfig(BaseModel):
+    """Number of training, validation and test rows: a count, or for the latter two a fraction below 1.
+
+    Args:
+        train: at most this many of the rows that remain after the other two; all if left out.
+        validation: of the rows that remain after the test rows.
+        test: of all rows, or `official` for the source's own test part. Left out, it is `official`
+            where the source has such a part and a fifth elsewhere. A number draws from all rows and ignores the
+            official part.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    train: Annotated[int, Field(strict=True, ge=1)] | None = Field(
+        default=None, description="at most this many training rows; left out, all that remain after the other two"
+    )
+    validation: Count | Fraction = Field(
+        default=0.1, description="validation rows: a count, or a fraction of the rows that are no test rows"
+    )
+    test: Count | Fraction | Literal["official"] | None = Field(
+        default=None,
+        description="test rows: a count, a fraction of all rows, or official (the source's own test part); left out, "
+        "official if the source has such a part, else a fifth",
+    )
 
 
 class EvaluateConfig(Section):
@@ -82,8 +115,26 @@ class StopConfig(Section):
         return self
 
 
+@dataclass(frozen=True)
+class Quorum:
+    """The responses that a round waits for, and for how long.
+
+    All parties: `Quorum()`. The fastest k: `Quorum(need=k)`. A deadline: `Quorum(need=0, grace=s)`.
+    A coded threshold: `Quorum(need=R)`.
+
+    Args:
+        need: number of responses that the round requires; None means all.
+        grace: seconds to wait for the others once `need` responses have arrived.
+        limit: seconds after which, without `need` responses, the silent parties are given up.
+    """
+
+    need: int | None = None
+    grace: float = 0.0
+    limit: float = 60.0
+
+
 class QuorumConfig(Section):
-    """Quorum of a round (common.conversation.responses.Quorum): `wait`, `deadline`, `fastest` or `threshold`."""
+    """Quorum of a round: `wait`, `deadline`, `fastest` or `threshold`."""
 
     need: int | Literal["all"] = Field(default="all", description="responses that a round requires: a number, or all")
     grace: float = Field(default=0.0, ge=0, description="seconds for the others once `need` responses have arrived")
@@ -131,3 +182,49 @@ class CheckpointConfig(Section):
 
     rounds: int = Field(default=50, ge=0, description="rounds between two checkpoints; 0: not by rounds")
     seconds: float = Field(default=0.0, ge=0, description="seconds between two checkpoints; 0: not by time")
+
+
+class AdjustConfig(BaseModel):
+    """`federation.adjust`. None of its results leave a party, and it costs no privacy beyond that of training."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    contrastive: float = Field(
+        default=0.0, ge=0, description="beta, the weight of Eq. 8, which separates embeddings of different clusters"
+    )
+    confidence: float = Field(
+        default=0.8, gt=0, lt=1, description="c: rows with a lower membership of their cluster are left out"
+    )
+    normality: float = Field(
+        default=0.0, ge=0, description="alpha, the weight of Eq. 6: distances between embeddings become normal"
+    )
+
+    @property
+    def asked(self) -> bool:
+        """True if any term is added."""
+        return self.contrastive > 0 or self.normality > 0
+
+
+MOST_BACK_OFFS = 10
+_FACTOR = 0.3
+_RATES = ("optimiser", "head_optimiser")
+
+_S = TypeVar("_S", bound=BaseModel)
+
+
+def back_off_factor(times: int) -> float:
+    """Factor of all learning rates after so many times."""
+    return float(_FACTOR**times)
+
+
+def with_lower_rates(section: _S, times: int) -> _S:
+    """A member's section with its learning rates lowered so many times; the server's active part included."""
+    if not times:
+        return section
+    changed: dict[str, Any] = {}
+    for name in _RATES:
+        if (optimiser := getattr(section, name, None)) is not None:
+            changed[name] = optimiser.model_copy(update={"lr": optimiser.lr * back_off_factor(times)})
+    if (active := getattr(section, "active", None)) is not None:
+        changed["active"] = with_lower_rates(active, times)
+    return section.model_copy(update=changed)

@@ -16,11 +16,11 @@ from pydantic import Field
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.optimisers import AdamConfig
 from colonnade.common.config.protocol import Defaults, ProtocolConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
-from colonnade.common.models.optimiser import AdamConfig
 from colonnade.common.numerics.two_point import Draw
 
 

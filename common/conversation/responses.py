@@ -7,29 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.errors import PartyLost
 from colonnade.common.messaging.message import M, Message, check_exact
 
 M_co = TypeVar("M_co", bound=Message, covariant=True)
-
-
-@dataclass(frozen=True)
-class Quorum:
-    """The responses that a round waits for, and for how long.
-
-    All parties: `Quorum()`. The fastest k: `Quorum(need=k)`. A deadline: `Quorum(need=0, grace=s)`.
-    A coded threshold: `Quorum(need=R)`.
-
-    Args:
-        need: number of responses that the round requires; None means all.
-        grace: seconds to wait for the others once `need` responses have arrived.
-        limit: seconds after which, without `need` responses, the silent parties are given up.
-    """
-
-    need: int | None = None
-    grace: float = 0.0
-    limit: float = 60.0
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.data.rows import generator
 
 SECRET_BYTES = 32
@@ -140,3 +141,16 @@ def filled(words: bytes) -> torch.Generator:
     made = torch.Generator()
     made.set_state(torch.from_numpy(state))
     return made
+
+
+def own_draws(federation: FederationConfig, member: str, secret: bytes | None = None) -> Draws:
+    """What a member draws for itself.
+
+    Args:
+        federation: the agreed section.
+        member: a party, or the server.
+        secret: the member's; None where its start is public, or one process holds the data of all members.
+    """
+    if secret is None:
+        return AgreedDraws(federation.seed, federation.names, member)
+    return SecretDraws(secret, member)

@@ -1,72 +1,19 @@
-"""Data sources of other installed packages: `data: {source: NAME, ...}` and `labels: {source: NAME, ...}`.
-
-An entry of `colonnade.sources` names a module or another object with one or both of
-
-    Data      a config class of columns: `ColumnsConfig`, or `TableColumnsConfig` for a table
-    Labels    a config class of labels: `LabelsConfig`, or `TableLabelsConfig` for a column of a table
-
-whose field `source` is `Literal[NAME]`. See docs/plug_ins.md.
-"""
+"""Data of other installed packages' sources (common/config/data/sources.py): a form for them, and checks."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
-from pydantic import BaseModel, GetCoreSchemaHandler, create_model
-from pydantic_core import CoreSchema, core_schema
 from torch import Tensor
 
-from colonnade.common.data.columns.features import Features, Source
-from colonnade.common.data.columns.noise import DataNoiseConfig
-from colonnade.common.data.columns.scale import ScaleConfig
+from colonnade.common.config.data.columns import Shape
+from colonnade.common.config.data.sources import SOURCES
+from colonnade.common.data.columns.features import Features
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.data.split import AllSplit, Part, Shape, SplitConfig
-from colonnade.common.data.tables import TableColumnsConfig, TableLabelsConfig
-from colonnade.common.errors import ConfigError
-from colonnade.common.runtime.plug_ins import Extended, PlugIns
-from colonnade.common.section import Section
-
-Role = Literal["Data", "Labels"]
-
-SOURCES = PlugIns(
-    "sources",
-    ("sklearn", "idx", "cifar", "adult", "csv", "parquet", "arrow", "sql", "npy", "mat", "safetensors"),
-)
-"""Sources of installed packages."""
-
-
-class ColumnsConfig(Section):
-    """Base of the `Data` of a source: columns that all rows have, without words or missing values.
-
-    A subclass sets `source: Literal[NAME]`, adds keys of its own and may set other defaults.
-    """
-
-    source: str
-    split: SplitConfig = AllSplit()
-    scale: ScaleConfig = "auto"
-    noise: DataNoiseConfig | None = None
-
-    @abstractmethod
-    def open(self, base: Path) -> Source:
-        """Opens the source; `base` is the folder that paths are relative to. Raises DataError."""
-
-
-class LabelsConfig(Section):
-    """Base of the `Labels` of a source. A subclass sets `source: Literal[NAME]` and adds keys of its own.
-
-    A source of numbers to be predicted has a method `read_numbers(base)` too.
-    """
-
-    source: str
-
-    @abstractmethod
-    def read(self, base: Path) -> LabelColumn:
-        """Reads the classes; `base` is the folder that paths are relative to. Raises DataError."""
+from colonnade.common.data.split import Part
+from colonnade.common.moved import moved
 
 
 @dataclass(frozen=True)
@@ -99,76 +46,6 @@ class Matrix:
         return self.keys
 
 
-_NEEDED: dict[Role, tuple[type[BaseModel], ...]] = {
-    "Data": (ColumnsConfig, TableColumnsConfig),
-    "Labels": (LabelsConfig, TableLabelsConfig),
-}
-
-
-def config_class(name: str, role: Role) -> type[BaseModel]:
-    """The config class of a source, from its package.
-
-    Raises:
-        KeyError: no package registers it.
-        ConfigError: the package cannot be imported, or has no such class.
-    """
-    holder = SOURCES.load(name)
-    found = getattr(holder, role, None)
-    if found is None:
-        other = {"Data": "columns", "Labels": "labels"}[role]
-        raise SOURCES.unfit(name, f"it has no {other}, since {SOURCES.entries[name].value} has no {role}")
-    bases = _NEEDED[role]
-    if not (isinstance(found, type) and issubclass(found, bases)):
-        raise SOURCES.unfit(name, f"{role} is not derived from {' or '.join(base.__name__ for base in bases)}")
-    field = found.model_fields.get("source")
-    if field is None or get_args(field.annotation) != (name,):
-        raise SOURCES.unfit(name, f"the field `source` of {role} is not Literal[{name!r}]")
-    return found
-
-
-@dataclass(frozen=True)
-class SourceOutside(Extended):
-    """Annotation of the built-in sources' union: a dict that names an outside source is validated by its class.
-
-    Args:
-        role: of the section.
-    """
-
-    role: Role
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """The union's own schema, after a look at the source."""
-        return core_schema.no_info_wrap_validator_function(
-            self._validate, handler(source), serialization=core_schema.simple_ser_schema("any")
-        )
-
-    @property
-    def plug_ins(self) -> PlugIns:
-        """The sources."""
-        return SOURCES
-
-    def options(self) -> list[type[BaseModel]]:
-        """Models of the sources: of those not imported a stand-in that has only its name."""
-        return [self._option(name) for name in SOURCES.entries]
-
-    def _option(self, name: str) -> type[BaseModel]:
-        with suppress(ConfigError):  # it was refused when it was named
-            if name in SOURCES.loaded:
-                return config_class(name, self.role)
-        fields: dict[str, Any] = {"source": (Literal[name], ...)}
-        return create_model("_Outside", **fields)
-
-    def _validate(self, value: Any, handler: core_schema.ValidatorFunctionWrapHandler) -> Any:
-        if isinstance(value, _NEEDED[self.role]):
-            name = getattr(value, "source", None)
-            return value if name in SOURCES.entries else handler(value)
-        name = value.get("source") if isinstance(value, dict) else None
-        if not isinstance(name, str):
-            return handler(value)
-        SOURCES.refuse_clash(name)
-        return config_class(name, self.role).model_validate(value) if name in SOURCES.entries else handler(value)
-
-
 def check_columns(name: str, features: Features) -> Features:
     """The same columns of an outside source. Raises ConfigError if they are of the wrong kind."""
     values = features.values
@@ -199,3 +76,6 @@ def check_label_column(name: str, labels: Any, *, numbers: bool) -> LabelColumn:
     if numbers and not bool(values.isfinite().all()):
         raise SOURCES.unfit(name, "a number to be predicted is not finite")
     return labels
+
+
+__getattr__ = moved(__name__, dict.fromkeys(("ColumnsConfig", "LabelsConfig"), "colonnade.common.config.data.sources"))

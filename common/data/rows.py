@@ -7,45 +7,16 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from colonnade.common.config.run_options import RowsConfig
 from colonnade.common.errors import ConfigError, InputError
 
 _TEST_FRACTION = 0.2
 _EPOCHS = 8  # whose permutations are cached
-
-Count = Annotated[int, Field(strict=True, ge=0)]
-Fraction = Annotated[float, Field(strict=True, ge=0, lt=1)]
-
-
-class RowsConfig(BaseModel):
-    """Number of training, validation and test rows: a count, or for the latter two a fraction below 1.
-
-    Args:
-        train: at most this many of the rows that remain after the other two; all if left out.
-        validation: of the rows that remain after the test rows.
-        test: of all rows, or `official` for the source's own test part. Left out, it is `official`
-            where the source has such a part and a fifth elsewhere. A number draws from all rows and ignores the
-            official part.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    train: Annotated[int, Field(strict=True, ge=1)] | None = Field(
-        default=None, description="at most this many training rows; left out, all that remain after the other two"
-    )
-    validation: Count | Fraction = Field(
-        default=0.1, description="validation rows: a count, or a fraction of the rows that are no test rows"
-    )
-    test: Count | Fraction | Literal["official"] | None = Field(
-        default=None,
-        description="test rows: a count, a fraction of all rows, or official (the source's own test part); left out, "
-        "official if the source has such a part, else a fifth",
-    )
 
 
 @dataclass(frozen=True)

@@ -1,278 +1,56 @@
-"""Data sources: from the configuration to features and labels.
-
-    data:   {source: sklearn, name: digits, split: image_rows}             a party's columns
-    data:   {source: idx, folder: mnist, split: image_rows, scale: unit}
-    data:   {source: cifar, folder: cifar10, split: image_rows}                batches of CIFAR-10
-    data:   {source: sklearn, name: digits, noise: {std: 1.0}}             noise, for experiments
-    data:   {source: adult, folder: adult, columns: [age, sex]}            some of the Adult census
-    data:   {source: mat, path: mfeat/Handwritten.mat, view: 5}            one view of a multi-view set
-    data:   {source: safetensors, path: columns.safetensors}               as written by `colonnade deal`
-    data:   {source: csv, path: clients.csv, key: client, drop: [name]}    a table: tables.py
-    labels: {source: csv, path: outcome.csv, label: default, key: client}  the server's classes
-    data:   {source: NAME, ...}                                            of another package: outside.py
-
-A source with both roles takes the same keys for both, so a benchmark names it once.
-"""
+"""Reading of data sources (common/config/data/sources.py): from the configuration to features and labels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import cast
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from torch import Tensor
 
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.config.data.sources import (
+    SOURCES,
+    AdultData,
+    AdultLabels,
+    AdultSource,
+    CifarData,
+    CifarLabels,
+    CifarSource,
+    ColumnsConfig,
+    DataConfig,
+    IdxData,
+    IdxLabels,
+    LabelConfig,
+    LabelsConfig,
+    MatData,
+    MatLabels,
+    SklearnData,
+    SklearnLabels,
+    TensorData,
+    TensorLabels,
+)
+from colonnade.common.config.data.tables import TableColumnsConfig, TableLabelsConfig
+from colonnade.common.config.run_options import Task
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features, Source
 from colonnade.common.data.columns.kept_encoder import EncoderFile
-from colonnade.common.data.columns.noise import DataNoiseConfig
-from colonnade.common.data.columns.scale import Columns, ScaleConfig, Scaler
+from colonnade.common.data.columns.noise import noised
+from colonnade.common.data.columns.scale import Columns, Scaler
 from colonnade.common.data.formats.idx import IdxImages, holds, read_labels
 from colonnade.common.data.formats.tensors import TensorColumns, read_tensor_labels, read_tensor_targets
 from colonnade.common.data.known_sets import adult, cifar
-from colonnade.common.data.known_sets.bundled import Bundled, BundledName
+from colonnade.common.data.known_sets.bundled import Bundled
 from colonnade.common.data.known_sets.catalogue import KNOWN
 from colonnade.common.data.known_sets.places import find, find_file
-from colonnade.common.data.known_sets.views import MatView, read_classes
+from colonnade.common.data.known_sets.views import MatView
+from colonnade.common.data.known_sets.views import read_classes as read_view_classes
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.data.outside import SOURCES, SourceOutside, check_columns, check_label_column
-from colonnade.common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, PartyIndex, SplitConfig
+from colonnade.common.data.outside import check_columns, check_label_column
+from colonnade.common.data.split import part_of
 from colonnade.common.data.table_cache import TableCache
-from colonnade.common.data.tables import TableColumnsConfig, TableData, TableLabels, TableLabelsConfig
-from colonnade.common.data.targets import Task
 from colonnade.common.errors import ConfigError, DataError
-
-
-class _Config(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class _Sklearn(_Config):
-    source: Literal["sklearn"] = Field(description="the source, which decides the other keys of this section")
-    name: BundledName = Field(description="a data set of scikit-learn")
-
-
-class SklearnData(_Sklearn):
-    """Columns of a set that comes with scikit-learn."""
-
-    split: SplitConfig = Field(default=ColumnsSplit(), description="the part of every row that is the party's own")
-    scale: ScaleConfig = Field(
-        default="standard", description="scaling before the model: none, unit, standard, auto or {mean, std}"
-    )
-    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
-
-    def open(self, base: Path) -> Source:  # noqa: ARG002
-        """The set, from scikit-learn; `base` is ignored."""
-        return Bundled(self.name)
-
-
-class SklearnLabels(_Sklearn):
-    """Classes of a set that comes with scikit-learn."""
-
-    def read(self, base: Path) -> LabelColumn:  # noqa: ARG002
-        """The set's own labels."""
-        bundled = Bundled(self.name)
-        return LabelColumn(bundled.labels(), bundled.classes)
-
-    def read_numbers(self, base: Path) -> LabelColumn:  # noqa: ARG002
-        """The set's regression targets, (n, 1)."""
-        return LabelColumn(Bundled(self.name).targets(), ())
-
-
-class _Idx(_Config):
-    """`folder` is a known set or a path, searched as in places.py."""
-
-    source: Literal["idx"] = Field(description="the source, which decides the other keys of this section")
-    folder: str = Field(description="a known data set (`colonnade datasets`), or a folder")
-
-
-class IdxData(_Idx):
-    """Pixels of MNIST, Fashion-MNIST or another set in their format."""
-
-    split: SplitConfig = Field(default=ImageRowsSplit(), description="the part of every row that is the party's own")
-    scale: ScaleConfig = Field(
-        default="unit", description="scaling before the model: none, unit, standard, auto or {mean, std}"
-    )
-    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
-
-    def open(self, base: Path) -> Source:
-        """Reads the headers. Raises DataError if the set is not found or no idx set."""
-        folder = find(self.folder, base, lambda path: holds(path, "images-idx3"), "images in idx format")
-        return IdxImages(folder)
-
-
-class IdxLabels(_Idx):
-    """Classes of MNIST, Fashion-MNIST or another set in their format."""
-
-    def read(self, base: Path) -> LabelColumn:
-        """The set's own labels, with names where the set is known. Raises DataError as `IdxData.open`."""
-        folder = find(self.folder, base, lambda path: holds(path, "labels-idx1"), "labels in idx format")
-        values, official_test = read_labels(folder)
-        count = int(values.max()) + 1
-        known = KNOWN[self.folder].classes if self.folder in KNOWN else ()
-        classes = known if len(known) == count else tuple(str(number) for number in range(count))
-        return LabelColumn(values, classes, official_test)
-
-
-class _Cifar(_Config):
-    """CIFAR-10's binary batches, or the available ones: cifar.py. `folder` as for idx."""
-
-    source: Literal["cifar"] = Field(description="the source, which decides the other keys of this section")
-    folder: str = Field(description="a known data set (`colonnade datasets`), or a folder")
-
-    def _find(self, base: Path) -> Path:
-        return find(self.folder, base, cifar.holds, "batches of CIFAR-10")
-
-
-class CifarData(_Cifar):
-    """Pixels: a row is (3, 32, 32), a party's part (3, height, width)."""
-
-    split: SplitConfig = Field(default=ImageRowsSplit(), description="the part of every row that is the party's own")
-    scale: ScaleConfig = Field(
-        default="unit", description="scaling before the model: none, unit, standard, auto or {mean, std}"
-    )
-    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
-
-    def open(self, base: Path) -> Source:
-        """Counts the rows. Raises DataError if the set is not found or a batch is not whole."""
-        return cifar.CifarImages(self._find(base))
-
-
-class CifarLabels(_Cifar):
-    """The ten classes."""
-
-    def read(self, base: Path) -> LabelColumn:
-        """The set's own labels. Raises DataError as `CifarData.open`, or if a label is none of the ten."""
-        values, official_test = cifar.read_labels(self._find(base))
-        return LabelColumn(values, KNOWN["cifar10"].classes, official_test)
-
-
-class _Adult(_Config):
-    """The Adult census: adult.py. `folder` as for idx."""
-
-    source: Literal["adult"] = Field(description="the source, which decides the other keys of this section")
-    folder: str = Field(description="a known data set (`colonnade datasets`), or a folder")
-
-    def _find(self, base: Path) -> Path:
-        return find(self.folder, base, adult.holds, "adult.data and adult.test")
-
-
-class AdultData(_Adult):
-    """Columns of the census by name, all if none are listed; words become columns of 0 and 1.
-
-    They stay 0 and 1 under `scale: unit`. Under `standard` a rare word becomes a large number.
-    """
-
-    columns: tuple[str, ...] = Field(default=(), description="columns to take, by name; left out, all")
-    split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
-    scale: ScaleConfig = Field(
-        default="unit", description="scaling before the model: none, unit, standard, auto or {mean, std}"
-    )
-    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
-
-    def open(self, base: Path) -> Source:
-        """Reads the columns. Raises DataError if the set is not found or damaged, ConfigError for a wrong column."""
-        return adult.Adult(self._find(base), self.columns)
-
-
-class AdultLabels(_Adult):
-    """The two classes."""
-
-    def read(self, base: Path) -> LabelColumn:
-        """The set's own labels. Raises DataError as `AdultData.open`."""
-        values, official_test = adult.read_labels(self._find(base))
-        return LabelColumn(values, adult.CLASSES, official_test)
-
-
-class _Mat(_Config):
-    """A multi-view set in a MATLAB file: views.py."""
-
-    source: Literal["mat"] = Field(description="the source, which decides the other keys of this section")
-    path: str = Field(description="the file; relative to the configuration's folder, then to $COLONNADE_DATA")
-
-    def _find(self, base: Path) -> Path:
-        return find_file(self.path, base)
-
-
-class MatData(_Mat):
-    """One view, by its number from 1."""
-
-    view: PositiveInt = Field(description="number of the view, from 1")
-    split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
-    scale: ScaleConfig = Field(
-        default="standard", description="scaling before the model: none, unit, standard, auto or {mean, std}"
-    )
-    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
-
-    def open(self, base: Path) -> Source:
-        """The view. Raises DataError if there is no such file; `MatView` reads it."""
-        return MatView(self._find(base), self.view)
-
-
-class MatLabels(_Mat):
-    """The classes of the rows that all views share."""
-
-    def read(self, base: Path) -> LabelColumn:
-        """Classes numbered from 0. Raises DataError if the file is missing or of another kind."""
-        return read_classes(self._find(base))
-
-
-class _Tensors(_Config):
-    """A safetensors file: tensors.py."""
-
-    source: Literal["safetensors"] = Field(description="the source, which decides the other keys of this section")
-    path: str = Field(description="the file; relative to the configuration's folder, then to $COLONNADE_DATA")
-
-    def _find(self, base: Path) -> Path:
-        return find_file(self.path, base)
-
-
-class TensorData(_Tensors):
-    """Columns as `colonnade deal` writes them."""
-
-    split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
-    scale: ScaleConfig = Field(
-        default="standard", description="scaling before the model: none, unit, standard, auto or {mean, std}"
-    )
-    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
-
-    def open(self, base: Path) -> Source:
-        """The file. Raises DataError if there is none; `TensorColumns` reads it."""
-        return TensorColumns(self._find(base))
-
-
-class TensorLabels(_Tensors):
-    """Classes as `colonnade deal` writes them. `name` is the data's name in reports."""
-
-    name: str = Field(default="", description="name of the data in reports")
-
-    def read(self, base: Path) -> LabelColumn:
-        """The classes. Raises DataError if there is no such file, or a label is wrong."""
-        return read_tensor_labels(self._find(base))
-
-    def read_numbers(self, base: Path) -> LabelColumn:
-        """The regression targets. Raises DataError like `read`."""
-        return read_tensor_targets(self._find(base))
-
-
-DataConfig = Annotated[
-    SklearnData | IdxData | CifarData | AdultData | TableData | MatData | TensorData,
-    Field(discriminator="source"),
-    SourceOutside("Data"),
-]
-"""A party's configuration under `data`."""
-
-DATA_MODELS: tuple[type[BaseModel], ...] = get_args(get_args(DataConfig)[0])
-"""One config class per source."""
-
-LabelConfig = Annotated[
-    SklearnLabels | IdxLabels | CifarLabels | AdultLabels | TableLabels | MatLabels | TensorLabels,
-    Field(discriminator="source"),
-    SourceOutside("Labels"),
-]
-"""The server's configuration under `labels`."""
 
 
 def load_features(
@@ -299,24 +77,64 @@ def load_features(
     if config.source in SOURCES.entries:
         with SOURCES.blamed(config.source, DataError):
             return check_columns(config.source, _load_features(config, member, base, kept))
-    if isinstance(config, TableColumnsConfig):
-        return config.features(member, base, cache, () if kept is None else kept.trained())
-    return _load_features(config, member, base)
+    return _load_features(config, member, base, kept, cache)
+
+
+def open_source(config: DataConfig, base: Path) -> Source:
+    """Opens a source that is no table: reads its headers.
+
+    Args:
+        config: the party's `data`.
+        base: the folder that paths are relative to: the configuration file's.
+
+    Raises:
+        DataError: the source is not found, or is not of its kind.
+        ConfigError: a column that it lists does not exist.
+    """
+    source: Source
+    match config:
+        case SklearnData():
+            source = Bundled(config.name)
+        case IdxData():
+            source = IdxImages(
+                find(config.folder, base, lambda path: holds(path, "images-idx3"), "images in idx format")
+            )
+        case CifarData():
+            source = cifar.CifarImages(_folder(config, base))
+        case AdultData():
+            source = adult.Adult(_folder(config, base), config.columns)
+        case MatData():
+            source = MatView(find_file(config.path, base), config.view)
+        case TensorData():
+            source = TensorColumns(find_file(config.path, base))
+        case _:
+            source = cast(ColumnsConfig, config).open(base)
+    return source
 
 
 def column_names(config: DataConfig, member: PartyIndex, base: Path) -> tuple[str, ...]:
     """Names of a party's columns; of tables, no row is read. Arguments and errors as of `load_features`."""
     if isinstance(config, TableColumnsConfig):
-        return config.names(member, base)
-    source = config.open(base)
-    return config.split.part(source.shape, source.names, member).pick(source.names)
+        from colonnade.common.data.tables import read_names  # noqa: PLC0415  # pyarrow takes 0.2 s
+
+        return read_names(config, member, base)
+    source = open_source(config, base)
+    return part_of(config.split, source.shape, source.names, member).pick(source.names)
 
 
-def _load_features(config: DataConfig, member: PartyIndex, base: Path, kept: EncoderFile | None = None) -> Features:
+def _load_features(
+    config: DataConfig,
+    member: PartyIndex,
+    base: Path,
+    kept: EncoderFile | None = None,
+    cache: TableCache | None = None,
+) -> Features:
     if isinstance(config, TableColumnsConfig):
-        return config.features(member, base, trained=() if kept is None else kept.trained())
-    source = config.open(base)
-    part = config.split.part(source.shape, source.names, member)
+        from colonnade.common.data.tables import read_features  # noqa: PLC0415  # pyarrow takes 0.2 s
+
+        return read_features(config, member, base, cache, () if kept is None else kept.trained())
+    source = open_source(config, base)
+    part = part_of(config.split, source.shape, source.names, member)
     if not part.pick(source.names):
         raise DataError(f"source {config.source!r} leaves no column", hint="a party brings one at least: see `split`")
     return Features(source.read(part), part.pick(source.names), source.official_test, source.ids())
@@ -361,7 +179,7 @@ def _columns(
     columns = Columns(*coded)
     if config.noise is None:
         return columns
-    return Columns(config.noise.on(columns[torch.arange(len(features.values))], *of, train_rows), Scaler.none())
+    return Columns(noised(config.noise, columns[torch.arange(len(features.values))], *of, train_rows), Scaler.none())
 
 
 def encoding(config: DataConfig) -> EncodeConfig:
@@ -390,14 +208,49 @@ def load_labels(
         with SOURCES.blamed(config.source, DataError):
             found = _load_labels(config, base, task)
             return check_label_column(config.source, found, numbers=task == "regression")
+    return _load_labels(config, base, task, cache)
+
+
+def _load_labels(config: LabelConfig, base: Path, task: Task, cache: TableCache | None = None) -> LabelColumn:
     if isinstance(config, TableLabelsConfig):
-        return config.read(base, cache) if task == "classification" else config.read_numbers(base, cache)
-    return _load_labels(config, base, task)
+        from colonnade.common.data.tables import read_classes, read_numbers  # noqa: PLC0415  # pyarrow takes 0.2 s
+
+        read = read_classes if task == "classification" else read_numbers
+        return read(config, base, cache)
+    return _classes(config, base) if task == "classification" else _numbers(config, base)
 
 
-def _load_labels(config: LabelConfig, base: Path, task: Task) -> LabelColumn:
-    if task == "classification":
-        return config.read(base)
+def _classes(config: LabelConfig, base: Path) -> LabelColumn:
+    match config:
+        case SklearnLabels():
+            bundled = Bundled(config.name)
+            return LabelColumn(bundled.labels(), bundled.classes)
+        case IdxLabels():
+            folder = find(config.folder, base, lambda path: holds(path, "labels-idx1"), "labels in idx format")
+            values, official_test = read_labels(folder)
+            count = int(values.max()) + 1
+            known = KNOWN[config.folder].classes if config.folder in KNOWN else ()
+            classes = known if len(known) == count else tuple(str(number) for number in range(count))
+            return LabelColumn(values, classes, official_test)
+        case CifarLabels():
+            values, official_test = cifar.read_labels(_folder(config, base))
+            return LabelColumn(values, KNOWN["cifar10"].classes, official_test)
+        case AdultLabels():
+            values, official_test = adult.read_labels(_folder(config, base))
+            return LabelColumn(values, adult.CLASSES, official_test)
+        case MatLabels() | TensorLabels():
+            read = read_view_classes if isinstance(config, MatLabels) else read_tensor_labels
+            return read(find_file(config.path, base))
+        case _:
+            return cast(LabelColumn, cast(LabelsConfig, config).read(base))
+
+
+def _numbers(config: LabelConfig, base: Path) -> LabelColumn:
+    match config:
+        case SklearnLabels():
+            return LabelColumn(Bundled(config.name).targets(), ())
+        case TensorLabels():
+            return read_tensor_targets(find_file(config.path, base))
     read_numbers: Callable[[Path], LabelColumn] | None = getattr(config, "read_numbers", None)
     if read_numbers is None:
         raise ConfigError(
@@ -405,3 +258,10 @@ def _load_labels(config: LabelConfig, base: Path, task: Task) -> LabelColumn:
             hint="take sklearn (diabetes), a table or safetensors, or set federation.task to classification",
         )
     return read_numbers(base)
+
+
+def _folder(config: CifarSource | AdultSource, base: Path) -> Path:
+    """The folder of a known set. Raises DataError: it is not found."""
+    if isinstance(config, CifarSource):
+        return find(config.folder, base, cifar.holds, "batches of CIFAR-10")
+    return find(config.folder, base, adult.holds, "adult.data and adult.test")

@@ -1,45 +1,26 @@
-"""The vertical split: the part of every row that a party holds.
-
-A source gives the shape of a row: (columns,) for a table, (height, width) or (channels, height, width) for an image. A
-split picks positions of the flattened row by the party index. For every kind the parts of all parties together cover
-the whole row; all kinds but `windows` give disjoint parts.
-
-If a length does not divide evenly, the first parties get one more: 28 rows over 5 parties are 6, 6, 6, 5, 5.
-"""
+"""The part of every row that a party holds, as the split of its section says (common/config/data/columns.py)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
 
 import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt
 from torch import Tensor
 
+from colonnade.common.config.data.columns import (
+    AllSplit,
+    ColumnsSplit,
+    HalvesSplit,
+    ImageRowsSplit,
+    PartyIndex,
+    PatchesSplit,
+    Shape,
+    SplitConfig,
+    WindowsSplit,
+)
 from colonnade.common.errors import ConfigError, nearest
-
-Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class PartyIndex:
-    """A party's place in the roster: number `index`, from 0, of `count`.
-
-    Raises:
-        ConfigError: `index` is not below `count`.
-    """
-
-    index: int
-    count: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.index < self.count:
-            raise ConfigError(
-                f"there is no party index {self.index} among {self.count}",
-                hint=f"indices are counted from 0: give `index` a value below {self.count}, or raise `count`",
-            )
 
 
 @dataclass(frozen=True)
@@ -75,215 +56,76 @@ def band(length: int, member: PartyIndex, what: str) -> slice:
     return slice(start, start + size + (member.index < longer))
 
 
-class _Split(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+def part_of(split: SplitConfig, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:
+    """The part of a row that a split gives to a party index.
 
+    Args:
+        split: as configured.
+        shape: of a row.
+        names: of the flattened row's columns.
+        member: the party's place in the roster.
 
-class AllSplit(_Split):
-    """No split: the source holds the party's own columns."""
-
-    kind: Literal["all"] = Field(
-        default="all", description="kind of split, which decides the other keys of this section"
-    )
-
-    def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:  # noqa: ARG002
-        """Every position, in the row's own shape."""
-        return Part(torch.arange(math.prod(shape)), shape)
-
-    def pinned(self, member: PartyIndex) -> AllSplit:  # noqa: ARG002
-        """The same split: it does not depend on the party index."""
-        return self
-
-
-class _SeatedSplit(_Split):
-    """A split by party index. `index` and `count` override the party's place in the roster."""
-
-    index: int | None = Field(default=None, ge=0, description="the party's place, from 0; left out, that in the roster")
-    count: PositiveInt | None = Field(default=None, description="number of parts; left out, the parties of the roster")
-
-    def counted(self, given: PartyIndex) -> PartyIndex:
-        """The party index that applies to this split."""
-        index = given.index if self.index is None else self.index
-        return PartyIndex(index, self.count or given.count)
-
-    def pinned(self, member: PartyIndex) -> Self:
-        """The split that gives this party index the same part in any roster."""
-        own = self.counted(member)
-        return self.model_copy(update={"index": own.index, "count": own.count})
-
-
-class ColumnsSplit(_SeatedSplit):
-    """Columns of the flattened row.
-
-    `take` is `even` (contiguous shares by party index), `random` (shares of one permutation drawn from `seed`, the same
-    for all parties) or a list of column names.
+    Raises:
+        ConfigError: there are more parties than columns or pixel rows, a listed column does not exist or is listed
+            twice, windows leave columns out, rows are no images, a grid is finer than the pixels or does not have one
+            patch a party, or halves are of a roster that has not two parties.
     """
-
-    kind: Literal["columns"] = Field(
-        default="columns", description="kind of split, which decides the other keys of this section"
-    )
-    take: Literal["even", "random"] | Annotated[tuple[str, ...], Field(min_length=1)] = Field(
-        default="even", description="even: contiguous shares; random: shares of one permutation; or names of columns"
-    )
-    seed: int = Field(default=0, description="of the permutation of `take: random`")
-
-    def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:
-        """The party's columns, flat.
-
-        Raises:
-            ConfigError: there are more parties than columns, or a listed column does not exist or is
-                listed twice.
-        """
-        if isinstance(self.take, tuple):
-            positions = _by_name(self.take, names)
-        else:
-            share = band(math.prod(shape), self.counted(member), "columns")
-            positions = self._order(math.prod(shape))[share].sort().values
-        return Part(positions, (len(positions),))
-
-    def _order(self, width: int) -> Tensor:
-        if self.take == "even":
-            return torch.arange(width)
-        return torch.randperm(width, generator=torch.Generator().manual_seed(self.seed))
+    match split:
+        case AllSplit():
+            return Part(torch.arange(math.prod(shape)), shape)
+        case ColumnsSplit():
+            positions = _columns(split, math.prod(shape), names, member)
+            return Part(positions, (len(positions),))
+        case WindowsSplit():
+            start = _window_start(split, math.prod(shape), split.counted(member))
+            return Part(torch.arange(start, start + split.columns), (split.columns,))
+        case ImageRowsSplit():
+            height, _ = _size(shape, split.kind)
+            return _window(shape, band(height, split.counted(member), "pixel rows"), slice(None))
+        case PatchesSplit():
+            return _patch(split, shape, member)
+        case HalvesSplit():
+            return _half(split, shape, split.side_of(member))
 
 
-class WindowsSplit(_SeatedSplit):
-    """Windows of equally many adjacent columns of the flattened row, overlapping where necessary.
-
-    Evenly spread from the first column to the last, for example MNIST over 100 parties with 14 pixels each (VIMADMM,
-    Table XI).
-    """
-
-    kind: Literal["windows"] = Field(
-        default="windows", description="kind of split, which decides the other keys of this section"
-    )
-    columns: PositiveInt = Field(description="columns of a window")
-
-    def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:  # noqa: ARG002
-        """The party's columns, flat.
-
-        Raises:
-            ConfigError: a row has fewer columns, or the windows leave some out.
-        """
-        width, own = math.prod(shape), self.counted(member)
-        if not self.columns <= width <= self.columns * own.count:
-            raise ConfigError(
-                f"{own.count} windows of {self.columns} columns do not cover a row of {width}",
-                hint=f"take windows of {-(-width // own.count)} to {width} columns",
-            )
-        start = own.index * (width - self.columns) // max(own.count - 1, 1)
-        return Part(torch.arange(start, start + self.columns), (self.columns,))
+def _columns(split: ColumnsSplit, width: int, names: Sequence[str], member: PartyIndex) -> Tensor:
+    if isinstance(split.take, tuple):
+        return _by_name(split.take, names)
+    share = band(width, split.counted(member), "columns")
+    if split.take == "even":
+        return torch.arange(width)[share]
+    return torch.randperm(width, generator=torch.Generator().manual_seed(split.seed))[share].sort().values
 
 
-class ImageRowsSplit(_SeatedSplit):
-    """Horizontal bands of an image: MNIST over 14 parties gives two pixel rows each (VIMADMM, Table II)."""
-
-    kind: Literal["image_rows"] = Field(
-        default="image_rows", description="kind of split, which decides the other keys of this section"
-    )
-
-    def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:  # noqa: ARG002
-        """The party's band: (..., rows, width).
-
-        Raises:
-            ConfigError: rows are no images, or there are more parties than pixel rows.
-        """
-        height, _ = _size(shape, self.kind)
-        return _window(shape, band(height, self.counted(member), "pixel rows"), slice(None))
+def _window_start(split: WindowsSplit, width: int, own: PartyIndex) -> int:
+    if not split.columns <= width <= split.columns * own.count:
+        raise ConfigError(
+            f"{own.count} windows of {split.columns} columns do not cover a row of {width}",
+            hint=f"take windows of {-(-width // own.count)} to {width} columns",
+        )
+    return own.index * (width - split.columns) // max(own.count - 1, 1)
 
 
-class PatchesSplit(_Split):
-    """Rectangular patches of an image, row by row: for example CIFAR-10 over 9 parties (VIMADMM, Table II).
-
-    `index` names the patch if the roster does not.
-    """
-
-    kind: Literal["patches"] = Field(
-        default="patches", description="kind of split, which decides the other keys of this section"
-    )
-    grid: tuple[PositiveInt, PositiveInt] = Field(description="patches down and across")
-    index: int | None = Field(
-        default=None, ge=0, description="the party's patch, from 0, row by row; left out, its place in the roster"
-    )
-
-    def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:  # noqa: ARG002
-        """The party's patch: (..., rows, columns).
-
-        Raises:
-            ConfigError: rows are no images, the grid is finer than the pixels, or it does not have one
-                patch a party.
-        """
-        down, across = self.grid
-        if self.index is None and member.count != down * across:
-            raise ConfigError(
-                f"a grid of {down} x {across} has {down * across} patches, the roster {member.count} parties",
-                hint="choose a grid with one patch a party, or name this party's patch with `index`",
-            )
-        height, width = _size(shape, self.kind)
-        cell = PartyIndex(member.index if self.index is None else self.index, down * across)
-        row, column = divmod(cell.index, across)
-        rows = band(height, PartyIndex(row, down), "pixel rows")
-        return _window(shape, rows, band(width, PartyIndex(column, across), "pixel columns"))
-
-    def pinned(self, member: PartyIndex) -> PatchesSplit:
-        """The split that gives this party index the same patch in any roster."""
-        return self if self.index is not None else self.model_copy(update={"index": member.index})
+def _patch(split: PatchesSplit, shape: Shape, member: PartyIndex) -> Part:
+    down, across = split.grid
+    if split.index is None and member.count != down * across:
+        raise ConfigError(
+            f"a grid of {down} x {across} has {down * across} patches, the roster {member.count} parties",
+            hint="choose a grid with one patch a party, or name this party's patch with `index`",
+        )
+    height, width = _size(shape, split.kind)
+    cell = PartyIndex(member.index if split.index is None else split.index, down * across)
+    row, column = divmod(cell.index, across)
+    rows = band(height, PartyIndex(row, down), "pixel rows")
+    return _window(shape, rows, band(width, PartyIndex(column, across), "pixel columns"))
 
 
-Side = Literal["left", "right", "top", "bottom", "left-right", "top-bottom"]
-_PAIRS: dict[str, tuple[str, str]] = {"left-right": ("left", "right"), "top-bottom": ("top", "bottom")}
-
-
-class HalvesSplit(_Split):
-    """One half of an image. `left-right` and `top-bottom` give party 0 the first half and party 1 the second.
-
-    With an odd number of pixels the left or upper half has one more.
-    """
-
-    kind: Literal["halves"] = Field(
-        default="halves", description="kind of split, which decides the other keys of this section"
-    )
-    side: Side = Field(default="left-right", description="the party's half, or the halves of both parties in order")
-
-    def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:  # noqa: ARG002
-        """The party's half: (..., rows, columns).
-
-        Raises:
-            ConfigError: rows are no images, or the roster has not two parties and `side` names none.
-        """
-        side = self._side(member)
-        height, width = _size(shape, self.kind)
-        half = PartyIndex(int(side in ("right", "bottom")), 2)
-        if side in ("left", "right"):
-            return _window(shape, slice(None), band(width, half, "pixel columns"))
-        return _window(shape, band(height, half, "pixel rows"), slice(None))
-
-    def pinned(self, member: PartyIndex) -> HalvesSplit:
-        """The split that gives this party index the same half in any roster."""
-        return self.model_copy(update={"side": self._side(member)})
-
-    def _side(self, member: PartyIndex) -> str:
-        if self.side not in _PAIRS:
-            return self.side
-        if member.count != len(_PAIRS[self.side]):
-            raise ConfigError(
-                f"halves are for two parties, the roster has {member.count}",
-                hint="give every party its `side`: left, right, top or bottom",
-            )
-        return _PAIRS[self.side][member.index]
-
-
-def _expand(value: object) -> object:
-    return {"kind": value} if isinstance(value, str) else value
-
-
-_Any = AllSplit | ColumnsSplit | WindowsSplit | ImageRowsSplit | PatchesSplit | HalvesSplit
-
-SplitConfig = Annotated[
-    Annotated[_Any, Field(discriminator="kind")],
-    BeforeValidator(_expand),
-]
-"""`{kind: image_rows}`, or `image_rows` for short."""
+def _half(split: HalvesSplit, shape: Shape, side: str) -> Part:
+    height, width = _size(shape, split.kind)
+    half = PartyIndex(int(side in ("right", "bottom")), 2)
+    if side in ("left", "right"):
+        return _window(shape, slice(None), band(width, half, "pixel columns"))
+    return _window(shape, band(height, half, "pixel rows"), slice(None))
 
 
 def _by_name(wanted: Sequence[str], names: Sequence[str]) -> Tensor:

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
+from colonnade.common.config.data.columns import Type
 from colonnade.common.data.columns import cells, dates, looks
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Doubt, Type, TypedColumn
+from colonnade.common.data.columns.fields import Doubt, TypedColumn
 from colonnade.common.data.columns.notation import NUMBER, PLAIN, Notation
 from colonnade.common.data.columns.sentinels import suspects
 from colonnade.common.data.keys import KeyColumn, check_keys, key_doubts

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from colonnade.common.errors import DataError
-
-Task = Literal["classification", "regression"]
-"""`federation.task`: prediction of classes or of numbers."""
 
 
 @dataclass(frozen=True)

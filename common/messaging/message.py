@@ -26,7 +26,8 @@ from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_a
 import torch
 from torch import Tensor
 
-from colonnade.common.compression.quantise import AS_IS, Form, Packed
+from colonnade.common.compression.forms import AS_IS, Form
+from colonnade.common.compression.quantise import Packed
 from colonnade.common.errors import ContractError
 
 _T = TypeVar("_T")

@@ -7,8 +7,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from colonnade.common.config.models import ModelConfig
 from colonnade.common.errors import ConfigError
-from colonnade.common.models.build import ModelConfig, build_model, output_width
+from colonnade.common.models.build import build_model, output_width
 
 
 def bottom_model(

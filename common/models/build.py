@@ -1,94 +1,70 @@
-"""Construction of models from a configuration: settings, first weights, shape checks.
-
-model: mlp                                       a party's tower
-model: {name: mlp, hidden: 120, embedding: 60}
-model: {file: "./tower.py:Tower", depth: 3}      user code, see own.py
-model: {name: NAME, depth: 3}                    code of another package, see outside.py
-head: {name: linear, bias: true}                 the server's head
-"""
+"""Construction of models as a configuration names them (common/config/models.py): first weights, shape checks."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import torch
-from pydantic import BeforeValidator, Discriminator, Tag
 from torch import Tensor, nn
 
-from colonnade.common.data.split import Shape
+from colonnade.common.config.data.columns import Shape
+from colonnade.common.config.models import (
+    CnnConfig,
+    HeadConfig,
+    LenetConfig,
+    LinearConfig,
+    LinearHeadConfig,
+    MlpConfig,
+    MlpHeadConfig,
+    ModelConfig,
+    PolynomialConfig,
+    ResnetConfig,
+    TowerConfig,
+    UserModule,
+    user_parts,
+)
 from colonnade.common.errors import ColonnadeError, ConfigError
-from colonnade.common.models.heads import LinearHeadConfig, MlpHeadConfig, NormedHeadConfig
-from colonnade.common.models.outside import ModelOutside, OutsideModel, is_outside
-from colonnade.common.models.own import OwnConfig, UserModule
-from colonnade.common.models.towers.cnn import CnnConfig
-from colonnade.common.models.towers.lenet import LenetConfig
-from colonnade.common.models.towers.linear import LinearConfig
-from colonnade.common.models.towers.mlp import MlpConfig
+from colonnade.common.models.heads import head_module
+from colonnade.common.models.own import users_module
+from colonnade.common.models.towers.images import cnn, lenet
 from colonnade.common.models.towers.norm import take_single_rows
-from colonnade.common.models.towers.polynomial import PolynomialConfig
-from colonnade.common.models.towers.resnet import ResnetConfig
+from colonnade.common.models.towers.polynomial import Polynomial
+from colonnade.common.models.towers.resnet import resnet
 from colonnade.common.runtime.user_code import UserCodeFault, in_place, interrupts
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)  # the short ones under autocast, which the caller widens
 
 
-def _expand(value: object) -> object:
-    """The short form, `mlp` or `./tower.py:Tower`; a file is also taken where a name would stand."""
-    if isinstance(value, dict) and "file" not in value and _is_file(value.get("name")):
-        return {"file" if key == "name" else key: below for key, below in value.items()}
-    if not isinstance(value, str):
-        return value
-    return {"file" if _is_file(value) else "name": value}
+def tower(config: TowerConfig, input_shape: Shape) -> nn.Module:
+    """A built-in tower with weights from torch's own generator: (batch, *input_shape) -> (batch, embedding).
 
-
-def _is_file(value: object) -> bool:
-    return isinstance(value, str) and (value.startswith("./") or ":" in value)
-
-
-def _kind(value: object) -> str | None:
-    if isinstance(value, UserModule):
-        return "own" if isinstance(value, OwnConfig) else "outside"
-    if not isinstance(value, dict):
-        return getattr(value, "name", None)
-    if "file" in value:
-        return "own"
-    return "outside" if is_outside(value.get("name")) else value.get("name")
-
-
-_Own = Annotated[OwnConfig, Tag("own")] | Annotated[OutsideModel, Tag("outside")]
-
-ModelConfig = Annotated[
-    Annotated[
-        Annotated[MlpConfig, Tag("mlp")]
-        | Annotated[CnnConfig, Tag("cnn")]
-        | Annotated[LenetConfig, Tag("lenet")]
-        | Annotated[ResnetConfig, Tag("resnet18")]
-        | Annotated[ResnetConfig, Tag("resnet50")]
-        | Annotated[LinearConfig, Tag("linear")]
-        | Annotated[PolynomialConfig, Tag("polynomial")]
-        | _Own,
-        Discriminator(_kind),
-    ],
-    BeforeValidator(_expand),
-    ModelOutside(),
-]
-"""A party's configuration under `model`."""
-
-HeadConfig = Annotated[
-    Annotated[
-        Annotated[LinearHeadConfig, Tag("linear")]
-        | Annotated[MlpHeadConfig, Tag("mlp")]
-        | Annotated[NormedHeadConfig, Tag("normed")]
-        | _Own,
-        Discriminator(_kind),
-    ],
-    BeforeValidator(_expand),
-    ModelOutside(),
-]
-"""The server's configuration under `head`."""
+    Raises:
+        ConfigError: rows are no images, and the tower is for images.
+    """
+    match config:
+        case MlpConfig():  # nowhere negative, or `signed`
+            last = () if config.signed else (nn.ReLU(),)
+            return nn.Sequential(
+                nn.Flatten(),  # (batch, d)
+                nn.Linear(math.prod(input_shape), config.hidden),  # (batch, hidden)
+                nn.ReLU(),
+                nn.Linear(config.hidden, config.embedding),  # (batch, embedding)
+                *last,
+            )
+        case LinearConfig():
+            layers = [nn.Flatten(), nn.Linear(math.prod(input_shape), config.embedding)]
+            return nn.Sequential(*layers, *([nn.ReLU()] if config.activation == "relu" else []))
+        case PolynomialConfig():
+            return Polynomial(math.prod(input_shape), config.layers, config.embedding, config.clip)
+        case CnnConfig():
+            return cnn(config, input_shape)
+        case LenetConfig():
+            return lenet(config, input_shape)
+        case ResnetConfig():
+            return resnet(config, input_shape)
 
 
 def build_model(config: ModelConfig, input_shape: Shape, start: torch.Generator, base: Path = Path()) -> nn.Module:
@@ -105,9 +81,7 @@ def build_model(config: ModelConfig, input_shape: Shape, start: torch.Generator,
     """
 
     def make() -> nn.Module:
-        if isinstance(config, UserModule):
-            return config.module(base, input_shape)
-        return config.module(input_shape)
+        return users_module(config, base, input_shape) if isinstance(config, UserModule) else tower(config, input_shape)
 
     model, width = _started(make, input_shape, start)
     return _checked(model, config, width)
@@ -129,8 +103,8 @@ def build_head(config: HeadConfig, inputs: int, classes: int, start: torch.Gener
 
     def make() -> nn.Module:
         if isinstance(config, UserModule):
-            return config.module(base, inputs, classes)
-        return config.module(inputs, classes)
+            return users_module(config, base, inputs, classes)
+        return head_module(config, inputs, classes)
 
     head, width = _started(make, (inputs,), start)
     if width != classes:
@@ -154,7 +128,7 @@ def build_agreed_head(
         draws: generator of its dropout.
         start: draws the weights; None at a party, whose weights are those that it receives.
     """
-    make = lambda: config.module(inputs, classes, draws)  # noqa: E731
+    make = lambda: head_module(config, inputs, classes, draws)  # noqa: E731
     return _started(make, (inputs,), start or torch.Generator())[0]
 
 
@@ -195,12 +169,6 @@ def output_width(model: nn.Module, input_shape: Shape) -> int:
             hint="a tower or head must give one vector a row",
         )
     return output.shape[1]
-
-
-def user_parts(**sections: object) -> list[str]:
-    """Those of a member's models that are a user's code, in words; by key, such as `model` and `head`."""
-    parts = {key: one for key, one in sections.items() if isinstance(one, UserModule)}
-    return [f"its {key} {getattr(one, 'file', None) or getattr(one, 'name', '')}" for key, one in parts.items()]
 
 
 def _checked(model: nn.Module, config: object, width: int) -> nn.Module:

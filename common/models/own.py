@@ -1,145 +1,103 @@
-"""User-defined modules: `model: ./tower.py:Tower`.
-
-The file is code and runs with all rights of the process. It is accepted from the local part of a configuration only,
-never from the shared part, and never from a message.
-"""
+"""User-defined modules: `model: ./tower.py:Tower` (common/config/models.py), and modules of other packages."""
 
 from __future__ import annotations
 
-import ast
-import datetime
 import importlib.util
-import math
 import sys
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Self, cast
+from typing import cast
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from torch import nn
+from torch import Tensor, nn
 
-from colonnade.common.errors import ColonnadeError, ConfigError, nearest
+from colonnade.common.config.models import MODELS, OutsideModel, OwnConfig, UserModule, no_such, refuse_missing
+from colonnade.common.errors import ColonnadeError, ConfigError
 from colonnade.common.runtime.user_code import in_place, interrupts, note_file
 
 
-class UserModule(BaseModel):
-    """Base of configs whose module is code from outside Colonnade. Its arguments are values that JSON has too."""
-
-    @model_validator(mode="after")
-    def _arguments_are_plain(self) -> Self:
-        """Refuses what would be another value once the configuration is written and read again, as `up` does."""
-        for key, value in (self.model_extra or {}).items():
-            if said := _not_plain(value, key):
-                raise ValueError(
-                    f"{said}: an argument is text, a finite number, true, false, null, or lists and sections"
-                )
-        return self
-
-    @abstractmethod
-    def module(self, base: Path, *sizes: object) -> nn.Module:
-        """Makes the module.
-
-        Args:
-            base: the configuration's folder.
-            sizes: the input's shape for a tower; inputs and classes for a head.
-
-        Raises:
-            ConfigError: the code cannot be imported, fails or returns no module.
-        """
-
-
-def _not_plain(value: object, where: str) -> str:
-    """Says what of an argument a configuration cannot hold; "" if it can hold all of it."""
-    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
-        return ""
-    if isinstance(value, list):
-        return next(filter(None, (_not_plain(one, f"{where}[{at}]") for at, one in enumerate(value))), "")
-    if isinstance(value, dict):
-        if wrong := [key for key in value if not isinstance(key, str)]:
-            return f"{where} has the key {wrong[0]!r}, which is no text (put it in quotes)"
-        return next(filter(None, (_not_plain(one, f"{where}.{key}") for key, one in value.items())), "")
-    quotes = " (put it in quotes)" if isinstance(value, datetime.date) else ""
-    return f"{where} = {str(value)[:40]} is {type(value).__name__}{quotes}"
-
-
-class OwnConfig(UserModule):
-    """A class, or a function that returns a module, and its arguments.
+def users_module(config: UserModule, base: Path, *sizes: object) -> nn.Module:
+    """Calls the code with the sizes, in order, and the configured keyword arguments.
 
     Args:
-        file: `PATH:NAME`, the path relative to the configuration's folder. All other keys are keyword
-            arguments of NAME.
+        config: names a file's class or function, or a package's model.
+        base: the configuration's folder.
+        sizes: the input's shape for a tower; inputs and classes for a head.
+
+    Raises:
+        ConfigError: the code cannot be imported, fails or returns no module; the message names the file or package.
+    """
+    match config:
+        case OwnConfig():
+            return _of_file(config, base, *sizes)
+        case OutsideModel():
+            return _of_package(config, *sizes)
+        case _:
+            raise TypeError(f"{type(config).__name__} is no user's module")
+
+
+def _of_file(config: OwnConfig, base: Path, *sizes: object) -> nn.Module:
+    path, name = config.file.rsplit(":", 1)
+    make = _member(_imported(base / Path(path).expanduser()), name)
+    try:
+        module = make(*sizes, **(config.model_extra or {}))
+    except ColonnadeError:
+        raise
+    except BaseException as error:  # sys.exit too: it would end the process without a word
+        if interrupts(error):
+            raise
+        raise ConfigError(
+            f"{config.file} failed: {in_place(error)}",
+            hint=f"{name} is called with {', '.join(map(str, sizes))} and the keys beside `file`",
+        ) from error
+    if not isinstance(module, nn.Module):
+        raise ConfigError(
+            f"{config.file} made a {type(module).__name__}, not a torch.nn.Module",
+            hint=f"derive {name} from torch.nn.Module",
+        )
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise ConfigError(
+            f"{config.file} has nothing to train: no parameter of it requires a gradient",
+            hint="put a layer that is trained behind the frozen ones, such as nn.Linear; or write into the table "
+            "what they compute",
+        )
+    return module
+
+
+def _of_package(config: OutsideModel, *sizes: object) -> nn.Module:
+    make = MODELS.load(config.name)
+    if not callable(make):
+        raise MODELS.unfit(config.name, f"it is {type(make).__name__}, expected a class or a function")
+    with MODELS.blamed(config.name):
+        module = make(*sizes, **(config.model_extra or {}))
+    if not isinstance(module, nn.Module):
+        raise MODELS.unfit(config.name, f"it made {type(module).__name__}, expected a torch.nn.Module")
+    return NamedModule(module, config.name)
+
+
+class NamedModule(nn.Module):
+    """A module of a package, whose errors name the package.
+
+    Args:
+        inner: the module.
+        name: of its entry point.
     """
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    def __init__(self, inner: nn.Module, name: str) -> None:
+        super().__init__()
+        self.inner, self._name = inner, name
 
-    file: Annotated[
-        str,
-        Field(
-            pattern=r"^.+\.py:\w+$",
-            examples=["./FILE.py:NAME"],
-            description="a class or function of yours, ./FILE.py:NAME; other keys are its arguments",
-        ),
-    ]
-
-    def find(self, base: Path) -> None:
-        """Looks for NAME in the file without running anything of it.
-
-        Raises:
-            ConfigError: there is no such file, it is not Python, or nothing in it defines NAME.
-        """
-        path, name = self.file.rsplit(":", 1)
-        file = base / Path(path).expanduser()
-        _refuse_missing(file)
-        try:
-            tree = ast.parse(file.read_bytes(), str(file))
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as wrong:
-            raise ConfigError(f"{file} is not Python: {' '.join(str(wrong).split())}", hint="mend the file") from None
-        if name not in (defined := set(_defined(tree.body))):
-            raise _no_such(str(file), name, defined)
-
-    def module(self, base: Path, *sizes: object) -> nn.Module:
-        """Calls NAME with the sizes, in order, and the configured keyword arguments.
-
-        Args:
-            base: the configuration's folder.
-            sizes: the input's shape for a tower; inputs and classes for a head.
-
-        Raises:
-            ConfigError: the file cannot be imported, NAME is not in it, fails or returns no module.
-        """
-        path, name = self.file.rsplit(":", 1)
-        make = _member(_imported(base / Path(path).expanduser()), name)
-        try:
-            module = make(*sizes, **(self.model_extra or {}))
-        except ColonnadeError:
-            raise
-        except BaseException as error:  # sys.exit too: it would end the process without a word
-            if interrupts(error):
-                raise
-            raise ConfigError(
-                f"{self.file} failed: {in_place(error)}",
-                hint=f"{name} is called with {', '.join(map(str, sizes))} and the keys beside `file`",
-            ) from error
-        if not isinstance(module, nn.Module):
-            raise ConfigError(
-                f"{self.file} made a {type(module).__name__}, not a torch.nn.Module",
-                hint=f"derive {name} from torch.nn.Module",
-            )
-        if not any(parameter.requires_grad for parameter in module.parameters()):
-            raise ConfigError(
-                f"{self.file} has nothing to train: no parameter of it requires a gradient",
-                hint="put a layer that is trained behind the frozen ones, such as nn.Linear; or write into the table "
-                "what they compute",
-            )
-        return module
+    def forward(self, rows: Tensor) -> Tensor:
+        """The inner module's output. Raises ConfigError if it fails."""
+        with MODELS.blamed(self._name):
+            found: Tensor = self.inner(rows)
+        return found
 
 
 def _imported(path: Path) -> ModuleType:
-    _refuse_missing(path)
+    refuse_missing(path)
     # None for files of an unknown kind only; this one ends in .py.
     spec = cast(ModuleSpec, importlib.util.spec_from_file_location(f"own_{path.stem}", path))
     module = importlib.util.module_from_spec(spec)
@@ -157,33 +115,5 @@ def _imported(path: Path) -> ModuleType:
 def _member(module: ModuleType, name: str) -> Callable[..., object]:
     make = getattr(module, name, None)
     if not callable(make):
-        raise _no_such(str(module.__file__), name, vars(module))
+        raise no_such(str(module.__file__), name, vars(module))
     return make  # type: ignore[no-any-return]
-
-
-def _refuse_missing(path: Path) -> None:
-    if not path.is_file():
-        raise ConfigError(f"there is no file {path}", hint="the path is relative to the configuration's folder")
-
-
-def _no_such(file: str, name: str, there: Iterable[str]) -> ConfigError:
-    said = f"{file} has no class or function {name!r}{nearest(name, there)}"
-    return ConfigError(said, hint="name it after the colon")
-
-
-def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
-    """Names that statements define in their module, also under conditions."""
-    for statement in body:
-        match statement:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name
-            case ast.Import(names=names) | ast.ImportFrom(names=names):
-                yield from (each.asname or each.name.split(".")[0] for each in names)
-            case ast.Assign() | ast.AnnAssign():
-                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-                yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
-            case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While():
-                for part in ("body", "orelse", "finalbody"):
-                    yield from _defined(getattr(statement, part, ()))
-                for handler in getattr(statement, "handlers", ()):
-                    yield from _defined(handler.body)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from colonnade.common.privacy.regions import RegionName, bring_into
+from colonnade.common.config.privacy import RegionName
+from colonnade.common.privacy.regions import bring_into
 from colonnade.common.privacy.rescale import Rescale
 
 

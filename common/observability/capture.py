@@ -19,11 +19,12 @@ from io import FileIO
 from pathlib import Path
 from typing import Literal
 
+from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.run_options import CaptureConfig
-from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.conversation.compression import form_of
+from colonnade.common.contracts.schedule import Schedule
+from colonnade.common.conversation.compression import arriving
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER, Carrier
 from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
@@ -185,7 +186,7 @@ class _CaptureRecord:
 def _decoded(path: Path, federation: FederationConfig) -> Iterator[Captured]:
     contract = CONTRACTS[federation.protocol.name]
     kinds, limits = contract.kinds, contract.limits_of(federation)
-    forms = {"out": federation.compress.arriving(kinds), "in": dict.fromkeys(kinds, form_of(federation.compress.down))}
+    forms = {"out": arriving(federation.compress, kinds), "in": dict.fromkeys(kinds, form_of(federation.compress.down))}
     codecs = {way: Codec(kinds, form, limits) for way, form in forms.items()}
     for number, record in enumerate(_records(path), 1):
         way = record.way

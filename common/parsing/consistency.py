@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.label_privacy import CONVEX
 from colonnade.common.config.members import Config, ServerConfig
 from colonnade.common.config.outside import OUTSIDE_LOSSES, check_metric, check_registered, load_function
 from colonnade.common.config.run_options import OF_NUMBERS, OF_TWO, StopMetric
@@ -12,7 +13,6 @@ from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.crypto.proven import require_library
 from colonnade.common.errors import ConfigError, nearest
 from colonnade.common.parsing.privacy_checks import able, check_privacy
-from colonnade.common.privacy.labels import CONVEX
 from colonnade.common.secure_aggregation.masked_sums import check_blinded
 
 

@@ -18,10 +18,10 @@ from pydantic import BaseModel
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.config.federation import STEPS, FederationConfig
 from colonnade.common.config.members import Config
+from colonnade.common.config.privacy import BEFORE
 from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import read_tree
-from colonnade.common.privacy.settings import BEFORE
 from colonnade.common.runtime.kept_records import unsealed
 from colonnade.common.runtime.run_folder import MemberFolder, PartyFolder, RunFolder
 

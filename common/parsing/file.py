@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from colonnade.common.config.members import ActiveConfig, Config, PartyConfig
-from colonnade.common.config.names import check_id
+from colonnade.common.config.models import UserModule
 from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.config.roster import check_id
 from colonnade.common.contracts.registry import CONTRACTS, NAMES, OUTSIDE
 from colonnade.common.errors import ConfigError, shown
-from colonnade.common.models.own import UserModule
 from colonnade.common.parsing.consistency import check
 from colonnade.common.parsing.error_messages import in_words
 from colonnade.common.parsing.protocol_defaults import with_defaults

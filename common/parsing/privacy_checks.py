@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.privacy import AdaptivePrivacyConfig, DiscretePrivacyConfig
 from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.accounting.plan import AnyPrivacyConfig
-from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
-from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
 
 
 def able(trait: str) -> str:

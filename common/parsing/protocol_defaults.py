@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from colonnade.common.config.optimisers import OptimiserConfig
 from colonnade.common.config.protocol import Defaults, ProtocolConfig, for_task
-from colonnade.common.models.optimiser import OptimiserConfig
 
 Tree = Mapping[str, Any]
 

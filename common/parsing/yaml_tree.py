@@ -9,9 +9,8 @@ from typing import Any, get_args
 
 import yaml
 
+from colonnade.common.config.data.sources import DATA_MODELS, SOURCES, config_class
 from colonnade.common.config.roster import read_roster
-from colonnade.common.data.outside import SOURCES, config_class
-from colonnade.common.data.sources import DATA_MODELS
 from colonnade.common.errors import ConfigError, shown
 from colonnade.common.parsing.error_messages import TEMPLATE
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.privacy import number_of_codes
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.config.run_options import QuorumConfig
 from colonnade.common.contracts.contract import Contract
@@ -25,7 +26,6 @@ from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
-from colonnade.common.privacy.codes.settings import number_of_codes
 from colonnade.common.secure_aggregation.masked_sums import BLINDED, blinded_limits
 
 ROWS = 4096  # of a round, maximum

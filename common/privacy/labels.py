@@ -28,144 +28,44 @@ every value of v is exact, and epsilon is that of the discrete distribution, als
 from __future__ import annotations
 
 import math
-import os
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
-from colonnade.common.errors import ConfigError
+from colonnade.common.config.label_privacy import SENSITIVITY, LabelPrivacyConfig
 from colonnade.common.privacy.laplace import Bits, discrete_laplace
 from colonnade.common.privacy.prior.grouped_subsets import GroupedSubsets
 from colonnade.common.privacy.prior.pending import PendingLabels, first_rows
 from colonnade.common.privacy.subsets import SubsetSelection
 
 _GRID = 2**20  # steps of the noise per unit
-_SENSITIVITY = 2  # of a one-hot vector, in the L1 norm
-
-CONVEX = 0.5  # largest eigenvalue of the covariance of a one-hot vector: above, z of the likelihood is unique
-
-Amount = Annotated[float, Field(ge=1e-6, le=1e6)]
 
 
-class LabelPrivacyConfig(BaseModel):
-    """`server.privacy.labels`: noise on the training labels, given by one of two numbers.
-
-    Args:
-        mechanism: subset, or laplace.
-        epsilon: of every training label.
-        deviation: of laplace, the noise's standard deviation, the paper's lambda; b = deviation / sqrt 2.
-        size: of subset, d; the most informative if left out.
-        prior: True to release a label when its row is first used, by subset, with the model's prediction as the prior.
-        auxiliary: loss of z in protocols by ADMM, below.
-        seeded: draws the noise from the federation's seed, which every member knows: for tests and
-            benchmarks. It then protects nothing.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    mechanism: Literal["laplace", "subset"] = Field(
-        default="laplace",
-        description="laplace: noise on one-hot labels, as in papers; subset: a random set of classes that leans "
-        "towards the label, more informative at the same epsilon",
-    )
-    epsilon: Amount | None = Field(default=None, description="privacy budget of every training label; or `deviation`")
-    deviation: Amount | None = Field(
-        default=None, description="laplace: standard deviation of the noise on a one-hot entry; or `epsilon`"
-    )
-    size: int | None = Field(
-        default=None, ge=1, description="subset: number of classes in a set; left out, the most informative"
-    )
-    prior: bool = Field(
-        default=False,
-        description="subset: releases a label when its row is first used, still once, as a set that the model's "
-        "prediction makes more informative; a tenth of the rows at the start",
-    )
-    auxiliary: Literal["likelihood", "posterior"] | None = Field(
-        default=None,
-        description="z of VIMADMM, VIMADMM-J and linear ADMM. likelihood: minimises the loss of the released value; "
-        "posterior: cross-entropy to the posterior at the sum, as in papers; left out, likelihood with subset and "
-        "rho above .5",
-    )
-    seeded: bool = Field(default=False, description="noise from the federation's seed: for tests, protects nothing")
-
-    def likelihood(self, rho: float) -> bool:
-        """True if z under a penalty minimises the loss of the released value: not by default where it is not convex."""
-        if self.auxiliary is None:
-            return self.mechanism == "subset" and rho > CONVEX
-        return self.auxiliary == "likelihood"
-
-    @model_validator(mode="after")
-    def _one_of_two(self) -> LabelPrivacyConfig:
-        if self.mechanism == "subset":
-            self._refuse_deviation()
-        elif self.prior:
-            raise ConfigError(
-                "server.privacy.labels.prior = true with mechanism = laplace, which draws no sets of classes",
-                hint="give mechanism: subset, or leave prior out",
-            )
-        elif self.size is not None:
-            raise ConfigError(
-                f"server.privacy.labels.size = {self.size} with mechanism = laplace, which draws no sets of classes",
-                hint="give mechanism: subset, or leave size out",
-            )
-        if self.prior and self.size is not None:
-            raise ConfigError(
-                f"server.privacy.labels.size = {self.size} with prior = true, which finds a size for every row",
-                hint="leave one of the two out",
-            )
-        if (self.epsilon is None) == (self.deviation is None):
-            given = "neither epsilon nor deviation is" if self.epsilon is None else "both epsilon and deviation are"
-            comes_to = f"; deviation = {self.deviation:g} comes to {_of(self.deviation):.2f}" if self.deviation else ""
-            raise ConfigError(
-                f"server.privacy.labels: {given} given",
-                hint=f"give epsilon, from which the noise follows (2 sqrt(2) / deviation), such as 2{comes_to}",
-            )
-        return self
-
-    def _refuse_deviation(self) -> None:
-        if self.deviation is not None:
-            raise ConfigError(
-                f"server.privacy.labels.deviation = {self.deviation:g} with mechanism = subset, which has no deviation",
-                hint=f"give epsilon: {_of(self.deviation):.4g} is that of Laplace noise with this deviation",
-            )
-
-    @property
-    def steps(self) -> int:
-        """b in steps of the grid, rounded up: never less noise than configured."""
-        wanted = self.deviation / math.sqrt(2) if self.deviation else _SENSITIVITY / (self.epsilon or math.inf)
-        return max(1, math.ceil(wanted * _GRID))
-
-    def bits(self, seed: int, after: int = 0) -> Bits:
-        """Source of the noise after so many releases: the operating system, unless a seed is asked for."""
-        if not self.seeded:
-            return os.urandom
-        return random.Random(f"{seed}/labels/{after}" if after else f"{seed}/labels").randbytes  # noqa: S311  # asked for
-
-    def noise(self, classes: int) -> LabelNoise:
-        """The mechanism for a number of classes. Raises InputError if it does not suit them."""
-        if self.mechanism == "laplace":
-            return LaplaceLabels(classes, self.steps)
-        assert self.epsilon is not None  # no other amount is possible
-        if self.size is not None:
-            return SubsetSelection(classes, self.size, self.epsilon)
-        best = SubsetSelection.best(classes, self.epsilon)
-        return GroupedSubsets(best) if self.prior else best
-
-    def settings(self, classes: int) -> list[Any]:
-        """The parameters that noise is drawn with: JSON values. Those of laplace are as in version 0.1.0."""
-        if self.mechanism == "laplace":
-            return [self.mechanism, self.steps, self.seeded, classes]
-        return [self.noise(classes).summary(), self.epsilon, self.seeded, classes]
+def label_noise(config: LabelPrivacyConfig, classes: int) -> LabelNoise:
+    """The mechanism for a number of classes. Raises InputError if it does not suit them."""
+    if config.mechanism == "laplace":
+        return LaplaceLabels(classes, _steps(config))
+    assert config.epsilon is not None  # no other amount is possible
+    if config.size is not None:
+        return SubsetSelection(classes, config.size, config.epsilon)
+    best = SubsetSelection.best(classes, config.epsilon)
+    return GroupedSubsets(best) if config.prior else best
 
 
-def _of(deviation: float) -> float:
-    """Epsilon of noise with this standard deviation."""
-    return _SENSITIVITY * math.sqrt(2) / deviation
+def noise_settings(config: LabelPrivacyConfig, classes: int) -> list[Any]:
+    """The parameters that noise is drawn with: JSON values. Those of laplace are as in version 0.1.0."""
+    if config.mechanism == "laplace":
+        return [config.mechanism, _steps(config), config.seeded, classes]
+    return [label_noise(config, classes).summary(), config.epsilon, config.seeded, classes]
+
+
+def _steps(config: LabelPrivacyConfig) -> int:
+    """b in steps of the grid, rounded up: never less noise than configured."""
+    wanted = config.deviation / math.sqrt(2) if config.deviation else SENSITIVITY / (config.epsilon or math.inf)
+    return max(1, math.ceil(wanted * _GRID))
 
 
 class LabelNoise(Protocol):
@@ -213,7 +113,7 @@ class LaplaceLabels:
     @property
     def epsilon(self) -> float:
         """Epsilon of every label: 2 / b."""
-        return _SENSITIVITY / self.scale
+        return SENSITIVITY / self.scale
 
     def draw(self, labels: Tensor, bits: Bits) -> Tensor:
         """v of labels int64 (rows,): float64 (rows, classes), multiples of 2^-20."""
@@ -264,7 +164,7 @@ class NoisyLabels:
         Raises:
             InputError: the mechanism does not suit the number of classes.
         """
-        noise, bits = config.noise(classes), config.bits(seed)
+        noise, bits = label_noise(config, classes), config.bits(seed)
         if not isinstance(noise, GroupedSubsets):
             return cls(noise.draw(labels, bits), noise, config.seeded)
         values, first = torch.zeros(len(labels), classes, dtype=torch.float64), first_rows(len(labels))

@@ -9,12 +9,11 @@ every row has its full length.
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-RegionName = Literal["ball", "sphere", "positive_ball", "positive_sphere"]
+from colonnade.common.config.privacy import RegionName
 
 _TINY = 1e-12  # length below which a row has no direction
 

@@ -11,7 +11,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from colonnade.common.compression.quantise import AS_IS, Form, pack, unpack
+from colonnade.common.compression.forms import AS_IS, Form
+from colonnade.common.compression.quantise import pack, unpack
 from colonnade.common.errors import TrainingDiverged
 from colonnade.common.messaging.message import all_finite
 from colonnade.common.messaging.outgoing import Released

@@ -13,39 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from colonnade.common.privacy.noise import Normals, add_normals
-from colonnade.common.privacy.settings import Accounting
-
-Amount = Annotated[float, Field(ge=1e-6, le=1e6)]
-
-
-class ResponseNoiseConfig(BaseModel):
-    """`server.privacy.answers`: noise on responses to the parties.
-
-    Args:
-        clip: C, the largest L2 norm of a row's share of a response, as a part of the sum over rows.
-        head_clip: C_0, the largest L2 norm of a row's gradient at all of the server's parameters.
-        noise_multiplier: sigma, the noise's standard deviation in units of C and of C_0.
-        delta: of a run's (epsilon, delta); below 1 / training rows.
-        accounting: composition of releases: exact, or Renyi's bound.
-        seeded: draws the noise from the federation's seed, which every member knows: for tests and
-            benchmarks. It then protects nothing.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    clip: Amount = Field(description="C, the largest L2 norm of a row's share of a response")
-    head_clip: Amount = Field(description="C_0, the largest L2 norm of a row's gradient at the server's parameters")
-    noise_multiplier: Amount = Field(description="sigma, standard deviation of the noise in units of C and of C_0")
-    delta: float = Field(default=1e-6, gt=0, lt=1, description="probability beside epsilon; below 1 / training rows")
-    accounting: Accounting = Field(default="exact", description="how releases add up: exactly, or by Renyi's bound")
-    seeded: bool = Field(default=False, description="noise from the federation's seed: for tests, protects nothing")
 
 
 class RowNoise:

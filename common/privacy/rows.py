@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.outgoing import Released
-from colonnade.common.privacy.accounting.plan import PrivacyPlan
+from colonnade.common.privacy.accounting.plan import PrivacyPlan, release_cost
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.accounting.step_budget import StepBudget
-from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
 from colonnade.common.privacy.laplace import Bits, drawn_rows
 from colonnade.common.privacy.noise import Normals, add_normals
 from colonnade.common.privacy.regions import bring_into

@@ -13,11 +13,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.errors import InputError
 from colonnade.common.numerics.ring import Ring
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.sums import LEAST, share
-from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.discrete_gaussian import discrete_gaussian
 from colonnade.common.privacy.laplace import Bits
 from colonnade.common.privacy.regions import radius

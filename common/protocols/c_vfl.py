@@ -27,14 +27,14 @@ from pydantic import Field
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.models import JointHeadConfig, LinearHeadConfig
+from colonnade.common.config.optimisers import AdamWConfig
 from colonnade.common.config.protocol import Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.messaging.label_messages import LABEL_MESSAGES
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
-from colonnade.common.models.heads import JointHeadConfig, LinearHeadConfig
-from colonnade.common.models.optimiser import AdamWConfig
 
 _TOGETHER = AdamWConfig(lr=3e-4, weight_decay=0.1)  # every member takes all local steps against the others' old values
 

@@ -32,12 +32,12 @@ from pydantic import Field
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.privacy import DiscretePrivacyConfig, number_of_codes
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
-from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig, number_of_codes
 
 
 class Config(ProtocolConfig):

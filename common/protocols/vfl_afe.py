@@ -23,10 +23,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.privacy import PROPOSED, PROPOSED_EPSILON, AdaptivePrivacyConfig
 from colonnade.common.config.protocol import Defaults
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import ConfigError
-from colonnade.common.privacy.adaptive import PROPOSED, PROPOSED_EPSILON, AdaptivePrivacyConfig
 from colonnade.common.protocols import split
 
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from colonnade.common.compression.quantise import AS_IS, Form, Packed, unpack
+from colonnade.common.compression.forms import AS_IS, Form
+from colonnade.common.compression.quantise import Packed, unpack
 from colonnade.common.messaging.message import Kinds, Message, TensorSpec, declared, schema
 from colonnade.common.wire.fields import (
     EIGHT_BYTES,

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.common.compression.quantise import AS_IS, HALF, Coded, Form, Largest, Packed, Shape, Signs
+from colonnade.common.compression.forms import AS_IS, HALF, Coded, Form, Largest, Shape, Signs
+from colonnade.common.compression.quantise import Packed
 from colonnade.common.messaging.message import DTYPES, dtype_name
 from colonnade.common.wire._generated import tensor_pb2
 from colonnade.common.wire.fields import (
@@ -220,7 +221,7 @@ def _check_sizes(field: str, came: _Read, form: Form) -> None:
         sizes["lows"] = sizes["highs"] = 4 * came.shape[-1]
     if isinstance(form, Largest):
         count = form.count(came.shape)
-        sizes |= {"data": 4 * count, "places": form.places(came.shape).itemsize * count}
+        sizes |= {"data": 4 * count, "places": form.place_bytes(came.shape) * count}
     for name in ("data", "lows", "highs", "places"):
         size, got = sizes.get(name, 0), len(getattr(came, name))
         if got != size:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.members import Config
-from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.parsing.dump import config_tree
 from colonnade.common.parsing.file import parse

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.members import Config
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.formats.tensors import columns_bytes, labels_bytes

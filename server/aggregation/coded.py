@@ -12,8 +12,9 @@ from torch import Tensor
 
 from colonnade.common.coded_computing.coded_rows import CodedRows
 from colonnade.common.coded_computing.lagrange import LagrangeCode
+from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Quorum, Responses
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.crypto.sealing import PROOF_BYTES
 from colonnade.common.crypto.signatures import Signer
 from colonnade.common.errors import ContractError

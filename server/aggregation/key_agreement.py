@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Quorum
 from colonnade.common.crypto.sealing import KEY_BYTES, KEY_PROOF_BYTES
 from colonnade.common.crypto.signatures import Signer
 from colonnade.common.errors import ContractError

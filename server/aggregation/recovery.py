@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Quorum
 from colonnade.common.secure_aggregation.masked_sums import smallest_set
 from colonnade.common.secure_aggregation.recovery import (
     BLOCK,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Quorum, Responses
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.crypto.sealing import PROOF_BYTES
 from colonnade.common.messaging.message import M, check_exact
 from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs, relayed

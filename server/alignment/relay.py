@@ -46,8 +46,9 @@ from colonnade.common.alignment.seed import Seed
 from colonnade.common.alignment.sorting import Sorter
 from colonnade.common.alignment.work import T, Work, at_once
 from colonnade.common.config.federation import AlignChecks, FederationConfig
+from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import SERVER, Cohort
-from colonnade.common.conversation.responses import Quorum, Responses
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import ContractError, InputError, PartyAway

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from colonnade.common.alignment.messages import BLOCK, NONCE, Held, Offers, Positions, Reused, Stated, Statements
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import SERVER, Cohort
-from colonnade.common.conversation.responses import Quorum, Responses
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.errors import ContractError, PartyAway
 from colonnade.common.messaging.message import M
 from colonnade.common.messaging.outgoing import MaskedTensor

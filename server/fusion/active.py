@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ActiveConfig, ServerConfig
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.kept_encoder import EncoderFile

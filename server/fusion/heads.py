@@ -7,8 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from colonnade.common.config.models import JointHeadConfig, MlpHeadConfig, PartyHeadConfig
 from colonnade.common.models.build import build_agreed_head, build_head
-from colonnade.common.models.heads import JointHeadConfig, MlpHeadConfig, PartyHeadConfig, xavier
+from colonnade.common.models.heads import xavier
 from colonnade.common.models.optimiser import build_optimiser
 from colonnade.common.numerics.admm import head_gradients
 from colonnade.common.numerics.steps.descent import Descent

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from colonnade.common.models.optimiser import SgdConfig, build_optimiser, stepper
+from colonnade.common.config.optimisers import SgdConfig
+from colonnade.common.models.optimiser import build_optimiser, stepper
 from colonnade.common.numerics.row_gradients import Parameters
 from colonnade.server.fusion.heads import joint_head
 from colonnade.server.fusion.joint import Targets

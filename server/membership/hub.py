@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any
 
 from colonnade.common.alignment.messages import alignment_kinds, all_limits
+from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.conversation import membership as said
-from colonnade.common.conversation.compression import Compressor, form_of
+from colonnade.common.conversation.compression import Compressor
 from colonnade.common.conversation.control import Save, Statement
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.conversation.mailbox import Mailbox

@@ -11,11 +11,11 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.config.label_privacy import ResponseNoiseConfig
+from colonnade.common.config.privacy import BEFORE, Accounting
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 from colonnade.common.privacy.accounting.accountant import epsilon
-from colonnade.common.privacy.response_noise import ResponseNoiseConfig
-from colonnade.common.privacy.settings import BEFORE, Accounting
 from colonnade.common.runtime.json_values import parse_json, whole
 from colonnade.common.runtime.kept_records import Witness
 from colonnade.common.runtime.run_folder import RunFolder

@@ -11,8 +11,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from colonnade.common.config.label_privacy import LabelPrivacyConfig
 from colonnade.common.errors import CheckpointError
-from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
+from colonnade.common.privacy.labels import NoisyLabels, label_noise, noise_settings
 from colonnade.common.runtime.durable import write_kept
 from colonnade.common.runtime.run_folder import RunFolder
 
@@ -73,7 +74,7 @@ class NoisyLabelFile:
                 raise CheckpointError(f"{self._path} was drawn for other {what}", hint=f"restore them, or {_ANEW}")
         if values.shape != shape:  # the checksum covers bytes, not the shape
             raise CheckpointError(f"{self._path} was altered: it is of shape {tuple(values.shape)}", hint=_ANEW)
-        return NoisyLabels(values, config.noise(shape[1]), config.seeded)
+        return NoisyLabels(values, label_noise(config, shape[1]), config.seeded)
 
     def _write(self, values: Tensor, about: dict[str, str]) -> None:
         record = {**about, "checksum": _checksum(values, about)}
@@ -83,7 +84,7 @@ class NoisyLabelFile:
 def _about(config: LabelPrivacyConfig, labels: Tensor, rows: Tensor, classes: int) -> dict[str, str]:
     """Fingerprints of the training labels and of the noise settings."""
     named = labels[rows].cpu().numpy().tobytes() + rows.cpu().numpy().tobytes()
-    settings = json.dumps(config.settings(classes))
+    settings = json.dumps(noise_settings(config, classes))
     return {"labels": hashlib.sha256(named).hexdigest(), "settings": settings}
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.words import Sentence, describe_plan, little
+from colonnade.common.privacy.labels import label_noise
 from colonnade.server.privacy.label_budget import expected_releases, refuse_large_delta
 from colonnade.server.training.context import ServerContext
 
@@ -65,7 +66,7 @@ def tell_planned(ctx: ServerContext) -> None:
 def _labels(federation: FederationConfig, server: ServerConfig) -> list[Sentence]:
     if (config := server.privacy.labels) is None:
         return []
-    spent = config.noise(federation.outputs).epsilon
+    spent = label_noise(config, federation.outputs).epsilon
     if config.seeded:
         said = f"no guarantee, since the seed is known; by the noise alone a label: epsilon {spent:.2f}"
         return [Sentence(said, weak=True)]

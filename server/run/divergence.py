@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from colonnade.common.config.back_off import back_off_factor
 from colonnade.common.config.remedy import advice
+from colonnade.common.config.run_options import back_off_factor
 from colonnade.common.errors import TrainingDiverged
 from colonnade.server.membership.saving import Saving
 from colonnade.server.training.context import ServerContext

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.common.alignment.messages import all_kinds, all_limits
-from colonnade.common.compression.quantise import Form
+from colonnade.common.compression.forms import Form
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.conversation.compression import arriving
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.crypto.pki.revocation import RevocationList
@@ -72,7 +73,7 @@ class ServerTask:
 def training(federation: FederationConfig) -> ServerTask:
     contract = CONTRACTS[federation.protocol.name]
     kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
-    return ServerTask(contract, federation, kinds, limits, federation.compress.arriving(kinds))
+    return ServerTask(contract, federation, kinds, limits, arriving(federation.compress, kinds))
 
 
 def prediction_task(federation: FederationConfig) -> ServerTask:

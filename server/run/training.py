@@ -18,13 +18,13 @@ from colonnade.common.alignment.seed import Seed
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.start_secret import StartSecret
+from colonnade.common.config.chaos import UNUSED_RATE
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
-from colonnade.common.config.own_draws import own_draws
-from colonnade.common.config.schedule import Schedule
-from colonnade.common.conversation.chaos import UNUSED_RATE
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.data.draws import own_draws
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.sources import load_labels
 from colonnade.common.data.table_cache import TableCache

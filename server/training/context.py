@@ -15,12 +15,13 @@ from torch import Tensor, nn
 
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.state import Snapshot, State
-from colonnade.common.config.back_off import with_lower_rates
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.config.models import user_parts
+from colonnade.common.config.run_options import Quorum, with_lower_rates
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.conversation.responses import Quorum, Responses
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.scale import Columns
@@ -29,7 +30,6 @@ from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.messaging.message import Message
-from colonnade.common.models.build import user_parts
 from colonnade.common.numerics import admm
 from colonnade.common.numerics.class_weights import WeightedCrossEntropy, balanced
 from colonnade.common.numerics.losses import CrossEntropy, Objective, Squared

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.client.training.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
-from colonnade.common.embeddings.adjustment import AdjustConfig
+from colonnade.common.config.privacy import AdaptivePrivacyConfig
+from colonnade.common.config.run_options import AdjustConfig
 from colonnade.common.embeddings.fuzzy import fuzzy_c_means
 from colonnade.common.embeddings.normality import normality
 from colonnade.common.errors import InputError
 from colonnade.common.models.shaped import Shape, Shaped
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
-from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.noise import secure_normals
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.rows import NoisySteps

@@ -13,7 +13,7 @@ import torch
 from colonnade.client.privacy.stage import Privacy
 from colonnade.common.checkpointing.state import State
 from colonnade.common.config.policy import PolicyConfig
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import BudgetSpent, ConfigError
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.server.reporting.summary import protection

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.common.config.back_off import with_lower_rates
 from colonnade.common.config.members import Config
+from colonnade.common.config.run_options import with_lower_rates
 from colonnade.common.contracts.embeddings import Embedding
 from colonnade.common.errors import ContractError, PeerError, TrainingDiverged
 from colonnade.common.observability.telemetry import Event, Telemetry

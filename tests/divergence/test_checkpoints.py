@@ -13,10 +13,11 @@ import yaml
 
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.state import Snapshot, State
+from colonnade.common.config.optimisers import AdamWConfig, OptimiserConfig, SgdConfig
 from colonnade.common.config.run_options import CheckpointConfig
 from colonnade.common.conversation.control import Save
 from colonnade.common.errors import CheckpointError
-from colonnade.common.models.optimiser import AdamWConfig, OptimiserConfig, SgdConfig, build_optimiser
+from colonnade.common.models.optimiser import build_optimiser
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.file import load
 from colonnade.common.runtime.json_lines import read_lines

@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from colonnade.cli.read.protocols import GROUPS, list_all, list_plug_ins, show
+from colonnade.common.config.data.sources import DATA_MODELS, SOURCES
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.models import MODELS
 from colonnade.common.config.outside import OUTSIDE_LOSSES, OUTSIDE_METRICS
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.data.outside import SOURCES
-from colonnade.common.data.sources import DATA_MODELS
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.models import build
-from colonnade.common.models.outside import MODELS
 from colonnade.common.parsing.file import parse
 from colonnade.reports.console import screen
 from tests.support.federation import federate, tree

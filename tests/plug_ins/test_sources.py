@@ -19,8 +19,9 @@ from tests.support.packages import Packages
 SOURCE = """
 from typing import Literal
 import torch
+from colonnade.common.config.data.sources import ColumnsConfig, LabelsConfig
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.data.outside import ColumnsConfig, LabelsConfig, Matrix
+from colonnade.common.data.outside import Matrix
 from colonnade.common.errors import DataError
 
 class Data(ColumnsConfig):

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from colonnade.client.privacy.own_codes import OwnCodes
 from colonnade.client.privacy.stage import Privacy
 from colonnade.common.checkpointing.state import State
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import BudgetSpent, CheckpointError, ConfigError, ContractError, InputError
 from colonnade.common.privacy.accounting.budget import Budget

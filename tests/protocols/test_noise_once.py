@@ -17,13 +17,13 @@ from colonnade.client.privacy.egress import Egress
 from colonnade.client.privacy.stage import Privacy
 from colonnade.common.checkpointing.state import State
 from colonnade.common.config.policy import PolicyConfig
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.config.privacy import OnceConfig, PrivacyConfig
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import ConfigError, ContractError, InputError
 from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
-from colonnade.common.privacy.settings import OnceConfig, PrivacyConfig
 from colonnade.common.privacy.sum_noise import NoiseShare, noisy_ring
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.secure_aggregation.masked_sums import Masked, Members, ring

@@ -19,14 +19,14 @@ from colonnade.client.training.secret_steps import SecretSteps
 from colonnade.common.checkpointing.state import State
 from colonnade.common.config.members import Config
 from colonnade.common.config.policy import PolicyConfig
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.config.privacy import AdaptivePrivacyConfig
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import BudgetSpent, ConfigError, InputError
 from colonnade.common.numerics.backprop import Backprop
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.sampled import SampledGaussian, joint_epsilon
 from colonnade.common.privacy.accounting.step_budget import StepBudget
-from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.noise import secure_bytes, seeded_bytes, seeded_normals
 from colonnade.common.privacy.rows import SampledSteps
 from colonnade.server.reporting.summary import protection

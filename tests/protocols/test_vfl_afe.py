@@ -12,8 +12,8 @@ from torch.nn import functional
 from colonnade.client.privacy.stage import Privacy
 from colonnade.client.training.context import _refuse_mixing
 from colonnade.common.config.policy import PolicyConfig
-from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.message import tensors

@@ -15,9 +15,10 @@ from sklearn.datasets import load_diabetes, load_digits
 from sklearn.model_selection import KFold, StratifiedKFold
 
 import colonnade
+from colonnade.common.config.data.sources import SklearnLabels
+from colonnade.common.config.run_options import RowsConfig
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.data.rows import RowsConfig, generator, partition_around
-from colonnade.common.data.sources import SklearnLabels
+from colonnade.common.data.rows import generator, partition_around
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import parse
 from colonnade.search import folds, simulated, validation, workers

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from colonnade.common.checkpointing.state import State
+from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.file import parse

@@ -7,7 +7,8 @@ import pytest
 import torch
 from sklearn.metrics import balanced_accuracy_score
 
-from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
+from colonnade.common.config.label_privacy import LabelPrivacyConfig
+from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.server.evaluation.balance import UNEQUAL, ClassBalance
 from colonnade.server.evaluation.quality import describe
 from tests.server.test_quality import outputs

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.sources import load_labels
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.server.training.context import ServerContext

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.config.label_privacy import ResponseNoiseConfig
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
-from colonnade.common.privacy.response_noise import ResponseNoiseConfig
 from colonnade.server.privacy.label_budget import RowReleases, open_releases
 from tests.support.federation import config as digits
 from tests.support.oracles import exact_epsilon

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from colonnade.common.config.label_privacy import LabelPrivacyConfig
 from colonnade.common.errors import CheckpointError
-from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
+from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.common.privacy.prior.pending import first_rows
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from colonnade.cli.run.health import state
-from colonnade.common.conversation.chaos import ChaosConfig
+from colonnade.common.config.chaos import ChaosConfig
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.runtime.json_lines import read_lines

@@ -10,7 +10,7 @@ import torch
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.checkpointing.run_cache import RunCache
-from colonnade.common.config.keys import KeysConfig
+from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.conversation.mailbox import Mailbox

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.config.keys import KeysConfig
+from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import DataError
 from colonnade.common.parsing.file import parse

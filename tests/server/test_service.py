@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from colonnade.common.config.members import ServerConfig
+from colonnade.common.conversation.compression import arriving
 from colonnade.common.errors import PartyFailed
 from colonnade.server.run.service import Service, prediction_task, training
 from tests.server.stage import play
@@ -117,6 +118,6 @@ def test_the_two_tasks_differ_in_purpose_messages_and_form() -> None:
     assert (trains.purpose, asks.purpose) == ({}, {"purpose": "prediction"})
     assert (trains.dismisses, asks.dismisses) == (False, True)
     assert "Embedding" in trains.kinds and "Output" in asks.kinds and "Output" not in trains.kinds
-    assert trains.arriving["Embedding"] == federation.compress.arriving(trains.kinds)["Embedding"]
+    assert trains.arriving["Embedding"] == arriving(federation.compress, trains.kinds)["Embedding"]
     assert set(asks.arriving.values()) == {federation.compress.evaluations}
     assert trains.largest > 0 and asks.largest > 0

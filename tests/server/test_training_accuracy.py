@@ -7,12 +7,13 @@ from pathlib import Path
 import torch
 from torch.nn.functional import one_hot
 
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.config.label_privacy import LabelPrivacyConfig
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.data.sources import load_labels
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Event, Telemetry
-from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
+from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.server.training.context import ServerContext
 from colonnade_lab.papers.measures import known_measure, unit
 from colonnade_lab.papers.running import _Course

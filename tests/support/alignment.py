@@ -14,8 +14,8 @@ from torch import Tensor
 from colonnade.client.alignment.matching import Matching
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import ALIGNMENT, alignment_limits
+from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.keys import KeysConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.control import Item

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.agreed_parts import agreed_parts
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.control import Close, Open, Save
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import run_virtual

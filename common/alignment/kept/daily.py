@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from colonnade.common.alignment.kept.place import make_private
-from colonnade.common.config.alignments import AlignmentsConfig
+from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 from colonnade.common.runtime.durable import alone_in

@@ -16,7 +16,7 @@ from colonnade.common.alignment.kept.place import place_of
 from colonnade.common.alignment.kept.raised import RaisedElements
 from colonnade.common.alignment.kept.store import AlignmentStore, KeptAlignment
 from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.config.alignments import AlignmentsConfig
+from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.crypto.raising import Raising
 from colonnade.common.errors import EnvironmentFault

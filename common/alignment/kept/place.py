@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from colonnade.common.config.alignments import AlignmentsConfig
+from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.runtime.run_folder import RunFolder
 

@@ -1,8 +1,11 @@
+"""Content of a certificate: its name, fingerprint and validity."""
+
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from typing import Any
 
 from cryptography import x509
@@ -22,8 +25,10 @@ MALFORMED = (
     x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
 )
+"""Exceptions of the parser on malformed bytes."""
 
-_FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
+
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 
 
 @dataclass(frozen=True)
@@ -40,12 +45,20 @@ class Description:
 
 
 def read_certificate(pem: bytes, where: str = "this") -> Certificate:
-    """The first certificate in `pem`; `where` names it in errors."""
+    """The certificate in `pem`, the first if there are several; `where` names it in errors.
+
+    Raises:
+        IdentityError: there is none.
+    """
     return read_certificates(pem, where)[0]
 
 
 def read_certificates(pem: bytes, where: str = "this") -> list[Certificate]:
-    """All certificates in `pem`, at least one; `where` names them in errors."""
+    """All certificates in `pem`, at least one; `where` names it in errors.
+
+    Raises:
+        IdentityError: there is none.
+    """
     try:
         return x509.load_pem_x509_certificates(pem)
     except MALFORMED as error:
@@ -53,22 +66,17 @@ def read_certificates(pem: bytes, where: str = "this") -> list[Certificate]:
 
 
 def certificate_pem(certificate: Certificate) -> bytes:
+    """The certificate as PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def fingerprint(certificate: Certificate | bytes) -> str:
-    """`sha256:` and 64 hex digits over the whole certificate (DER); bytes are PEM."""
+    """`sha256:` and 64 hex digits over the whole certificate (DER); bytes are PEM.
+
+    Raises:
+        IdentityError: the bytes are not a certificate.
+    """
     return f"sha256:{_parsed(certificate).fingerprint(hashes.SHA256()).hex()}"
-
-
-def check_fingerprint(text: str) -> str:
-    """Returns `text` in lower case if it is a fingerprint as `fingerprint` writes it."""
-    if not _FINGERPRINT.fullmatch(text.lower()):
-        raise IdentityError(
-            f"{text[:80]!r} is not a fingerprint",
-            hint="it is sha256: and 64 hex digits, as `colonnade certs show FILE` prints it",
-        )
-    return text.lower()
 
 
 def short(text: str) -> str:
@@ -97,7 +105,11 @@ def name_of(certificate: Certificate | bytes) -> str:
 
 
 def describe(certificate: Certificate | bytes) -> Description:
-    """Describes a certificate, also an authority's; bytes are PEM."""
+    """Describes a certificate, also an authority's; bytes are PEM.
+
+    Raises:
+        IdentityError: the bytes are not a certificate.
+    """
     parsed = _parsed(certificate)
     try:  # fields are parsed on access
         return _described(parsed)
@@ -119,6 +131,7 @@ def _described(parsed: Certificate) -> Description:
 
 
 def is_authority(certificate: Certificate) -> bool:
+    """True if a certificate may sign others."""
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (*MALFORMED, x509.ExtensionNotFound):
@@ -126,7 +139,11 @@ def is_authority(certificate: Certificate) -> bool:
 
 
 def check_validity(certificate: Certificate, what: str, now: datetime | None = None, *, hint: str) -> None:
-    """Returns if `certificate` is valid at `now` (UTC; the machine's clock if None); `what` names it in errors."""
+    """Returns if `certificate` is valid at `now` (UTC; the machine's clock if None).
+
+    Raises:
+        IdentityError: it is not valid yet, or has expired; names the time. `what` names the certificate.
+    """
     now = now or datetime.now(UTC)
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if now < begin:
@@ -165,3 +182,31 @@ def _common_name(name: x509.Name) -> str:
 def _printable(text: str) -> str:
     # The maker of a certificate chose this text, which is printed on a terminal and in logs.
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def host(text: str) -> x509.GeneralName:
+    """A host of the server, an IP address or a DNS name, in the form of a certificate.
+
+    Raises:
+        IdentityError: it is neither, is a wildcard, or imitates a party's name.
+    """
+    try:
+        return x509.IPAddress(ip_address(text))
+    except ValueError:
+        return x509.DNSName(_check_host_name(text.lower()))
+
+
+def _check_host_name(text: str) -> str:
+    labels = text.split(".")
+    # A last label of digits is a mistyped IP address: no top-level domain is a number.
+    if len(text) > 253 or labels[-1].isdigit() or not all(map(_LABEL.fullmatch, labels)):
+        raise IdentityError(
+            f"{text[:80]!r} is neither a host name nor an IP address",
+            hint="give it as parties dial it, without port: fl.example.org, 10.0.0.7 or ::1",
+        )
+    if text.endswith(names.SUFFIX):
+        raise IdentityError(
+            f"a host cannot be named {text!r}: that ending is reserved for parties",
+            hint="leave it out; the server's certificate carries its own name anyway",
+        )
+    return text

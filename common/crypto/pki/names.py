@@ -1,35 +1,36 @@
-"""Names in certificates: those of parties, and the hosts of the server.
+"""Names in certificates and on rosters, and fingerprints. No library is needed for them.
 
-A certificate holds a name twice, as the subject's common name and as the DNS name `NAME.colonnade`. The first is for
-display; TLS compares the second. It is never resolved, so it is valid wherever the server runs and whatever address a
-party dials.
+A certificate holds a name twice, as the subject's common name and as the DNS name `NAME.colonnade`.
+The first is for display; the second is compared by TLS. It is never resolved, so it is valid
+wherever the server runs and whatever address a party dials.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from ipaddress import ip_address
-
-from cryptography import x509
 
 from colonnade.common.errors import IdentityError
 
 SERVER = "server"
+"""Name reserved for the server's certificate."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Hosts of a server that is dialled from its own machine."""
 
 _AUTHORITY = "ca"  # the authority's folder, next to those of the members
 _NAME = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?")
-_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
-_SUFFIX = ".colonnade"
+_FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
+SUFFIX = ".colonnade"
+"""End of the DNS name of a party or of the server in its certificate."""
 
 
 def check_name(name: str) -> str:
-    """Returns `name` if a certificate may hold it, the server's or a party's.
+    """Returns `name` if it is allowed in a certificate, the server's or a party's.
 
-    1 to 63 of a-z, 0-9, - and _ with a letter or digit at both ends, and not `ca`.
+    Raises:
+        IdentityError: it is not 1 to 63 of a-z, 0-9, - and _ with a letter or digit at both ends,
+            or it is `ca`.
     """
     if not _NAME.fullmatch(name):
         raise IdentityError(
@@ -42,7 +43,11 @@ def check_name(name: str) -> str:
 
 
 def check_party_name(name: str) -> str:
-    """Returns `name` if it is allowed for a party: as `check_name`, and not the server's."""
+    """Returns `name` if it is allowed for a party.
+
+    Raises:
+        IdentityError: as `check_name`, or it is the server's.
+    """
     if check_name(name) == SERVER:
         raise IdentityError(f"{name!r} is the server's name, no party's", hint="choose another name")
     return name
@@ -50,36 +55,23 @@ def check_party_name(name: str) -> str:
 
 def dns_name(name: str) -> str:
     """The DNS name in the certificate of `name`, which TLS compares: `NAME.colonnade`."""
-    return name + _SUFFIX
+    return name + SUFFIX
 
 
 def named_by(names: Iterable[str]) -> list[str]:
-    """The members among these DNS names: one in a certificate made here; hosts are left out."""
-    return [name.removesuffix(_SUFFIX) for name in names if name.lower().endswith(_SUFFIX)]
+    """The members that these DNS names name: one in a certificate made here, hosts left out."""
+    return [name.removesuffix(SUFFIX) for name in names if name.lower().endswith(SUFFIX)]
 
 
-def host(text: str) -> x509.GeneralName:
-    """A host of the server, an IP address or a DNS name, in the form of a certificate.
+def check_fingerprint(text: str) -> str:
+    """Returns `text` in lower case if it is a fingerprint as `fingerprint` writes it.
 
-    Refuses wildcards and imitations of a party's name.
+    Raises:
+        IdentityError: it is not.
     """
-    try:
-        return x509.IPAddress(ip_address(text))
-    except ValueError:
-        return x509.DNSName(_check_host_name(text.lower()))
-
-
-def _check_host_name(text: str) -> str:
-    labels = text.split(".")
-    # A last label of digits is a mistyped IP address: no top-level domain is a number.
-    if len(text) > 253 or labels[-1].isdigit() or not all(map(_LABEL.fullmatch, labels)):
+    if not _FINGERPRINT.fullmatch(text.lower()):
         raise IdentityError(
-            f"{text[:80]!r} is neither a host name nor an IP address",
-            hint="give it as parties dial it, without port: fl.example.org, 10.0.0.7 or ::1",
+            f"{text[:80]!r} is not a fingerprint",
+            hint="it is sha256: and 64 hex digits, as `colonnade certs show FILE` prints it",
         )
-    if text.endswith(_SUFFIX):
-        raise IdentityError(
-            f"a host cannot be named {text!r}: that ending is reserved for parties",
-            hint="leave it out; the server's certificate carries its own name anyway",
-        )
-    return text
+    return text.lower()

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from colonnade.common.crypto.pki import names
-from colonnade.common.crypto.pki.certificates import MALFORMED
+from colonnade.common.crypto.pki.certificates import MALFORMED, host
 from colonnade.common.crypto.pki.keys import PrivateKey, is_p256
 from colonnade.common.errors import IdentityError
 
@@ -31,7 +31,7 @@ def make_request(key: PrivateKey, name: str, hosts: Sequence[str] = ()) -> bytes
         hosts: DNS names and IP addresses under which parties dial the server.
     """
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names.check_name(name))])
-    alternatives = alternative_names(name, map(names.host, hosts))
+    alternatives = alternative_names(name, map(host, hosts))
     builder = x509.CertificateSigningRequestBuilder().subject_name(subject)
     request = builder.add_extension(alternatives, critical=False).sign(key, hashes.SHA256())
     return request.public_bytes(serialization.Encoding.PEM)
@@ -82,7 +82,7 @@ def _requested_hosts(alternatives: list[x509.GeneralName]) -> tuple[x509.General
         if not isinstance(part, x509.DNSName | x509.IPAddress):
             raise IdentityError(f"the request asks for {part.value!r}, which is no host", hint=_AGAIN)
         if isinstance(part, x509.IPAddress) or not names.named_by([part.value]):
-            hosts.append(names.host(str(part.value)))
+            hosts.append(host(str(part.value)))
     return tuple(hosts)
 
 

@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from colonnade.common.crypto.pki import files
-from colonnade.common.crypto.pki.certificates import check_fingerprint, describe, fingerprint
+from colonnade.common.crypto.pki.certificates import describe, fingerprint
+from colonnade.common.crypto.pki.names import check_fingerprint
 from colonnade.common.errors import IdentityError
 from colonnade.common.runtime.json_values import parse_json
 

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from colonnade.common.config.data.columns import Type
 from colonnade.common.data.columns import dates
-from colonnade.common.data.columns.fields import Type
 from colonnade.common.data.columns.notation import PLAIN, Notation, without_unit
 
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")

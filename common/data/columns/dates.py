@@ -8,20 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from colonnade.common.config.data.columns import CLOCK, DATE_PARTS
+
 _DAY = 86_400e6  # microseconds
 _INSTANT = pa.timestamp("us")
-_PARTS = {"%Y": r"(?P<Y>\d{4})", "%m": r"(?P<m>\d{1,2})", "%d": r"(?P<d>\d{1,2})"}
-_CLOCK = {"%H": r"(?P<H>\d{1,2})", "%M": r"(?P<M>\d{2})", "%S": r"(?P<S>\d{2})"}
-
-
-def check_form(form: str) -> None:
-    """Checks that a date form has year, month and day once each. Raises ValueError."""
-    known = {**_PARTS, **_CLOCK}
-    codes = re.findall(r"%.?", form)
-    if len(set(codes)) < len(codes) or not set(_PARTS) <= set(codes) <= set(known):
-        raise ValueError(
-            f"{form!r} is no form of dates: expected %Y, %m, %d, and perhaps {', '.join(_CLOCK)}, once each"
-        )
 
 
 def dates(text: pa.Array, form: str = "") -> pa.Array:
@@ -51,7 +41,7 @@ def _rewritten(text: pa.Array, form: str) -> pa.Array:
     pyarrow's strptime is not used: it reads February 31 as March 2.
     """
     pattern = re.escape(form)
-    for code, group in {**_PARTS, **_CLOCK}.items():
+    for code, group in {**DATE_PARTS, **CLOCK}.items():
         pattern = pattern.replace(code, group)
     parts = pc.extract_regex(text, f"^{pattern}$")
     names = {field.name for field in parts.type}

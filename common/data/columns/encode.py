@@ -8,29 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.common.config.data.columns import Missing, ScaleConfig, Unseen
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import TypedColumn
-from colonnade.common.data.columns.scale import ScaleConfig, Scaler
+from colonnade.common.data.columns.scale import Scaler
 from colonnade.common.errors import DataError
-
-Missing = Literal["refuse", "mean", "median", "zero"]
-"""
-refuse: a missing value stops the party.
-mean, median: of the training rows' numbers. A missing word is a category of its own if it occurs in training rows.
-zero: the number 0; a missing word has no category.
-"""
-
-Unseen = Literal["refuse", "zero"]
-"""
-refuse: a word absent from the training rows stops the party.
-zero: the word has no category.
-"""
 
 MOST_WORDS = 1000
 """Maximum categories of a column. Each becomes a column, so a name or a key among the features is a mistake."""

@@ -10,9 +10,10 @@ from typing import Protocol
 
 from torch import Tensor
 
+from colonnade.common.config.data.columns import Shape
 from colonnade.common.data.columns.fields import Doubt, TypedColumn
 from colonnade.common.data.keys import keys_of_rows
-from colonnade.common.data.split import Part, Shape
+from colonnade.common.data.split import Part
 
 _BLOCK = 8192  # keys that are hashed at a time
 

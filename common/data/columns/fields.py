@@ -3,40 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
-
-from pydantic import BeforeValidator, StringConstraints
-
-from colonnade.common.errors import nearest
+from typing import Literal
 
 Kind = Literal["number", "category"]
-Decimal = Literal[".", ","]
-Thousands = Literal["", ",", ".", "'", " "]
-
-_TYPES = ("number", "category", "date", "percent", "boolean")
-
-
-def _check_type(value: Any) -> str:
-    word = str(value)
-    if word.startswith("date %"):
-        from colonnade.common.data.columns.dates import check_form  # noqa: PLC0415  # pyarrow takes 0.2 s
-
-        check_form(word.removeprefix("date "))
-    elif word not in _TYPES:
-        raise ValueError(f"expected {', '.join(_TYPES)} or 'date %d.%m.%Y'{nearest(word, _TYPES)}")
-    return word
-
-
-Type = Annotated[str, BeforeValidator(_check_type)]
-"""Column types as `types` in a configuration names them; all but `category` become numbers.
-
-date: days since the beginning of 1970; `date %d.%m.%Y` reads dates in that form.
-percent: `12 %` is 0.12.
-boolean: 1 for true, yes and the like, 0 for false and no.
-"""
-
-Unit = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-"""Unit before or after numbers in text: `€` in `€ 12`."""
 
 
 @dataclass(frozen=True)

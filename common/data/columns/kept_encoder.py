@@ -15,11 +15,12 @@ import torch
 from pydantic import BaseModel, ConfigDict, model_validator
 from torch import Tensor
 
+from colonnade.common.config.data.columns import Missing, ScaleConfig, Unseen
 from colonnade.common.data.columns.distribution import DistributionFile, fit
-from colonnade.common.data.columns.encode import Code, EncodeConfig, Encoder, Missing, Unseen
+from colonnade.common.data.columns.encode import Code, EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import TypedColumn
-from colonnade.common.data.columns.scale import Bends, ScaleConfig, Scaler
+from colonnade.common.data.columns.scale import Bends, Scaler
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.runtime.durable import write_kept
 from colonnade.common.runtime.kept_records import sealed, unsealed

@@ -9,7 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from colonnade.common.data.columns.fields import Decimal, Thousands
+from colonnade.common.config.data.columns import Decimal, Thousands
 
 _MARKS = {",": ",", ".": r"\.", "'": "['’]", " ": "[ \u00a0\u202f]"}  # typographic variants of the separators
 

@@ -7,35 +7,15 @@ how the two are found. `auto` bends long-tailed columns first. Fits use training
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
+
+from colonnade.common.config.data.columns import MeanStd, ScaleConfig
 
 _BYTE = 255.0
 _TABLE = 2  # axes: rows and columns
-
-
-class MeanStd(BaseModel):
-    """A fixed mean and standard deviation, in units of 0..1 for bytes (MNIST: .1307 and .3081)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    mean: float = Field(description="the mean; of bytes, in units of 0 to 1")
-    std: float = Field(gt=0, description="the standard deviation; of bytes, in units of 0 to 1")
-
-
-ScaleConfig = Literal["none", "unit", "standard", "auto"] | MeanStd
-"""
-none: as they are.
-unit: bytes / 255; other values / the column's largest magnitude, so that they lie in -1..1.
-standard: every column gets mean 0 and (population) standard deviation 1; constant ones only the first.
-auto: the same, after asinh((x - centre) / width) in columns with a long tail, of which single values lie beyond ten
-    deviations; bytes and values of more than one axis a row are as with `standard`.
-{mean, std}: ((x / 255) - mean) / std for bytes, (x - mean) / std for other values.
-"""
 
 
 _TAIL = 10.0  # deviations: of normal values not one in 10^23 lies so far out

@@ -20,9 +20,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from colonnade.common.config.data.columns import Shape
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.data.split import Part, Shape
+from colonnade.common.data.split import Part
 from colonnade.common.errors import DataError
 from colonnade.common.runtime.json_values import parse_json
 

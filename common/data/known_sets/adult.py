@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.common.config.data.columns import Shape
 from colonnade.common.data.formats.unpack import opened
-from colonnade.common.data.split import Part, Shape
+from colonnade.common.data.split import Part
 from colonnade.common.errors import ConfigError, DataError, nearest
 
 CLASSES = ("<=50K", ">50K")

@@ -11,16 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.common.data.split import Part, Shape
+from colonnade.common.config.data.columns import Shape
+from colonnade.common.config.data.sources import BundledName
+from colonnade.common.data.split import Part
 from colonnade.common.errors import ConfigError, EnvironmentFault
-
-BundledName = Literal["digits", "breast_cancer", "wine", "iris", "diabetes"]
 
 _CELL = (
     "radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity",

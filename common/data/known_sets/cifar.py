@@ -19,9 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.common.config.data.columns import Shape
 from colonnade.common.data.formats.records import pick
 from colonnade.common.data.formats.unpack import opened
-from colonnade.common.data.split import Part, Shape
+from colonnade.common.data.split import Part
 from colonnade.common.errors import DataError
 
 _SHAPE: Shape = (3, 32, 32)

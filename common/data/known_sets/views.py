@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.common.config.data.columns import Shape
 from colonnade.common.data.labels import LabelColumn, classify
-from colonnade.common.data.split import Part, Shape
+from colonnade.common.data.split import Part
 from colonnade.common.errors import DataError
 
 _HINT = "a multi-view file holds a cell array X, one matrix a view, and y or Y, the classes 1, 2, .."

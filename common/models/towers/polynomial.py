@@ -9,35 +9,9 @@ only the biases' sum counts: here there is one bias, and h = [x, x^2, .., x^D, 1
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from torch import Tensor, nn
-
-from colonnade.common.data.split import Shape
-
-
-class PolynomialConfig(BaseModel):
-    """`layers` is D, the highest power; one layer is linear. The paper has 1 or 2, and gives no width."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Literal["polynomial"] = Field(
-        default="polynomial", description="the model, which decides the other keys of this section"
-    )
-    layers: PositiveInt = Field(default=2, description="D, the highest power of a value")
-    embedding: PositiveInt = Field(
-        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
-    )
-
-    clip: float = Field(
-        default=0, ge=0, allow_inf_nan=False, description="bound of the values that powers are taken of; 0: none"
-    )
-
-    def module(self, input_shape: Shape) -> nn.Module:
-        """The tower for rows of a shape: (batch, *input_shape) -> (batch, embedding)."""
-        return Polynomial(math.prod(input_shape), self.layers, self.embedding, self.clip)
 
 
 class Polynomial(nn.Module):

@@ -10,46 +10,33 @@ in its 3 x 3 convolution instead of its first. Weights begin as torch draws them
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from colonnade.common.data.split import Shape
-from colonnade.common.models.towers.image import image_sizes, with_channels
+from colonnade.common.config.data.columns import Shape
+from colonnade.common.config.models import ResnetConfig
+from colonnade.common.models.towers.images import image_sizes, with_channels
 from colonnade.common.models.towers.norm import ImageBatchNorm
 
 _SMALL = 64  # pixels a side
 
 
-class ResnetConfig(BaseModel):
-    """A residual network with 18 or 50 layers, for images of any height and width."""
+def resnet(config: ResnetConfig, input_shape: Shape) -> nn.Module:
+    """The tower for images: (batch, [C,] H, W) -> (batch, embedding), nowhere negative.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Literal["resnet18", "resnet50"] = Field(
-        default="resnet18", description="the model, which decides the other keys of this section"
-    )
-    embedding: PositiveInt = Field(
-        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
-    )
-
-    def module(self, input_shape: Shape) -> nn.Module:
-        """The tower for images: (batch, [C,] H, W) -> (batch, embedding), nowhere negative.
-
-        Raises:
-            ConfigError: rows are no images.
-        """
-        channels, *sides = image_sizes(self.name, input_shape)
-        block, growth, depths = _KINDS[self.name]
-        tower = nn.Sequential(with_channels(input_shape), *_stem(channels, small=max(sides) <= _SMALL))
-        inputs = 64
-        for stage, depth in enumerate(depths):
-            for place in range(depth):
-                tower.append(block(inputs, 64 * 2**stage, 2 if stage and not place else 1))
-                inputs = growth * 64 * 2**stage
-        return tower.extend([nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, self.embedding), nn.ReLU()])
+    Raises:
+        ConfigError: rows are no images.
+    """
+    channels, *sides = image_sizes(config.name, input_shape)
+    block, growth, depths = _KINDS[config.name]
+    tower = nn.Sequential(with_channels(input_shape), *_stem(channels, small=max(sides) <= _SMALL))
+    inputs = 64
+    for stage, depth in enumerate(depths):
+        for place in range(depth):
+            tower.append(block(inputs, 64 * 2**stage, 2 if stage and not place else 1))
+            inputs = growth * 64 * 2**stage
+    return tower.extend([nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, config.embedding), nn.ReLU()])
 
 
 class Residual(nn.Module):

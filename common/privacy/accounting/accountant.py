@@ -19,10 +19,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from colonnade.common.config.privacy import Accounting, Adjacency
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
 from colonnade.common.privacy.accounting.renyi import renyi_epsilon
-from colonnade.common.privacy.settings import Accounting, Adjacency
 
 SENSITIVITY: dict[Adjacency, float] = {"participation": 1.0, "replace": 2.0, "row": 1.0}
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from colonnade.common.config.privacy import AdaptivePrivacyConfig, Adjacency, DiscretePrivacyConfig, PrivacyConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.accounting.accountant import affordable, epsilon, find_noise_multiplier
-from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
-from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
-from colonnade.common.privacy.settings import Adjacency, PrivacyConfig
+from colonnade.common.privacy.accounting.calibration import gaussian_sigma
 
 if TYPE_CHECKING:  # imported where it is needed: scipy's convolution is half a second, and few runs need it
     from colonnade.common.privacy.accounting.sampled import SampledGaussian
@@ -142,7 +141,7 @@ def plan(
     """
     refuse_large_delta(config.delta, rows, benchmark=benchmark)
     wanted = min(rounds, config.rounds or rounds)
-    sigma = config.sigma if isinstance(config, AdaptivePrivacyConfig) else config.noise_multiplier
+    sigma = release_sigma(config)
     budget, sampled = config.epsilon, _sampled(config, wanted * steps)
     if sigma is None:
         assert budget is not None  # one of the two is set
@@ -213,3 +212,20 @@ def _paid(rounds: int, allowed: int, releases: Callable[[int], int]) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if releases(middle) <= allowed else (low, middle)
     return low
+
+
+def release_sigma(config: NoisyPrivacyConfig) -> float | None:
+    """The noise multiplier if it does not follow from a budget over the whole run."""
+    if isinstance(config, AdaptivePrivacyConfig) and config.release_epsilon is not None:
+        return gaussian_sigma(config.release_epsilon, config.delta)
+    return config.noise_multiplier
+
+
+def release_cost(config: AdaptivePrivacyConfig, steps: int) -> float:
+    """Cost of a training row's release in releases of an embedding, including the steps that follow it.
+
+    Renyi costs are proportional to 1 / sigma^2, so that they add up in this unit.
+    """
+    if config.steps is None or config.steps.rate is not None:  # secretly drawn rows are counted by themselves
+        return 1.0
+    return 1.0 + steps * config.steps.cost

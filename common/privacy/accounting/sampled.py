@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
+from colonnade.common.config.privacy import LEAST_DELTA
 from colonnade.common.errors import ConfigError, InputError
-from colonnade.common.privacy.settings import LEAST_DELTA
 
 _Array = NDArray[np.float64]
 

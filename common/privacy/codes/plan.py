@@ -9,12 +9,11 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
+from colonnade.common.config.privacy import Adjacency, DiscretePrivacyConfig
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.privacy.accounting.plan import PrivacyPlan, refuse_large_delta
 from colonnade.common.privacy.accounting.sampled import SampledGaussian, find_noise
 from colonnade.common.privacy.codes.counts import CountNoise
-from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
-from colonnade.common.privacy.settings import Adjacency
 from colonnade.common.privacy.subsets import SubsetSelection
 
 _find_noise = lru_cache(find_noise)  # a second or two, and the same at every member of a process

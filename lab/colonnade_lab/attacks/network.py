@@ -9,8 +9,9 @@ import torch
 from sklearn.linear_model import RidgeCV
 from torch import Tensor, nn
 
+from colonnade.common.config.optimisers import AdamConfig
 from colonnade.common.data.rows import generator
-from colonnade.common.models.optimiser import AdamConfig, build_optimiser
+from colonnade.common.models.optimiser import build_optimiser
 
 _HIDDEN, _BATCH, _RATE = 256, 64, 1e-3
 _EPOCHS, _PATIENCE = 300, 10

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from colonnade.common.compression.quantise import AS_IS
+from colonnade.common.compression.forms import AS_IS
+from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.data.rows import generator
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
-from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.privacy.codes.release import CodeRelease, SeededSets
 from colonnade.common.privacy.noise import Normals, secure_bytes, seeded_normals

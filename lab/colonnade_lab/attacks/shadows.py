@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from colonnade.common.config.chaos import ChaosConfig
 from colonnade.common.config.members import Config
-from colonnade.common.config.run_options import CaptureConfig
-from colonnade.common.conversation.chaos import ChaosConfig
-from colonnade.common.data.rows import RowsConfig, generator
+from colonnade.common.config.run_options import CaptureConfig, RowsConfig
+from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade_lab.attacks.run import AttackedRun, open_run
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from colonnade.common.config.chaos import ChaosConfig
 from colonnade.common.config.members import Config
-from colonnade.common.conversation.chaos import ChaosConfig
 from colonnade.common.parsing.file import load
 from colonnade.common.parsing.yaml_tree import override, read_tree
 from colonnade.common.protocols.fedvs import Config as FedvsConfig

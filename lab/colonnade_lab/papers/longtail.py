@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from colonnade.common.config.data.columns import AllSplit, PartyIndex
 from colonnade.common.data.formats.idx import IdxImages, holds, read_labels
 from colonnade.common.data.known_sets.places import find
-from colonnade.common.data.split import AllSplit, PartyIndex
+from colonnade.common.data.split import part_of
 
 NAME = "mnist-longtail"
 
@@ -34,7 +35,7 @@ def make(folder: Path) -> Path:
     source = find("mnist", Path(), lambda path: holds(path, "images-idx3"), "images in idx format")
     labels, test = read_labels(source)
     images = IdxImages(source)
-    pixels = images.read(AllSplit().part(images.shape, images.names, PartyIndex(0, 1))).numpy().astype(np.uint8)
+    pixels = images.read(part_of(AllSplit(), images.shape, images.names, PartyIndex(0, 1))).numpy().astype(np.uint8)
     train = len(labels) - test
     kept = torch.cat([torch.nonzero(labels[:train] == c).flatten()[:size] for c, size in enumerate(_SIZES)])
     rows = kept.sort().values.numpy()

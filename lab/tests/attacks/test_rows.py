@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from colonnade.common.config.members import Config
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import InputError
 from colonnade.common.observability.capture import Captured, read_capture
 from colonnade.common.protocols.split import Embedding

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from colonnade.common.config.data.columns import AllSplit, PartyIndex
 from colonnade.common.data.formats.idx import IdxImages, read_labels
-from colonnade.common.data.split import AllSplit, PartyIndex
+from colonnade.common.data.split import part_of
 from colonnade_lab.papers import longtail
 from tests.support.idx import write_idx
 
@@ -24,7 +25,7 @@ def test_the_long_tail_takes_as_many_of_each_class_as_the_paper_lists(
     assert labels[: len(labels) - test].bincount().tolist() == [700] * 9 + [600]
     assert test == 70
     images = IdxImages(made)
-    pixels = images.read(AllSplit().part(images.shape, images.names, PartyIndex(0, 1)))
+    pixels = images.read(part_of(AllSplit(), images.shape, images.names, PartyIndex(0, 1)))
     assert torch.equal(pixels.reshape(-1, 4)[:, 0].long(), labels * 20)  # every image kept its label
     assert len(list(made.iterdir())) == 4
 

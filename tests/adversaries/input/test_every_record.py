@@ -30,7 +30,8 @@ from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.start_secret import SECRET, StartSecret
 from colonnade.common.checkpointing.state import Snapshot
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.config.label_privacy import LabelPrivacyConfig, ResponseNoiseConfig
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
@@ -38,8 +39,6 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.errors import CheckpointError, ColonnadeError
 from colonnade.common.privacy.accounting.chain import Chain
-from colonnade.common.privacy.labels import LabelPrivacyConfig
-from colonnade.common.privacy.response_noise import ResponseNoiseConfig
 from colonnade.common.privacy.subsets import SubsetSelection
 from colonnade.common.runtime import kept_records
 from colonnade.common.runtime.kept_records import sealed

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from colonnade.cli.data.check import check
-from colonnade.common.data.split import PartyIndex
+from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.errors import DataError, InputError
 from colonnade.common.parsing.file import load
 from colonnade.launcher.prediction_files import PredictionIds

@@ -143,7 +143,7 @@ def test_response_noise_counted_by_renyi_is_still_counted_by_renyi(tmp_path: Pat
     answers = {"clip": 0.1, "head_clip": 1, "noise_multiplier": 20}
     cfg = config({"name": "vafl"}, f"server.privacy.answers={json.dumps(answers)}")
     asked, federation = cfg.server.privacy.answers, cfg.federation
-    from colonnade.common.config.schedule import Schedule
+    from colonnade.common.contracts.schedule import Schedule
 
     schedule = Schedule(federation, 1797, 0)
 

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from colonnade.cli.data.check import check
+from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.data.sources import load_features
-from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import DataError
 from colonnade.common.parsing.file import load
 from tests.support.tables import table_tree, write_tables

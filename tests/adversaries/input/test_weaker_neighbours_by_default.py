@@ -5,7 +5,7 @@ Bounds: no cell.
 
 from __future__ import annotations
 
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.server.reporting.summary import protection
 from tests.support.federation import config, federate

@@ -10,9 +10,9 @@ import asyncio
 import pytest
 import torch
 
+from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.control import Close, Open, Save
 from colonnade.common.conversation.membership import Begin, Farewell, Parcel, Refusal, Rewind, Welcome
-from colonnade.common.conversation.responses import Quorum
 from colonnade.common.errors import ContractError, RefusedError
 from colonnade.common.protocols.split import Embedding, Gradient
 from tests.server.stage import close, play, stage

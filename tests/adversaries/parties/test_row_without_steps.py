@@ -17,7 +17,7 @@ from colonnade.client.privacy.stage import Privacy
 from colonnade.client.training.context import ClientContext
 from colonnade.common.checkpointing.state import State
 from colonnade.common.config.policy import PolicyConfig
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import ConfigError
 from colonnade.common.observability.metric import privacy as metrics
 from colonnade.common.protocols.split import Embedding

@@ -12,7 +12,7 @@ import pytest
 
 from colonnade.common.alignment.kept.daily import NAME
 from colonnade.common.alignment.messages import Points
-from colonnade.common.config.alignments import AlignmentsConfig
+from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import load_identity

@@ -24,11 +24,10 @@ from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.checkpointing.state import State
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
-from colonnade.common.config.own_draws import own_draws
 from colonnade.common.contracts.registry import NAMES
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import run_virtual
-from colonnade.common.data.draws import Draws
+from colonnade.common.data.draws import Draws, own_draws
 from colonnade.common.errors import CheckpointError
 from colonnade.common.observability.telemetry import Event
 from tests.support.federation import config, federate

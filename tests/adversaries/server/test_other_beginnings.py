@@ -15,7 +15,7 @@ import torch
 
 from colonnade.client.alignment.rows import PartyRows
 from colonnade.common.alignment.keys import digest_in_order
-from colonnade.common.config.keys import KeysConfig
+from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.conversation.control import Item
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.data.columns.features import Features

@@ -10,8 +10,8 @@ import asyncio
 import pytest
 import torch
 
+from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.capacity import AHEAD
-from colonnade.common.conversation.responses import Quorum
 from colonnade.common.errors import ContractError, PartyAway
 from colonnade.common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
 from tests.common.conversation.transports import Transport, Wired, both

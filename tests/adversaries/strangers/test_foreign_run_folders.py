@@ -17,7 +17,7 @@ import yaml
 from colonnade.cli.data.forget import forget
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.checkpointing.run_cache import RunCache
-from colonnade.common.config.names import check_id
+from colonnade.common.config.roster import check_id
 from colonnade.common.errors import ColonnadeError, ConfigError, EnvironmentFault, InputError
 from colonnade.common.parsing.earlier_defaults import load_begun
 from colonnade.common.parsing.file import load

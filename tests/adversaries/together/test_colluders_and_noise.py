@@ -17,7 +17,7 @@ from torch import Tensor
 from colonnade.client.privacy.stage import Privacy
 from colonnade.common.checkpointing.state import State
 from colonnade.common.config.policy import PolicyConfig
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.privacy.codes.plan import DiscretePlan
 from tests.support.federation import config
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from colonnade.cli.data.check import check
+from colonnade.common.config.models import OwnConfig
 from colonnade.common.errors import ConfigError
-from colonnade.common.models.own import OwnConfig
 from tests.support.tables import table_tree, write_tables
 
 TOWER = """

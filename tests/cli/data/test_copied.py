@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from colonnade.cli.checks.copied import copies
-from colonnade.common.config.keys import KeysConfig
+from colonnade.common.config.alignment import KeysConfig
+from colonnade.common.config.run_options import RowsConfig
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.data.rows import RowsConfig, partition
+from colonnade.common.data.rows import partition
 from tests.support.household import colonnade
 
 ROWS = 60

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from colonnade.cli.data.deal import DealTerms, deal, read_owner
 from colonnade.cli.main import app
+from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.data.sources import load_features, load_labels
-from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load
 from tests.cli.run.test_up import events, finish, start, wait_for_round, write

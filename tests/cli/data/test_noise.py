@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from colonnade.cli.checks.noise import drowned, noise_over_values
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.simulation.federation import Simulation
 from tests.support.federation import config
 

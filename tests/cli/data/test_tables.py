@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from colonnade.cli.data.deal import DealTerms, deal
 from colonnade.cli.data.tables import app
+from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.members import Config
 from colonnade.common.data.shares import share
 from colonnade.common.data.sources import load_features, load_labels
-from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load
 from colonnade.launcher.prediction_files import PredictionIds

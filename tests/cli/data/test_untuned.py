@@ -11,9 +11,8 @@ import yaml
 
 from colonnade.cli.checks import untuned
 from colonnade.cli.data.check import check
+from colonnade.common.config.models import CnnConfig, MlpConfig
 from colonnade.common.data.columns.scale import Columns, Scaler
-from colonnade.common.models.towers.cnn import CnnConfig
-from colonnade.common.models.towers.mlp import MlpConfig
 from tests.support.federation import tree
 
 ROWS = torch.arange(1000)

@@ -23,12 +23,12 @@ from torch import Tensor
 from colonnade import simulate
 from colonnade.client.protocols import LOCAL
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.rows import generator
 from colonnade.common.data.sources import load_features
-from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load, parse
 from colonnade.reports.explanation import trained as opening

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.sources import load_labels
 from colonnade.common.errors import ColonnadeError
 from colonnade.launcher.prediction_files import PredictionIds, Predictions

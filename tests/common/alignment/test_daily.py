@@ -9,7 +9,7 @@ import pytest
 
 from colonnade.common.alignment.kept.daily import NAME, DailyLimits
 from colonnade.common.alignment.kept.store import forget
-from colonnade.common.config.alignments import AlignmentsConfig
+from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 
 HOUR = 3600.0

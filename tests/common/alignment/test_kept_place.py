@@ -15,7 +15,7 @@ from colonnade.common.alignment.kept.place import NAME, TEMPORARY, VARIABLE, las
 from colonnade.common.alignment.kept.raised import RaisedElements
 from colonnade.common.alignment.kept.store import AlignmentStore, KeptAlignment, forget
 from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.config.alignments import AlignmentsConfig
+from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.crypto.group import Secret, hash_to_curve
 from colonnade.common.errors import EnvironmentFault
 from tests.support.alignment import federation

@@ -18,7 +18,7 @@ from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_limits
 from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.checkpointing.run_cache import RunCache
-from colonnade.common.config.keys import KeysConfig
+from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
 from colonnade.common.crypto import raising

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import Common, Points, Positions
-from colonnade.common.config.keys import KeysConfig
+from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.config.members import Config
+from colonnade.common.config.optimisers import AdamConfig, SgdConfig
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
 from colonnade.common.errors import ConfigError
-from colonnade.common.models.optimiser import AdamConfig, SgdConfig
 from colonnade.common.parsing.dump import config_tree
 from colonnade.common.parsing.earlier_defaults import with_defaults_before
 from colonnade.common.parsing.file import load, parse

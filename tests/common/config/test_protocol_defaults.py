@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from colonnade.common.config.optimisers import AdamConfig, AdamWConfig, SgdConfig
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
 from colonnade.common.errors import ConfigError
-from colonnade.common.models.optimiser import AdamConfig, AdamWConfig, SgdConfig
 from colonnade.common.parsing.file import parse
 from colonnade.testing.digits import digits
 from tests.support.federation import AGREED

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import parse
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from colonnade.common.config.optimisers import AdagradConfig
 from colonnade.common.config.protocol import Defaults
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
-from colonnade.common.models.optimiser import AdagradConfig
 from colonnade.common.parsing import protocol_defaults
 from colonnade.common.parsing.file import load
 from colonnade_lab.comparison.plan import jobs as compared

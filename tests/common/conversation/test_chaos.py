@@ -14,9 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from colonnade.common.conversation.capacity import Bounded
-from colonnade.common.conversation.chaos import (
-    Chaos,
+from colonnade.common.config.chaos import (
     ChaosConfig,
     Pattern,
     PatternIndex,
@@ -27,6 +25,8 @@ from colonnade.common.conversation.chaos import (
     read_chaos,
     seconds,
 )
+from colonnade.common.conversation.capacity import Bounded
+from colonnade.common.conversation.chaos import Chaos
 from colonnade.common.conversation.control import Close, Item, Open
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.errors import ConfigError

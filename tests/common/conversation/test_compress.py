@@ -7,11 +7,12 @@ import re
 import pytest
 import torch
 
-from colonnade.common.compression.quantise import AS_IS, Coded, Form, Largest, Signs
+from colonnade.common.compression.forms import AS_IS, Coded, Form, Largest, Signs
+from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.conversation.compression import form_of
+from colonnade.common.conversation.compression import arriving
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.release import QuantisedRelease, release_clear
 from tests.support.federation import config, federate
@@ -118,11 +119,12 @@ def test_evaluations_may_travel_otherwise_than_training() -> None:
     kinds = CONTRACTS["split"].kinds
     for evaluate, form in (("32", AS_IS), ("8", Coded(8)), ("{sign: true}", Signs())):
         cfg = config(protocol, *sets, f"federation.compress={{up: 3, evaluate: {evaluate}}}")
-        arriving = cfg.federation.compress.arriving(kinds)
-        assert arriving["Evaluation"] == form and arriving["Embedding"] == Coded(3)
+        came = arriving(cfg.federation.compress, kinds)
+        assert came["Evaluation"] == form and came["Embedding"] == Coded(3)
         outcome = federate(cfg)
         sent = [m for sender, _, m in outcome.messages if sender == "party1"]
         assert {m.packed["h"].form for m in sent if type(m).__name__ == "Embedding"} == {Coded(3)}
         forms = {m.packed["h"].form if m.packed else AS_IS for m in sent if type(m).__name__ == "Evaluation"}
         assert forms == {form}
-    assert config(protocol, "federation.compress.up=4").federation.compress.arriving(kinds)["Evaluation"] == Coded(4)
+    packed = config(protocol, "federation.compress.up=4").federation.compress
+    assert arriving(packed, kinds)["Evaluation"] == Coded(4)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.conversation.chaos import operations_per_second
+from colonnade.common.config.chaos import operations_per_second
 from colonnade.common.conversation.control import Item, Open
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.errors import ConfigError

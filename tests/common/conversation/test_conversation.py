@@ -8,8 +8,8 @@ import math
 import pytest
 import torch
 
+from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.control import Save
-from colonnade.common.conversation.responses import Quorum
 from colonnade.common.errors import ContractError, PartyLost
 from colonnade.common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
 from tests.common.conversation.transports import Transport, Wired, both

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from colonnade.common.crypto.pki.certificates import (
-    check_fingerprint,
     check_validity,
     describe,
     fingerprint,
@@ -16,6 +15,7 @@ from colonnade.common.crypto.pki.certificates import (
     read_certificate,
     short,
 )
+from colonnade.common.crypto.pki.names import check_fingerprint
 from colonnade.common.errors import IdentityError
 
 if TYPE_CHECKING:

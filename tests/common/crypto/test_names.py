@@ -7,7 +7,8 @@ from cryptography import x509
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from colonnade.common.crypto.pki.names import check_name, check_party_name, dns_name, host, named_by
+from colonnade.common.crypto.pki.certificates import host
+from colonnade.common.crypto.pki.names import check_name, check_party_name, dns_name, named_by
 from colonnade.common.errors import IdentityError
 
 ENDS = string.ascii_lowercase + string.digits

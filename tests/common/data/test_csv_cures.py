@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.sources import DataConfig, load_features
-from colonnade.common.data.split import PartyIndex
+from colonnade.common.data.sources import load_features
 from colonnade.common.errors import DataError
 
 data = TypeAdapter(DataConfig).validate_python

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from colonnade.common.config.data.columns import AllSplit, ColumnsSplit, ImageRowsSplit, PartyIndex, PatchesSplit
 from colonnade.common.data.formats import records
 from colonnade.common.data.formats.idx import IdxImages, holds, read_labels
-from colonnade.common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, PartyIndex, PatchesSplit
+from colonnade.common.data.split import part_of
 from colonnade.common.errors import DataError
 from tests.support.idx import write_idx
 
@@ -21,16 +22,16 @@ def test_reads_the_chosen_pixels(
     monkeypatch.setattr(records, "_CHUNK", chunk)
     source = IdxImages(idx_folder)
     assert source.shape == (4, 3) and source.official_test == 3
-    bands = source.read(ImageRowsSplit().part(source.shape, (), PartyIndex(1, 2)))
+    bands = source.read(part_of(ImageRowsSplit(), source.shape, (), PartyIndex(1, 2)))
     assert bands.dtype == torch.uint8
     np.testing.assert_array_equal(bands.numpy(), images[:, 2:])
-    patch = source.read(PatchesSplit(grid=(2, 3)).part(source.shape, (), PartyIndex(4, 6)))
+    patch = source.read(part_of(PatchesSplit(grid=(2, 3)), source.shape, (), PartyIndex(4, 6)))
     np.testing.assert_array_equal(patch.numpy(), images[:, 2:, 1:2])
 
 
 def test_names_give_the_place_of_a_pixel(idx_folder: Path) -> None:
     source = IdxImages(idx_folder)
-    part = ColumnsSplit(take=("pixel_3_1",)).part(source.shape, source.names, PartyIndex(0, 1))
+    part = part_of(ColumnsSplit(take=("pixel_3_1",)), source.shape, source.names, PartyIndex(0, 1))
     assert part.positions.tolist() == [10]
 
 
@@ -46,7 +47,7 @@ def test_a_party_needs_no_labels_and_the_server_no_images(idx_folder: Path) -> N
         if "labels" in name:
             (idx_folder / name).rename(idx_folder / f"away-{name}")
     assert holds(idx_folder, "images-idx3") and not holds(idx_folder, "labels-idx1")
-    assert len(IdxImages(idx_folder).read(AllSplit().part((4, 3), (), PartyIndex(0, 1)))) == 8
+    assert len(IdxImages(idx_folder).read(part_of(AllSplit(), (4, 3), (), PartyIndex(0, 1)))) == 8
     for name in whole:
         if "labels" in name:
             (idx_folder / f"away-{name}").rename(idx_folder / name)
@@ -62,7 +63,7 @@ def test_a_folder_without_the_files(tmp_path: Path) -> None:
 
 def read_everything(folder: Path) -> None:
     source = IdxImages(folder)
-    source.read(AllSplit().part(source.shape, source.names, PartyIndex(0, 1)))
+    source.read(part_of(AllSplit(), source.shape, source.names, PartyIndex(0, 1)))
     read_labels(folder)
 
 
@@ -114,7 +115,7 @@ def test_refuses_parts_of_different_sizes(idx_folder: Path) -> None:
 @pytest.mark.papers
 def test_a_party_of_mnist_never_holds_the_images(data_root: Path) -> None:
     source = IdxImages(data_root / "mnist")
-    part = ImageRowsSplit().part(source.shape, (), PartyIndex(6, 14))
+    part = part_of(ImageRowsSplit(), source.shape, (), PartyIndex(6, 14))
     tracemalloc.start()
     values = source.read(part)
     peak = tracemalloc.get_traced_memory()[1]

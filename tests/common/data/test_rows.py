@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from colonnade.common.data.rows import Batches, Partition, RowsConfig, partition
+from colonnade.common.config.run_options import RowsConfig
+from colonnade.common.data.rows import Batches, Partition, partition
 from colonnade.common.errors import ConfigError, InputError
 
 shares = st.integers(0, 20) | st.floats(0, 0.45)

@@ -16,9 +16,10 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.data.columns.doubts import doubts
-from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
-from colonnade.common.data.split import PartyIndex
+from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import DataError
 
 data, labels = (TypeAdapter(kind).validate_python for kind in (DataConfig, LabelConfig))

@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from colonnade.common.data.split import (
+from colonnade.common.config.data.columns import (
     AllSplit,
     ColumnsSplit,
     HalvesSplit,
     ImageRowsSplit,
-    Part,
     PartyIndex,
     PatchesSplit,
     Shape,
@@ -20,6 +19,7 @@ from colonnade.common.data.split import (
     SplitConfig,
     WindowsSplit,
 )
+from colonnade.common.data.split import Part, part_of
 from colonnade.common.errors import ConfigError
 
 lengths = st.integers(1, 12)
@@ -28,7 +28,7 @@ parse = TypeAdapter(SplitConfig).validate_python
 
 
 def deal(split: SplitConfig, shape: Shape, members: int) -> list[Part]:
-    return [split.part(shape, (), PartyIndex(index, members)) for index in range(members)]
+    return [part_of(split, shape, (), PartyIndex(index, members)) for index in range(members)]
 
 
 def assert_deals_everything_once(parts: list[Part], shape: Shape) -> None:
@@ -66,7 +66,7 @@ def test_halves_are_dealt_once(shape: Shape, side: Side) -> None:
 
 
 def test_fourteen_parties_of_mnist_have_two_rows_each() -> None:
-    part = ImageRowsSplit().part((28, 28), (), PartyIndex(3, 14))
+    part = part_of(ImageRowsSplit(), (28, 28), (), PartyIndex(3, 14))
     assert part.shape == (2, 28)
     assert part.positions.tolist() == list(range(6 * 28, 8 * 28))
 
@@ -78,21 +78,21 @@ def test_the_first_parties_get_the_remainder() -> None:
 
 def test_nine_patches_of_a_colour_image() -> None:
     image = torch.arange(3 * 32 * 32).reshape(3, 32, 32)
-    part = PatchesSplit(grid=(3, 3)).part((3, 32, 32), (), PartyIndex(5, 9))
+    part = part_of(PatchesSplit(grid=(3, 3)), (3, 32, 32), (), PartyIndex(5, 9))
     assert part.shape == (3, 11, 10)
     assert torch.equal(part.positions.reshape(part.shape), image[:, 11:22, 22:32])
 
 
 def test_halves_by_side() -> None:
     image = torch.arange(12).reshape(3, 4)
-    right = HalvesSplit(side="right").part((3, 4), (), PartyIndex(6, 7))
+    right = part_of(HalvesSplit(side="right"), (3, 4), (), PartyIndex(6, 7))
     assert torch.equal(right.positions.reshape(right.shape), image[:, 2:])
-    top = HalvesSplit(side="top-bottom").part((3, 4), (), PartyIndex(0, 2))
+    top = part_of(HalvesSplit(side="top-bottom"), (3, 4), (), PartyIndex(0, 2))
     assert torch.equal(top.positions.reshape(top.shape), image[:2])
 
 
 def test_random_columns_depend_on_the_seed_only() -> None:
-    members = [ColumnsSplit(take="random", seed=seed).part((40,), (), PartyIndex(0, 2)) for seed in (1, 1, 2)]
+    members = [part_of(ColumnsSplit(take="random", seed=seed), (40,), (), PartyIndex(0, 2)) for seed in (1, 1, 2)]
     assert torch.equal(members[0].positions, members[1].positions)
     assert not torch.equal(members[0].positions, members[2].positions)
     drawn = members[0].positions.tolist()
@@ -100,20 +100,20 @@ def test_random_columns_depend_on_the_seed_only() -> None:
 
 
 def test_named_columns_keep_the_order_of_the_list() -> None:
-    part = ColumnsSplit(take=("c", "a")).part((3,), ("a", "b", "c"), PartyIndex(0, 9))
+    part = part_of(ColumnsSplit(take=("c", "a")), (3,), ("a", "b", "c"), PartyIndex(0, 9))
     assert part.positions.tolist() == [2, 0]
     assert part.pick(("a", "b", "c")) == ("c", "a")
 
 
 def test_the_whole_row() -> None:
-    part = AllSplit().part((2, 3), (), PartyIndex(4, 5))
+    part = part_of(AllSplit(), (2, 3), (), PartyIndex(4, 5))
     assert part.shape == (2, 3) and part.positions.tolist() == list(range(6))
 
 
 def test_index_and_count_replace_the_party_index() -> None:
-    part = ImageRowsSplit(index=1, count=4).part((8, 8), (), PartyIndex(6, 7))
+    part = part_of(ImageRowsSplit(index=1, count=4), (8, 8), (), PartyIndex(6, 7))
     assert part.positions.tolist() == list(range(16, 32))
-    assert PatchesSplit(grid=(2, 2), index=3).part((4, 4), (), PartyIndex(0, 9)).positions.tolist() == [
+    assert part_of(PatchesSplit(grid=(2, 2), index=3), (4, 4), (), PartyIndex(0, 9)).positions.tolist() == [
         10,
         11,
         14,
@@ -139,7 +139,7 @@ def test_index_and_count_replace_the_party_index() -> None:
 )
 def test_refuses(split: SplitConfig, shape: Shape, member: PartyIndex, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        split.part(shape, ("age", "sex"), member)
+        part_of(split, shape, ("age", "sex"), member)
     assert caught.value.hint
 
 
@@ -177,11 +177,11 @@ def test_windows_cover_the_row_with_equal_parts(width: int, parties: int, column
     members = [PartyIndex(index, parties) for index in range(parties)]
     if not columns <= width <= columns * parties:
         with pytest.raises(ConfigError, match=rf"{parties} windows of {columns} columns do not cover a row of {width}"):
-            split.part((width,), (), members[0])
+            part_of(split, (width,), (), members[0])
         return
-    parts = [split.part((width,), (), member).positions for member in members]
+    parts = [part_of(split, (width,), (), member).positions for member in members]
     assert all(len(part) == columns for part in parts)
     assert parts[0][0] == 0 and (parties == 1 or parts[-1][-1] == width - 1)
     assert set(torch.cat(parts).tolist()) == set(range(width))
-    alone = [split.pinned(member).part((width,), (), PartyIndex(0, 1)).positions for member in members]
+    alone = [part_of(split.pinned(member), (width,), (), PartyIndex(0, 1)).positions for member in members]
     assert all(torch.equal(one, other) for one, other in zip(parts, alone, strict=True))

@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from colonnade.cli.checks.columns import described
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.data.columns import cells
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.known_sets import places
 from colonnade.common.data.labels import classify
-from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
-from colonnade.common.data.split import PartyIndex
+from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import DataError
 
 data, labels = (TypeAdapter(kind).validate_python for kind in (DataConfig, LabelConfig))

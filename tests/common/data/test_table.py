@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import TypedColumn
 from colonnade.common.data.formats.dealt import keyed_labels_bytes, table_bytes
-from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
-from colonnade.common.data.split import PartyIndex
+from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError
 
 HEADER = ("who", "age", "town", "outcome")

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.config.data.sources import DataConfig
+from colonnade.common.config.data.tables import CsvData, CsvLabels, ParquetData
 from colonnade.common.data import table_cache
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.data.sources import DataConfig, load_features, load_labels
-from colonnade.common.data.split import PartyIndex
+from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.data.table import TableColumns
 from colonnade.common.data.table_cache import TableCache
-from colonnade.common.data.tables import CsvData, CsvLabels, ParquetData
 
 ALONE = PartyIndex(0, 1)
 TABLE = "who,age,town,day\nann,1.5,Ulm,x\nböb,,,y\ncyd,-3,Bonn,x\n"

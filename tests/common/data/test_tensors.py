@@ -12,11 +12,12 @@ from pydantic import TypeAdapter
 from safetensors.torch import save
 from torch import Tensor
 
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.formats.tensors import columns_bytes, labels_bytes
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
-from colonnade.common.data.split import PartyIndex
+from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import DataError
 
 data = TypeAdapter(DataConfig).validate_python

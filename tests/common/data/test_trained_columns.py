@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.data.columns.encode import EncodeConfig
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.kept_encoder import EncoderFile
-from colonnade.common.data.sources import DataConfig, load_features, prepare_others
-from colonnade.common.data.split import PartyIndex
+from colonnade.common.data.sources import load_features, prepare_others
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import DataError
 from tests.support.household import colonnade

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from colonnade.common.config.models import JointHeadConfig
 from colonnade.common.models.build import build_agreed_head, build_head
-from colonnade.common.models.heads import JointHeadConfig
 from tests.support.seeded import seeded
 
 joint = TypeAdapter(JointHeadConfig).validate_python

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from torch.nn import functional
 
-from colonnade.common.models.build import ModelConfig, build_model
-from colonnade.common.models.towers.image import averages
-from colonnade.common.models.towers.lenet import LenetConfig
+from colonnade.common.config.models import LenetConfig, ModelConfig
+from colonnade.common.models.build import build_model
+from colonnade.common.models.towers.images import averages
 from tests.support.seeded import seeded
 
 model = TypeAdapter(ModelConfig).validate_python

@@ -8,7 +8,8 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
-from colonnade.common.models.optimiser import OptimiserConfig, SgdConfig, build_optimiser
+from colonnade.common.config.optimisers import OptimiserConfig, SgdConfig
+from colonnade.common.models.optimiser import build_optimiser
 
 parse = TypeAdapter(OptimiserConfig).validate_python
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from pydantic import TypeAdapter, ValidationError
 
+from colonnade.common.config.models import HeadConfig, ModelConfig, OwnConfig
 from colonnade.common.errors import ConfigError
-from colonnade.common.models.build import HeadConfig, ModelConfig, build_head, build_model
-from colonnade.common.models.own import OwnConfig
+from colonnade.common.models.build import build_head, build_model
 from tests.support.seeded import seeded
 
 

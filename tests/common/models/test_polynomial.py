@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from colonnade.common.models.build import ModelConfig, build_model
-from colonnade.common.models.towers.polynomial import Polynomial, PolynomialConfig
+from colonnade.common.config.models import ModelConfig, PolynomialConfig
+from colonnade.common.models.build import build_model
+from colonnade.common.models.towers.polynomial import Polynomial
 from colonnade.common.numerics.backprop import backprop
 from tests.support.seeded import seeded
 

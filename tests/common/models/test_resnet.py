@@ -10,8 +10,9 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 from torch.nn import functional
 
-from colonnade.common.models.build import ModelConfig, build_model
-from colonnade.common.models.towers.resnet import Residual, ResnetConfig
+from colonnade.common.config.models import ModelConfig, ResnetConfig
+from colonnade.common.models.build import build_model, tower
+from colonnade.common.models.towers.resnet import Residual
 from tests.support.seeded import seeded
 
 model = TypeAdapter(ModelConfig).validate_python
@@ -23,7 +24,7 @@ SIZES = st.integers(1, 70)
 def hollow(name: str, shape: tuple[int, ...]) -> nn.Module:
     """The tower without memory: it has shapes and no values."""
     with torch.device("meta"):
-        return model({"name": name, "embedding": 10}).module(shape)
+        return tower(model({"name": name, "embedding": 10}), shape)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
+from colonnade.common.config.models import CnnConfig, HeadConfig, LinearConfig, MlpConfig, MlpHeadConfig, ModelConfig
 from colonnade.common.errors import ConfigError
-from colonnade.common.models.build import HeadConfig, ModelConfig, build_head, build_model, output_width
-from colonnade.common.models.heads import MlpHeadConfig
-from colonnade.common.models.towers.cnn import CnnConfig
-from colonnade.common.models.towers.linear import LinearConfig
-from colonnade.common.models.towers.mlp import MlpConfig
+from colonnade.common.models.build import build_head, build_model, output_width
 from tests.support.seeded import seeded
 
 model = TypeAdapter(ModelConfig).validate_python

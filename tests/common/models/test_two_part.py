@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from colonnade.common.models.optimiser import AdamConfig, OptimiserConfig, SgdConfig, build_optimiser
+from colonnade.common.config.optimisers import AdamConfig, OptimiserConfig, SgdConfig
+from colonnade.common.models.optimiser import build_optimiser
 from colonnade.common.models.towers.norm import BatchNorm
 from colonnade.common.models.two_part import TwoPart
 

@@ -10,7 +10,8 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from colonnade.common.privacy.regions import RegionName, bring_into, radius
+from colonnade.common.config.privacy import RegionName
+from colonnade.common.privacy.regions import bring_into, radius
 
 REGIONS = get_args(RegionName)
 rows = st.lists(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4), min_size=2, max_size=6)

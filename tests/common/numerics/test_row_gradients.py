@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
+from colonnade.common.config.models import LinearHeadConfig, MlpHeadConfig, NormedHeadConfig
 from colonnade.common.errors import InputError
-from colonnade.common.models.heads import LinearHeadConfig, MlpHeadConfig, NormedHeadConfig
+from colonnade.common.models.heads import head_module
 from colonnade.common.numerics.row_gradients import refuse_batch_norm, row_gradients
 
 X, Y = torch.randn(7, 5, generator=torch.Generator().manual_seed(1)), torch.tensor([0, 1, 2, 0, 1, 2, 2])
@@ -30,7 +31,7 @@ def test_they_are_those_of_another_library(config: LinearHeadConfig | MlpHeadCon
     from opacus import GradSampleModule  # takes a second
 
     torch.manual_seed(0)
-    model = config.module(5, 3)
+    model = head_module(config, 5, 3)
     _, ours, _ = of(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its hooks, which torch warns of
@@ -43,7 +44,7 @@ def test_they_are_those_of_another_library(config: LinearHeadConfig | MlpHeadCon
 @pytest.mark.parametrize("config", HEADS)
 def test_they_are_those_of_a_loop_over_rows(config: LinearHeadConfig | MlpHeadConfig) -> None:
     torch.manual_seed(0)
-    model = config.module(5, 3)
+    model = head_module(config, 5, 3)
     losses, at_parameters, at_inputs = of(model)
     for row in range(len(X)):
         model.zero_grad()
@@ -74,9 +75,9 @@ def test_a_head_in_which_rows_would_meet_is_shown_one_row_at_a_time() -> None:
 
 def test_batch_norm_is_refused() -> None:
     with pytest.raises(InputError, match=r"^server\.head: layer 1 is a batch norm"):
-        refuse_batch_norm(NormedHeadConfig().module(5, 3), "server.head")
+        refuse_batch_norm(head_module(NormedHeadConfig(), 5, 3), "server.head")
     for config in HEADS:
-        refuse_batch_norm(config.module(5, 3), "server.head")
+        refuse_batch_norm(head_module(config, 5, 3), "server.head")
 
 
 def test_a_model_with_branches_on_values_is_refused_with_the_reason() -> None:

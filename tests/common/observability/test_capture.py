@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config, PartyConfig
 from colonnade.common.config.run_options import CaptureConfig
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.control import Item, Open
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError

@@ -12,11 +12,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colonnade.common.config.privacy import DiscretePrivacyConfig, number_of_codes
 from colonnade.common.numerics.oriented_gradients import oriented_gradients
 from colonnade.common.privacy.codes.code_book import CodeBook
 from colonnade.common.privacy.codes.counts import CountNoise
 from colonnade.common.privacy.codes.inputs import encoder_inputs
-from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig, number_of_codes
 from colonnade.server.fusion.code_groups import Grouping, kept_codes
 
 

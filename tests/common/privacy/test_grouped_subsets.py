@@ -12,9 +12,10 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+from colonnade.common.config.label_privacy import LabelPrivacyConfig
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 from colonnade.common.parsing.file import parse
-from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
+from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.common.privacy.prior.grouped_subsets import GroupedSubsets
 from colonnade.common.privacy.prior.pending import PendingLabels, first_rows
 from colonnade.common.privacy.subsets import SubsetSelection

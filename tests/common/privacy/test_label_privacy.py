@@ -11,9 +11,10 @@ import pytest
 import torch
 from scipy.stats import chisquare, dlaplace, kstest, laplace
 
+from colonnade.common.config.label_privacy import LabelPrivacyConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
-from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels, posterior
+from colonnade.common.privacy.labels import NoisyLabels, posterior
 from colonnade.common.privacy.laplace import discrete_laplace
 from tests.common.config.test_config import error, tree
 

@@ -9,12 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colonnade.common.config.privacy import PrivacyConfig
 from colonnade.common.errors import BudgetSpent
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.noise import secure_normals, seeded_normals
 from colonnade.common.privacy.release import GaussianRelease, clip_frobenius, through_clip
-from colonnade.common.privacy.settings import PrivacyConfig
 
 
 def release(clip: float, sigma: float, budget: Budget | None = None, **more) -> GaussianRelease:

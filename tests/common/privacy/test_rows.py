@@ -7,11 +7,11 @@ import math
 import pytest
 import torch
 
+from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.plan import PrivacyPlan
+from colonnade.common.privacy.accounting.plan import PrivacyPlan, release_sigma
 from colonnade.common.privacy.accounting.row_budget import RowBudget
-from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.noise import secure_normals
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.rows import RowRelease, deviation
@@ -22,7 +22,7 @@ ROWS = torch.arange(2000)
 def release(**more) -> RowRelease:
     said = {"clip": 0.5, "noise_multiplier": 3.0, "delta": 1e-5} | more
     config = AdaptivePrivacyConfig(mechanism="adaptive", **said)
-    plan = PrivacyPlan(config, config.sigma, 1, 1, None, len(ROWS))
+    plan = PrivacyPlan(config, release_sigma(config), 1, 1, None, len(ROWS))
     budget = RowBudget(Budget(None, None, 1), torch.zeros(len(ROWS), dtype=torch.float64))
     factor = Rescale(config.rescale, config.clip, deviation(plan), shrink=config.shrink)
     return RowRelease(plan, secure_normals, budget, factor)

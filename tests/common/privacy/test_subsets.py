@@ -13,9 +13,10 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+from colonnade.common.config.label_privacy import LabelPrivacyConfig
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import parse
-from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels, posterior
+from colonnade.common.privacy.labels import NoisyLabels, posterior
 from colonnade.common.privacy.laplace import uniform_below
 from colonnade.common.privacy.subsets import SubsetSelection
 from tests.common.config.test_config import tree

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from colonnade.common.checkpointing.state import Snapshot, State
-from colonnade.common.errors import CheckpointError
-from colonnade.common.models.optimiser import (
+from colonnade.common.config.optimisers import (
     AdadeltaConfig,
     AdagradConfig,
     AdamConfig,
@@ -14,9 +13,9 @@ from colonnade.common.models.optimiser import (
     OptimiserConfig,
     RmspropConfig,
     SgdConfig,
-    build_optimiser,
-    stepper,
 )
+from colonnade.common.errors import CheckpointError
+from colonnade.common.models.optimiser import build_optimiser, stepper
 
 OPTIMISERS = [
     SgdConfig(momentum=0),

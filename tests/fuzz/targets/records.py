@@ -14,13 +14,13 @@ from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.kept.foreign_keys import NAME as FOREIGN
 from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
 from colonnade.common.checkpointing.checkpoints import Checkpoints
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.config.label_privacy import ResponseNoiseConfig
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.observability.capture import read_capture
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.chain import Chain, newest, verify
 from colonnade.common.privacy.accounting.ledger import Ledger
-from colonnade.common.privacy.response_noise import ResponseNoiseConfig
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.run_folder import STAMP, RunFolder, read_record
 from colonnade.common.wire.codec import Codec

@@ -23,13 +23,13 @@ from colonnade.common.checkpointing import checkpoints, run_cache
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.state import State
+from colonnade.common.config.label_privacy import LabelPrivacyConfig
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import TypedColumn
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.messaging.raw import to_tensor
-from colonnade.common.privacy.labels import LabelPrivacyConfig
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
 from tests.fuzz.engine import Broken, Case, Target, unguarded

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from colonnade.common.alignment.messages import ALIGNMENT, alignment_limits
-from colonnade.common.compression.quantise import AS_IS, Coded, Form, Largest, Packed, Signs
+from colonnade.common.compression.forms import AS_IS, Coded, Form, Largest, Signs
+from colonnade.common.compression.quantise import Packed
 from colonnade.common.compression.quantise import pack as compressed
 from colonnade.common.compression.quantise import unpack as decompressed
 from colonnade.common.contracts.registry import CONTRACTS, NAMES

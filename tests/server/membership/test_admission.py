@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.membership import Refusal, Welcome
-from colonnade.common.conversation.responses import Quorum
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.crypto.pki.revocation import RevocationList

@@ -17,9 +17,9 @@ import torch
 
 from colonnade.client.membership.dialer import Membership
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Hello
-from colonnade.common.conversation.responses import Quorum
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.crypto.pki.names import dns_name

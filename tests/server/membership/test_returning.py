@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
-from colonnade.common.conversation.responses import Quorum
 from colonnade.common.errors import CheckpointError, PartyAway, PartyFailed, PartyLost
 from colonnade.common.protocols.split import Embedding
 from tests.server.stage import FakeConnection, Stage, federation, hello, play, stage

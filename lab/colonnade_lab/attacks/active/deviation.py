@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from colonnade.common.config.chaos import ChaosConfig
 from colonnade.common.config.members import Config
 from colonnade.common.config.run_options import CaptureConfig
-from colonnade.common.conversation.chaos import ChaosConfig
 from colonnade_lab.attacks.run import AttackedRun, open_run
 
 Deviation = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]

@@ -11,20 +11,21 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from colonnade.common.config.label_privacy import LabelPrivacyConfig, ResponseNoiseConfig
+from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.plan import PrivacyPlan
+from colonnade.common.privacy.accounting.plan import PrivacyPlan, release_cost
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.accounting.step_budget import StepBudget
-from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
 from colonnade.common.privacy.codes.plan import DiscretePlan
-from colonnade.common.privacy.labels import LabelPrivacyConfig
+from colonnade.common.privacy.labels import label_noise
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals
 from colonnade.common.privacy.prior.grouped_subsets import GroupedSubsets
 from colonnade.common.privacy.release import GaussianRelease
 from colonnade.common.privacy.rescale import Rescale
-from colonnade.common.privacy.response_noise import ResponseNoiseConfig, RowNoise
+from colonnade.common.privacy.response_noise import RowNoise
 from colonnade.common.privacy.rows import NoisySteps, RowRelease, SampledSteps, deviation
 from colonnade.common.secure_aggregation.masked_sums import ring
 from colonnade_lab.attacks.audit.canaries import Audited
@@ -140,7 +141,7 @@ def labels(config: LabelPrivacyConfig, classes: int, seed: int = 0) -> Audited:
     """Audits `server.privacy.labels`: a canary is a label, class 0 or class 1, released once."""
 
     def scores(coins: Tensor) -> Tensor:
-        noise, bits = config.noise(classes), config.bits(seed)
+        noise, bits = label_noise(config, classes), config.bits(seed)
         if isinstance(noise, GroupedSubsets):  # the prior that lets the canaries' sets tell most
             prior = torch.tensor([1.0, 1.0, *[1e-6] * (classes - 2)]).expand(len(coins), classes)
             evidence = noise.evidence(noise.draw_by(coins.long(), prior, bits))
@@ -148,7 +149,7 @@ def labels(config: LabelPrivacyConfig, classes: int, seed: int = 0) -> Audited:
             evidence = noise.evidence(noise.draw(coins.long(), bits))
         return evidence[:, 1] - evidence[:, 0]
 
-    claimed, by_prior = config.noise(classes).epsilon, " by a prior" if config.prior else ""
+    claimed, by_prior = label_noise(config, classes).epsilon, " by a prior" if config.prior else ""
     return Audited(f"labels, {config.mechanism}{by_prior}, {classes} classes", claimed, 0.0, scores)
 
 

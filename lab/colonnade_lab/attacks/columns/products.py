@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from colonnade.common.models.optimiser import OptimiserConfig, SgdConfig
+from colonnade.common.config.optimisers import OptimiserConfig, SgdConfig
 from colonnade_lab.attacks.columns.sight import Sight
 
 _STEPS = 100

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.models import ModelConfig
+from colonnade.common.config.optimisers import OptimiserConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import tensor_specs
 from colonnade.common.models.bottom import bottom_model
-from colonnade.common.models.build import ModelConfig
-from colonnade.common.models.optimiser import OptimiserConfig
 from colonnade.common.numerics.ring import Ring
 from colonnade.common.secure_aggregation.masked_sums import Masked, ring
 from colonnade_lab.attacks.run import AttackedRun

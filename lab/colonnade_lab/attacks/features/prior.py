@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from colonnade.common.models.optimiser import AdamConfig, build_optimiser
+from colonnade.common.config.optimisers import AdamConfig
+from colonnade.common.models.optimiser import build_optimiser
 
 _RATE = 0.05
 _LEAST = 1e-6  # of the largest variance: directions below it are left out

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import jacrev, vmap
 
-from colonnade.common.config.own_draws import own_draws
+from colonnade.common.config.models import LinearHeadConfig, MlpHeadConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.draws import own_draws
 from colonnade.common.data.rows import generator
 from colonnade.common.messaging.message import tensor_specs
 from colonnade.common.models.build import build_head
-from colonnade.common.models.heads import LinearHeadConfig, MlpHeadConfig
 from colonnade_lab.attacks.labels import largest_class
 from colonnade_lab.attacks.run import AttackedRun, accuracy
 

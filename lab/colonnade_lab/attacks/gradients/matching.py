@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from colonnade.common.config.optimisers import AdamConfig
 from colonnade.common.data.rows import generator
-from colonnade.common.models.optimiser import AdamConfig, build_optimiser
+from colonnade.common.models.optimiser import build_optimiser
 from colonnade_lab.attacks.estimates import estimates
 from colonnade_lab.attacks.labels import best_names, clusters, directions
 from colonnade_lab.attacks.rows import Piece, by_field, pieces

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from colonnade.common.config.privacy import DiscretePrivacyConfig
 from colonnade.common.data.rows import generator
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.codes.plan import DiscretePlan
-from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
 from colonnade.common.privacy.noise import seeded_normals
 from colonnade_lab.attacks.audit.canaries import audit
 from colonnade_lab.attacks.audit.codes import released_codes, trained_encoder

@@ -9,14 +9,12 @@ from typing import Any, Literal
 
 import pytest
 
+from colonnade.common.config.label_privacy import LabelPrivacyConfig, ResponseNoiseConfig
+from colonnade.common.config.privacy import AdaptivePrivacyConfig, OnceConfig, PrivacyConfig
 from colonnade.common.data.rows import generator
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
-from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
-from colonnade.common.privacy.labels import LabelPrivacyConfig
 from colonnade.common.privacy.noise import Normals, seeded_normals
-from colonnade.common.privacy.response_noise import ResponseNoiseConfig
-from colonnade.common.privacy.settings import OnceConfig, PrivacyConfig
 from colonnade.common.privacy.sum_noise import noisy_ring
 from colonnade_lab.attacks.audit.canaries import Audited, audit
 from colonnade_lab.attacks.audit.mechanisms import OF_RUNS, embedded_rows, labels, party_matrices, responses

@@ -8,10 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from colonnade.common.models.build import ModelConfig
-from colonnade.common.models.optimiser import SgdConfig
-from colonnade.common.models.towers.linear import LinearConfig
-from colonnade.common.models.towers.mlp import MlpConfig
+from colonnade.common.config.models import LinearConfig, MlpConfig, ModelConfig
+from colonnade.common.config.optimisers import SgdConfig
 from colonnade_lab.attacks.columns.attackers import Knowledge
 from colonnade_lab.attacks.columns.marginals import Marginals
 from colonnade_lab.attacks.columns.sight import Seen, SeenMember, Sight

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from colonnade.common.models.build import ModelConfig
+from colonnade.common.config.models import ModelConfig
 from colonnade_lab.attacks.columns.attackers import ATTACKERS, score
 from colonnade_lab.attacks.columns.marginals import Marginals
 from colonnade_lab.attacks.columns.names import COMPONENTS, PRODUCTS, ROWS, SEARCH, START

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.data.columns.dates import check_form, dates, days
+from colonnade.common.config.data.columns import check_form
+from colonnade.common.data.columns.dates import dates, days
 
 EPOCH = datetime(1970, 1, 1)
 FORMS = ("", "%d.%m.%Y", "%m/%d/%Y", "%Y%m%d", "%Y/%m/%d %H:%M:%S", "%d-%m-%Y %H:%M")

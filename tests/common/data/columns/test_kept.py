@@ -7,11 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colonnade.common.config.data.columns import MeanStd, ScaleConfig
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import TypedColumn
 from colonnade.common.data.columns.kept_encoder import EncoderFile
-from colonnade.common.data.columns.scale import MeanStd, ScaleConfig
 from colonnade.common.errors import CheckpointError, DataError
 
 TRAIN = torch.tensor([0, 2])

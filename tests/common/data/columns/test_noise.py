@@ -8,9 +8,10 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from colonnade.common.data.columns.noise import DataNoiseConfig
-from colonnade.common.data.sources import DataConfig, load_features, prepare
-from colonnade.common.data.split import PartyIndex, SplitConfig
+from colonnade.common.config.data.columns import DataNoiseConfig, PartyIndex, SplitConfig
+from colonnade.common.config.data.sources import DataConfig
+from colonnade.common.data.sources import load_features, prepare
+from colonnade.common.data.split import part_of
 
 TRAIN = torch.arange(0, 1000)
 
@@ -59,15 +60,15 @@ def test_a_pinned_split_gives_the_same_part_in_every_roster(split: object) -> No
     given = TypeAdapter(SplitConfig).validate_python(split)
     names = [str(number) for number in range(64)]
     for index in range(4):
-        before = given.part((8, 8), names, PartyIndex(index, 4))
-        after = given.pinned(PartyIndex(index, 4)).part((8, 8), names, PartyIndex(0, 1))
+        before = part_of(given, (8, 8), names, PartyIndex(index, 4))
+        after = part_of(given.pinned(PartyIndex(index, 4)), (8, 8), names, PartyIndex(0, 1))
         assert torch.equal(before.positions, after.positions) and before.shape == after.shape
 
 
 @pytest.mark.parametrize("member", [0, 1])
 def test_a_pinned_half_stays_that_half(member: int) -> None:
     given = TypeAdapter(SplitConfig).validate_python({"kind": "halves", "side": "top-bottom"})
-    before = given.part((8, 8), [], PartyIndex(member, 2))
+    before = part_of(given, (8, 8), [], PartyIndex(member, 2))
     assert torch.equal(
-        before.positions, given.pinned(PartyIndex(member, 2)).part((8, 8), [], PartyIndex(0, 1)).positions
+        before.positions, part_of(given.pinned(PartyIndex(member, 2)), (8, 8), [], PartyIndex(0, 1)).positions
     )

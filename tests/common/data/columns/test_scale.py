@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from colonnade.common.data.columns.scale import Columns, MeanStd, ScaleConfig, Scaler
+from colonnade.common.config.data.columns import MeanStd, ScaleConfig
+from colonnade.common.data.columns.scale import Columns, Scaler
 
 BYTES = torch.arange(0, 240, 10, dtype=torch.uint8).reshape(4, 2, 3)
 TABLE = torch.tensor([[1.0, -4.0, 7.0], [3.0, 2.0, 7.0], [100.0, 8.0, 7.0]], dtype=torch.float64)

@@ -8,9 +8,10 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.data.known_sets.adult import CLASSES, FIELDS, Adult, holds, read_labels, read_rows
-from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels, prepare
-from colonnade.common.data.split import PartyIndex
+from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.errors import ConfigError, DataError
 
 ALONE = PartyIndex(0, 1)

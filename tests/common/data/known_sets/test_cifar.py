@@ -10,13 +10,24 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
+from colonnade.common.config.data.columns import (
+    AllSplit,
+    ColumnsSplit,
+    HalvesSplit,
+    ImageRowsSplit,
+    PartyIndex,
+    PatchesSplit,
+)
+from colonnade.common.config.data.sources import DataConfig, LabelConfig
+from colonnade.common.config.models import ModelConfig
+from colonnade.common.config.run_options import RowsConfig
 from colonnade.common.data.formats import records
 from colonnade.common.data.known_sets.cifar import CifarImages, holds, read_labels
-from colonnade.common.data.rows import RowsConfig, partition
-from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels, prepare
-from colonnade.common.data.split import AllSplit, ColumnsSplit, HalvesSplit, ImageRowsSplit, PartyIndex, PatchesSplit
+from colonnade.common.data.rows import partition
+from colonnade.common.data.sources import load_features, load_labels, prepare
+from colonnade.common.data.split import part_of
 from colonnade.common.errors import DataError
-from colonnade.common.models.build import ModelConfig, build_model
+from colonnade.common.models.build import build_model
 from tests.support.seeded import seeded
 
 ALONE = PartyIndex(0, 1)
@@ -58,20 +69,20 @@ def test_parts_are_those_of_the_images(
     monkeypatch.setattr(records, "_CHUNK", chunk)
     source = CifarImages(folder)
     assert source.shape == (3, 32, 32) and source.official_test == 4
-    band = source.read(ImageRowsSplit().part(source.shape, (), PartyIndex(2, 4)))
+    band = source.read(part_of(ImageRowsSplit(), source.shape, (), PartyIndex(2, 4)))
     assert band.dtype == torch.uint8
     np.testing.assert_array_equal(band.numpy(), images[:, :, 16:24])
-    patch = source.read(PatchesSplit(grid=(3, 3)).part(source.shape, (), PartyIndex(5, 9)))
+    patch = source.read(part_of(PatchesSplit(grid=(3, 3)), source.shape, (), PartyIndex(5, 9)))
     np.testing.assert_array_equal(patch.numpy(), images[:, :, 11:22, 22:])
-    half = source.read(HalvesSplit(side="right").part(source.shape, (), ALONE))
+    half = source.read(part_of(HalvesSplit(side="right"), source.shape, (), ALONE))
     np.testing.assert_array_equal(half.numpy(), images[..., 16:])
-    whole = source.read(AllSplit().part(source.shape, (), ALONE))
+    whole = source.read(part_of(AllSplit(), source.shape, (), ALONE))
     np.testing.assert_array_equal(whole.numpy(), images)
 
 
 def test_names_give_the_place_of_a_value(folder: Path, images: np.ndarray) -> None:
     source = CifarImages(folder)
-    part = ColumnsSplit(take=("green_3_1", "blue_31_30")).part(source.shape, source.names, ALONE)
+    part = part_of(ColumnsSplit(take=("green_3_1", "blue_31_30")), source.shape, source.names, ALONE)
     np.testing.assert_array_equal(source.read(part).numpy(), images[:, [1, 2], [3, 31], [1, 30]])
     assert len(set(source.names)) == 3072
 
@@ -103,7 +114,7 @@ def test_towers_take_a_party_s_part(folder: Path, name: str) -> None:
 
 def test_the_first_batches_are_enough_but_none_between_may_be_missing(folder: Path, images: np.ndarray) -> None:
     (folder / "data_batch_3.bin.gz").unlink()
-    whole = AllSplit().part((3, 32, 32), (), ALONE)
+    whole = part_of(AllSplit(), (3, 32, 32), (), ALONE)
     np.testing.assert_array_equal(CifarImages(folder).read(whole).numpy(), np.delete(images, [8, 9], axis=0))
     (folder / "data_batch_2.bin.xz").rename(folder / "data_batch_4.bin.xz")
     for read in (CifarImages, read_labels):
@@ -151,7 +162,7 @@ def test_a_party_never_holds_the_images(data_root: Path, tmp_path: Path) -> None
         path = next((data_root / "cifar10").glob(f"{name}.bin*"))
         (tmp_path / path.name).symlink_to(path)
     source = CifarImages(tmp_path)
-    part = ImageRowsSplit().part(source.shape, (), PartyIndex(1, 16))
+    part = part_of(ImageRowsSplit(), source.shape, (), PartyIndex(1, 16))
     tracemalloc.start()
     values = source.read(part)
     peak = tracemalloc.get_traced_memory()[1]

@@ -6,11 +6,13 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from sklearn import datasets
 
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.config.data.sources import DataConfig, LabelConfig
+from colonnade.common.config.run_options import RowsConfig
 from colonnade.common.data.known_sets import places
 from colonnade.common.data.known_sets.bundled import Bundled
-from colonnade.common.data.rows import RowsConfig, partition
-from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
-from colonnade.common.data.split import PartyIndex
+from colonnade.common.data.rows import partition
+from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import ConfigError, DataError, EnvironmentFault
 
 data = TypeAdapter(DataConfig).validate_python

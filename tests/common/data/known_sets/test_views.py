@@ -9,8 +9,9 @@ import torch
 from pydantic import TypeAdapter
 from scipy.io import savemat
 
-from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
-from colonnade.common.data.split import PartyIndex
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.config.data.sources import DataConfig, LabelConfig
+from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import DataError
 
 data = TypeAdapter(DataConfig).validate_python

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.config.privacy import PrivacyConfig
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.plan import plan
-from colonnade.common.privacy.settings import PrivacyConfig
 from tests.support.federation import config, federate
 
 SPLIT = {"name": "split", "embedding": 4}

@@ -12,12 +12,13 @@ import pytest
 import torch
 import yaml
 
-from colonnade.common.config.schedule import Schedule
+from colonnade.common.config.label_privacy import LabelPrivacyConfig
+from colonnade.common.config.privacy import PROPOSED
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import load, parse
 from colonnade.common.privacy.accounting.words import LITTLE
-from colonnade.common.privacy.adaptive import PROPOSED
-from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
+from colonnade.common.privacy.labels import NoisyLabels, label_noise
 from colonnade.server.reporting.planned import planned
 from tests.cli.data.test_wrong_input import run
 from tests.cli.data.test_wrong_input import write as write_file
@@ -101,7 +102,7 @@ def test_noise_on_labels_has_its_epsilon() -> None:
     for settings in ({"deviation": 0.3}, {"epsilon": 3}):
         made = LabelPrivacyConfig(**settings)
         drawn = NoisyLabels.draw(torch.zeros(3, dtype=torch.int64), 2, made, 0)
-        assert made.noise(2).epsilon == drawn.epsilon
+        assert label_noise(made, 2).epsilon == drawn.epsilon
     assert said("server.privacy.labels={deviation: 0.1}")[1][1]
     ((text, weak),) = said("server.privacy.labels={mechanism: subset, epsilon: 1.5}")
     assert numbers(text) == [1.5] and "a training label" in text and not weak

@@ -1,12 +1,72 @@
-"""Rows that are images: (height, width) in grey, (channels, height, width) in colour."""
+"""Towers for rows that are images: (height, width) in grey, (channels, height, width) in colour."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from colonnade.common.data.split import Shape
+from colonnade.common.config.data.columns import Shape
+from colonnade.common.config.models import CnnConfig, LenetConfig
 from colonnade.common.errors import ConfigError
+
+
+def cnn(config: CnnConfig, input_shape: Shape) -> nn.Module:
+    """Two convolutions and a linear layer: (batch, [C,] H, W) -> (batch, embedding), nowhere negative.
+
+    As in VFL-AFE, Section 4.1, for MNIST; for whole images and for narrow strips of them. The paper gives no widths;
+    these are ours.
+
+    Raises:
+        ConfigError: rows are no images.
+    """
+    channels, height, width = image_sizes(config.name, input_shape)
+    first, second = config.channels
+    flat = second * _quarter(height) * _quarter(width)
+    last = () if config.flat else (nn.Linear(flat, config.embedding), nn.ReLU())  # (batch, embedding)
+    return nn.Sequential(
+        with_channels(input_shape),  # (batch, C, H, W)
+        nn.Conv2d(channels, first, kernel_size=3, padding=1),
+        nn.MaxPool2d(2, ceil_mode=True),  # (batch, first, H/2, W/2), rounded up: one row stays one
+        nn.ReLU(),
+        nn.Conv2d(first, second, kernel_size=3, padding=1),
+        nn.MaxPool2d(2, ceil_mode=True),  # (batch, second, H/4, W/4)
+        nn.ReLU(),
+        nn.Flatten(),
+        *last,
+    )
+
+
+def _quarter(length: int) -> int:
+    return -(-length // 4)
+
+
+def lenet(config: LenetConfig, input_shape: Shape) -> nn.Module:
+    """Three convolutions, one pooling, linear layers: (batch, [C,] H, W) -> (batch, embedding), nowhere negative.
+
+    One of the towers of VFedMH, Section 5.1. The paper gives no sizes; these are those of LeNet-5 (LeCun et al. 1998,
+    Section II-B): C1, C3 and C5 of 6, 16 and 120 maps with 5 x 5 kernels, S4 with 16 maps of 5 x 5, F6 with 84 units.
+    The paper has one pooling layer, so S2 is left out, and three linear layers, of which the last is its decision layer
+    and no part of the tower. Activations are ReLU instead of the scaled tanh of 1998.
+
+    Raises:
+        ConfigError: rows are no images.
+    """
+    channels, height, width = image_sizes(config.name, input_shape)
+    return nn.Sequential(
+        with_channels(input_shape),  # (batch, C, H, W)
+        nn.Conv2d(channels, 6, kernel_size=5, padding=2),  # C1: (batch, 6, H, W)
+        nn.ReLU(),
+        nn.Conv2d(6, 16, kernel_size=5, padding=2),  # C3: (batch, 16, H, W)
+        nn.ReLU(),
+        averages(height, width, 5),  # S4: (batch, 16, 5, 5)
+        nn.Flatten(),
+        nn.Linear(16 * 5 * 5, 120),  # C5: kernels as large as its maps stand in one place only
+        nn.ReLU(),
+        nn.Linear(120, 84),  # F6
+        nn.ReLU(),
+        nn.Linear(84, config.embedding),
+        nn.ReLU(),
+    )
 
 
 def image_sizes(model: str, input_shape: Shape) -> tuple[int, int, int]:

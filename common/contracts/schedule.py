@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.privacy import AdaptivePrivacyConfig, DiscretePrivacyConfig
 from colonnade.common.config.protocol import encoder_draws, local_steps
 from colonnade.common.data.rows import Batches, Partition, generator, partition
 from colonnade.common.errors import ConfigError, InputError
@@ -19,10 +20,9 @@ from colonnade.common.privacy.accounting.plan import (
     NoisyPrivacyConfig,
     PrivacyPlan,
     plan,
+    release_cost,
 )
-from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
 from colonnade.common.privacy.codes.plan import discrete_plan
-from colonnade.common.privacy.codes.settings import DiscretePrivacyConfig
 from colonnade.common.privacy.sum_noise import noisy_ring
 
 _EVALUATED = ("validation", "test")

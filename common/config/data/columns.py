@@ -1,0 +1,256 @@
+"""A party's columns: the part of every row that it holds, and how values are read, completed and scaled.
+
+A source gives the shape of a row: (columns,) for a table, (height, width) or (channels, height, width) for an image. A
+split picks positions of the flattened row by the party index (common/data/split.py). For every kind the parts of all
+parties together cover the whole row; all kinds but `windows` give disjoint parts.
+
+If a length does not divide evenly, the first parties get one more: 28 rows over 5 parties are 6, 6, 6, 5, 5.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, StringConstraints
+
+from colonnade.common.errors import ConfigError, nearest
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PartyIndex:
+    """A party's place in the roster: number `index`, from 0, of `count`.
+
+    Raises:
+        ConfigError: `index` is not below `count`.
+    """
+
+    index: int
+    count: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < self.count:
+            raise ConfigError(
+                f"there is no party index {self.index} among {self.count}",
+                hint=f"indices are counted from 0: give `index` a value below {self.count}, or raise `count`",
+            )
+
+
+class _Split(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AllSplit(_Split):
+    """No split: the source holds the party's own columns."""
+
+    kind: Literal["all"] = Field(
+        default="all", description="kind of split, which decides the other keys of this section"
+    )
+
+    def pinned(self, member: PartyIndex) -> AllSplit:  # noqa: ARG002
+        """The same split: it does not depend on the party index."""
+        return self
+
+
+class _SeatedSplit(_Split):
+    """A split by party index. `index` and `count` override the party's place in the roster."""
+
+    index: int | None = Field(default=None, ge=0, description="the party's place, from 0; left out, that in the roster")
+    count: PositiveInt | None = Field(default=None, description="number of parts; left out, the parties of the roster")
+
+    def counted(self, given: PartyIndex) -> PartyIndex:
+        """The party index that applies to this split."""
+        index = given.index if self.index is None else self.index
+        return PartyIndex(index, self.count or given.count)
+
+    def pinned(self, member: PartyIndex) -> Self:
+        """The split that gives this party index the same part in any roster."""
+        own = self.counted(member)
+        return self.model_copy(update={"index": own.index, "count": own.count})
+
+
+class ColumnsSplit(_SeatedSplit):
+    """Columns of the flattened row.
+
+    `take` is `even` (contiguous shares by party index), `random` (shares of one permutation drawn from `seed`, the same
+    for all parties) or a list of column names.
+    """
+
+    kind: Literal["columns"] = Field(
+        default="columns", description="kind of split, which decides the other keys of this section"
+    )
+    take: Literal["even", "random"] | Annotated[tuple[str, ...], Field(min_length=1)] = Field(
+        default="even", description="even: contiguous shares; random: shares of one permutation; or names of columns"
+    )
+    seed: int = Field(default=0, description="of the permutation of `take: random`")
+
+
+class WindowsSplit(_SeatedSplit):
+    """Windows of equally many adjacent columns of the flattened row, overlapping where necessary.
+
+    Evenly spread from the first column to the last, for example MNIST over 100 parties with 14 pixels each (VIMADMM,
+    Table XI).
+    """
+
+    kind: Literal["windows"] = Field(
+        default="windows", description="kind of split, which decides the other keys of this section"
+    )
+    columns: PositiveInt = Field(description="columns of a window")
+
+
+class ImageRowsSplit(_SeatedSplit):
+    """Horizontal bands of an image: MNIST over 14 parties gives two pixel rows each (VIMADMM, Table II)."""
+
+    kind: Literal["image_rows"] = Field(
+        default="image_rows", description="kind of split, which decides the other keys of this section"
+    )
+
+
+class PatchesSplit(_Split):
+    """Rectangular patches of an image, row by row: for example CIFAR-10 over 9 parties (VIMADMM, Table II).
+
+    `index` names the patch if the roster does not.
+    """
+
+    kind: Literal["patches"] = Field(
+        default="patches", description="kind of split, which decides the other keys of this section"
+    )
+    grid: tuple[PositiveInt, PositiveInt] = Field(description="patches down and across")
+    index: int | None = Field(
+        default=None, ge=0, description="the party's patch, from 0, row by row; left out, its place in the roster"
+    )
+
+    def pinned(self, member: PartyIndex) -> PatchesSplit:
+        """The split that gives this party index the same patch in any roster."""
+        return self if self.index is not None else self.model_copy(update={"index": member.index})
+
+
+Side = Literal["left", "right", "top", "bottom", "left-right", "top-bottom"]
+_PAIRS: dict[str, tuple[str, str]] = {"left-right": ("left", "right"), "top-bottom": ("top", "bottom")}
+
+
+class HalvesSplit(_Split):
+    """One half of an image. `left-right` and `top-bottom` give party 0 the first half and party 1 the second.
+
+    With an odd number of pixels the left or upper half has one more.
+    """
+
+    kind: Literal["halves"] = Field(
+        default="halves", description="kind of split, which decides the other keys of this section"
+    )
+    side: Side = Field(default="left-right", description="the party's half, or the halves of both parties in order")
+
+    def pinned(self, member: PartyIndex) -> HalvesSplit:
+        """The split that gives this party index the same half in any roster."""
+        return self.model_copy(update={"side": self.side_of(member)})
+
+    def side_of(self, member: PartyIndex) -> str:
+        """The side of this party index. Raises ConfigError: the roster has not two parties and `side` names none."""
+        if self.side not in _PAIRS:
+            return self.side
+        if member.count != len(_PAIRS[self.side]):
+            raise ConfigError(
+                f"halves are for two parties, the roster has {member.count}",
+                hint="give every party its `side`: left, right, top or bottom",
+            )
+        return _PAIRS[self.side][member.index]
+
+
+def _expand(value: object) -> object:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+_Any = AllSplit | ColumnsSplit | WindowsSplit | ImageRowsSplit | PatchesSplit | HalvesSplit
+
+SplitConfig = Annotated[
+    Annotated[_Any, Field(discriminator="kind")],
+    BeforeValidator(_expand),
+]
+"""`{kind: image_rows}`, or `image_rows` for short."""
+
+
+class MeanStd(BaseModel):
+    """A fixed mean and standard deviation, in units of 0..1 for bytes (MNIST: .1307 and .3081)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mean: float = Field(description="the mean; of bytes, in units of 0 to 1")
+    std: float = Field(gt=0, description="the standard deviation; of bytes, in units of 0 to 1")
+
+
+ScaleConfig = Literal["none", "unit", "standard", "auto"] | MeanStd
+"""
+none: as they are.
+unit: bytes / 255; other values / the column's largest magnitude, so that they lie in -1..1.
+standard: every column gets mean 0 and (population) standard deviation 1; constant ones only the first.
+auto: the same, after asinh((x - centre) / width) in columns with a long tail, of which single values lie beyond ten
+    deviations; bytes and values of more than one axis a row are as with `standard`.
+{mean, std}: ((x / 255) - mean) / std for bytes, (x - mean) / std for other values.
+"""
+
+
+class DataNoiseConfig(BaseModel):
+    """Gaussian noise on every scaled value: of every row, or of those alone that are not trained on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    std: float = Field(gt=0, description="standard deviation, in units of the scaled values")
+    rows: Literal["all", "held_out"] = Field(
+        default="all", description="held_out: rows for training stay as they are; validation and test rows are noised"
+    )
+
+
+Missing = Literal["refuse", "mean", "median", "zero"]
+"""
+refuse: a missing value stops the party.
+mean, median: of the training rows' numbers. A missing word is a category of its own if it occurs in training rows.
+zero: the number 0; a missing word has no category.
+"""
+
+Unseen = Literal["refuse", "zero"]
+"""
+refuse: a word absent from the training rows stops the party.
+zero: the word has no category.
+"""
+
+Decimal = Literal[".", ","]
+Thousands = Literal["", ",", ".", "'", " "]
+
+_TYPES = ("number", "category", "date", "percent", "boolean")
+DATE_PARTS = {"%Y": r"(?P<Y>\d{4})", "%m": r"(?P<m>\d{1,2})", "%d": r"(?P<d>\d{1,2})"}
+CLOCK = {"%H": r"(?P<H>\d{1,2})", "%M": r"(?P<M>\d{2})", "%S": r"(?P<S>\d{2})"}
+"""Codes of a date form, with what they stand for."""
+
+
+def check_form(form: str) -> None:
+    """Year, month and day, once each. Raises ValueError."""
+    known = {**DATE_PARTS, **CLOCK}
+    codes = re.findall(r"%.?", form)
+    if len(set(codes)) < len(codes) or not set(DATE_PARTS) <= set(codes) <= set(known):
+        raise ValueError(
+            f"{form!r} is no form of dates: expected %Y, %m, %d, and perhaps {', '.join(CLOCK)}, once each"
+        )
+
+
+def _check_type(value: Any) -> str:
+    word = str(value)
+    if word.startswith("date %"):
+        check_form(word.removeprefix("date "))
+    elif word not in _TYPES:
+        raise ValueError(f"expected {', '.join(_TYPES)} or 'date %d.%m.%Y'{nearest(word, _TYPES)}")
+    return word
+
+
+Type = Annotated[str, BeforeValidator(_check_type)]
+"""Column types as `types` in a configuration names them; all but `category` become numbers.
+
+date: days since the beginning of 1970; `date %d.%m.%Y` reads dates in that form.
+percent: `12 %` is 0.12.
+boolean: 1 for true, yes and the like, 0 for false and no.
+"""
+
+Unit = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+"""Unit before or after numbers in text: `€` in `€ 12`."""

@@ -1,0 +1,288 @@
+"""Table sources of a configuration: CSV, Parquet, Arrow, a database, numpy.
+
+    data:   {source: csv, path: clients.csv, key: client, drop: [name], missing: mean}
+    data:   {source: parquet, path: clients.parquet, key: client, columns: [age, town], types: {town: category}}
+    data:   {source: sql, url: 'sqlite:///clients.db', table: clients, key: client}
+    labels: {source: arrow, path: outcome.arrow, key: client, label: default}
+
+docs/tables.md describes every key. They are read in common/data/tables.py.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from colonnade.common.config.data.columns import (
+    AllSplit,
+    DataNoiseConfig,
+    Decimal,
+    Missing,
+    ScaleConfig,
+    SplitConfig,
+    Thousands,
+    Type,
+    Unit,
+    Unseen,
+)
+
+
+def _as_written(value: Any) -> Any:
+    """A class as labels write it: YAML reads 1 as a number, and yes as a truth value."""
+    if isinstance(value, bool):
+        raise ValueError("YAML reads this word as a truth value: put it in quotes")
+    return str(value) if isinstance(value, int) else value
+
+
+def _one_column(value: Any) -> Any:
+    if isinstance(value, list | tuple) and len(value) == 1:
+        return value[0]
+    if isinstance(value, list | tuple):
+        raise ValueError(
+            f"a key is one column, and {len(value)} are named: join them into one in every member's table, as in "
+            f"`{'-'.join(map(str, value))}`, written alike by all"
+        )
+    return value
+
+
+def _mark(value: Any) -> Any:
+    """A mark of a missing value as the table writes it."""
+    if isinstance(value, bool) or value is None:
+        raise ValueError("YAML reads this word as a truth value or as nothing: put it in quotes")
+    return str(value).strip() if isinstance(value, int | float | str) else value
+
+
+class TableConfig(BaseModel):
+    """`key` names the key column."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    key: Annotated[str | None, BeforeValidator(_one_column)] = Field(
+        default=None, description="column of the keys that identify rows"
+    )
+    decimal: Decimal = Field(default=".", description="decimal separator of numbers in text")
+    thousands: Thousands = Field(default="", description="thousands separator of numbers in text; empty: none")
+    missing_values: tuple[Annotated[str, BeforeValidator(_mark)], ...] = Field(
+        default=(),
+        description="what stands for a missing value besides an empty cell, in every column: words with their case, as "
+        "`[None, 'n/a']`, and numbers in any notation, as `[-999]`",
+    )
+
+    @model_validator(mode="after")
+    def _two_marks(self) -> Self:
+        if self.decimal == self.thousands:
+            raise ValueError(f"`decimal` and `thousands` are both {self.decimal!r}")
+        return self
+
+    @property
+    def cached(self) -> bool:
+        """True if a copy of the table is kept with the run. Formats with types are read almost as fast as a copy."""
+        return False
+
+    @property
+    def place(self) -> str:
+        """Name of the key that says where the rows are."""
+        return "path"
+
+    def settings(self, *more: str) -> str:
+        """All of the section, and more, on which a read table may depend."""
+        return json.dumps([self.model_dump(mode="json"), *more], sort_keys=True)
+
+    def opened(self, base: Path) -> Any:
+        """The table, its header read: `Table` of common/data/table.py. Sources of other packages define it.
+
+        Args:
+            base: the folder that paths are relative to.
+
+        Raises:
+            DataError: there is none.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method `opened`")
+
+
+class TableColumnsConfig(TableConfig):
+    """A party's columns: those that `columns` lists, or all but the key and those that `drop` lists."""
+
+    columns: tuple[str, ...] = Field(
+        default=(), description="columns to take, by name; left out, all but key and `drop`"
+    )
+    drop: tuple[str, ...] = Field(default=(), description="columns to leave out, by name; either this or `columns`")
+    types: Mapping[str, Type] = Field(
+        default={},
+        description="by column: number, category, date, 'date %d.%m.%Y', percent or boolean; left out, inferred",
+    )
+    units: Mapping[str, Unit] = Field(default={}, description="by column: unit before or after numbers in text")
+    missing: Missing = Field(
+        default="refuse", description="replacement of a missing value: none (refuse), or of the training rows"
+    )
+    unseen: Unseen = Field(
+        default="refuse", description="a word that no training row has: refuse it, or zero (no category)"
+    )
+    split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
+    scale: ScaleConfig = Field(
+        default="auto",
+        description="scaling of the values before the model: none, unit, standard, {mean, std}, or auto, which is "
+        "standard after an asinh of columns with a long tail",
+    )
+    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.columns and self.drop:
+            raise ValueError("`columns` and `drop` exclude each other: list what to take, or what to leave")
+        seen = {self.key}
+        for name in self.columns:
+            if name in seen:
+                raise ValueError(f"{name!r} is listed under `columns` and is the key, or is listed twice")
+            seen.add(name)
+        for name in self.units:
+            if self.types.get(name, "number") != "number":
+                raise ValueError(f"{name!r} has a unit, and is no number under `types`")
+        return self
+
+
+class TableLabelsConfig(TableConfig):
+    """One column of a table: class numbers 0 .. C-1, or names. In a regression, one or several columns of numbers."""
+
+    label: str | tuple[str, ...] = Field(description="column of the labels; in regression, one or several columns")
+    missing: Literal["refuse", "drop"] = Field(
+        default="refuse", description="a row without a label: refuse the table, or drop the row"
+    )
+    positive: Annotated[str | None, BeforeValidator(_as_written)] = Field(
+        default=None,
+        description="of two classes, the one that AUC, average precision, KS, gain and lift are of, last in all lists "
+        "of classes; left out, the second in alphabetical order",
+    )
+
+
+def _tab(value: Any) -> Any:
+    return "\t" if value in ("tab", "\\t") else value  # YAML reads '\t' in single quotes as two characters
+
+
+def _check_encoding(value: str) -> str:
+    try:
+        return codecs.lookup(value).name
+    except LookupError:
+        raise ValueError(f"{value!r} is no encoding: expected utf-8, cp1252, latin-1, utf-16 or another") from None
+
+
+class CsvTable(TableConfig):
+    """A CSV file with a header. `id` is another name for `key`."""
+
+    source: Literal["csv"] = Field(description="the source, which decides the other keys of this section")
+    path: str = Field(description="the file; relative to the configuration's folder, then to $COLONNADE_DATA")
+    delimiter: Annotated[str, BeforeValidator(_tab), Field(min_length=1, max_length=1)] = Field(
+        default=",", description="one character between cells; `tab` for a tab"
+    )
+    encoding: Annotated[str, AfterValidator(_check_encoding)] = Field(
+        default="utf-8", description="text encoding, as Python names it"
+    )
+    key: Annotated[str | None, BeforeValidator(_one_column)] = Field(
+        default=None,
+        validation_alias=AliasChoices("key", "id"),
+        description="column of the keys that identify rows; or `id`",
+    )
+    cache: bool = Field(default=True, description="keep a copy of the table, as it was read, in the run's folder")
+
+    @property
+    def cached(self) -> bool:
+        """True if a copy of the table is kept with the run."""
+        return self.cache
+
+
+class CsvData(CsvTable, TableColumnsConfig):
+    """Columns of a CSV file."""
+
+
+class CsvLabels(CsvTable, TableLabelsConfig):
+    """Labels in a CSV file."""
+
+
+class ParquetTable(TableConfig):
+    """A Parquet file, or a folder of them."""
+
+    source: Literal["parquet"] = Field(description="the source, which decides the other keys of this section")
+    path: str = Field(
+        description="a file, or a folder of files in the order of their names; relative to the configuration's folder, "
+        "then to $COLONNADE_DATA"
+    )
+
+
+class ParquetData(ParquetTable, TableColumnsConfig):
+    """Columns in Parquet."""
+
+
+class ParquetLabels(ParquetTable, TableLabelsConfig):
+    """Labels in Parquet. `name` is the data's name in reports."""
+
+    name: str = Field(default="", description="name of the data in reports")
+
+
+class ArrowFileTable(TableConfig):
+    """An Arrow IPC (Feather) file, or a folder of them."""
+
+    source: Literal["arrow"] = Field(description="the source, which decides the other keys of this section")
+    path: str = Field(
+        description="a file, or a folder of files in the order of their names; relative to the configuration's folder, "
+        "then to $COLONNADE_DATA"
+    )
+
+
+class ArrowData(ArrowFileTable, TableColumnsConfig):
+    """Columns in an Arrow file."""
+
+
+class ArrowLabels(ArrowFileTable, TableLabelsConfig):
+    """Labels in an Arrow file."""
+
+
+class SqlTable(TableConfig):
+    """A `table` of a database, or the result of a `query`."""
+
+    source: Literal["sql"] = Field(description="the source, which decides the other keys of this section")
+    url: str = Field(description="address of the database, as SQLAlchemy writes it; without a password")
+    table: str | None = Field(default=None, description="a table of the database; either this or `query`")
+    query: str | None = Field(default=None, description="a select statement; either this or `table`")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.table is None) == (self.query is None):
+            raise ValueError("say either `table` or `query`")
+        return self
+
+    @property
+    def place(self) -> str:
+        """Name of the key that says where the rows are."""
+        return "table" if self.query is None else "query"
+
+
+class SqlData(SqlTable, TableColumnsConfig):
+    """Columns of a database."""
+
+
+class SqlLabels(SqlTable, TableLabelsConfig):
+    """Labels in a database."""
+
+
+class NpyTable(TableConfig):
+    """A numpy file."""
+
+    source: Literal["npy"] = Field(description="the source, which decides the other keys of this section")
+    path: str = Field(description="the file; relative to the configuration's folder, then to $COLONNADE_DATA")
+
+
+class NpyData(NpyTable, TableColumnsConfig):
+    """Columns of a numpy array."""
+
+
+class NpyLabels(NpyTable, TableLabelsConfig):
+    """Labels in a numpy array."""
+
+
+TableData = CsvData | ParquetData | ArrowData | SqlData | NpyData
+TableLabels = CsvLabels | ParquetLabels | ArrowLabels | SqlLabels | NpyLabels

@@ -1,0 +1,406 @@
+"""Models of a configuration: `model` (a tower: a party's values -> its embedding) and `head` (embeddings -> scores).
+
+model: mlp                                       a party's tower
+model: {name: mlp, hidden: 120, embedding: 60}
+model: {file: "./tower.py:Tower", depth: 3}      user code
+model: {name: NAME, depth: 3}                    code of another package
+head: {name: linear, bias: true}                 the server's head
+
+They are built in common/models/build.py. A user's file is code and runs with all rights of the process. It is accepted
+from the local part of a configuration only, never from the shared part, and never from a message. An entry of
+`colonnade.models` names a class of a package, or a function that returns a module, as `./tower.py:Tower` does.
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import math
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PositiveInt,
+    Tag,
+    create_model,
+    model_validator,
+)
+
+from colonnade.common.errors import ConfigError, nearest
+from colonnade.common.runtime.plug_ins import Extended, PlugIns
+
+MODELS = PlugIns(
+    "models", ("mlp", "cnn", "lenet", "resnet18", "resnet50", "linear", "polynomial", "normed", "product", "own")
+)
+"""Models of installed packages; the names of built-in towers and heads are taken in both places."""
+
+
+class MlpConfig(BaseModel):
+    """Two linear layers with a ReLU after each, or after the first alone; the authors use widths of 120 and 60."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["mlp"] = Field(default="mlp", description="the model, which decides the other keys of this section")
+    hidden: PositiveInt = Field(default=120, description="width of the first layer")
+    embedding: PositiveInt = Field(
+        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
+    )
+    signed: bool = Field(default=False, description="embeddings may be negative: no ReLU after the second layer")
+
+
+class LinearConfig(BaseModel):
+    """One linear layer, with a ReLU unless `activation` is `none`. The paper's width is 64."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["linear"] = Field(
+        default="linear", description="the model, which decides the other keys of this section"
+    )
+    embedding: PositiveInt = Field(
+        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
+    )
+    activation: Literal["relu", "none"] = Field(default="relu", description="function after the layer")
+
+
+class PolynomialConfig(BaseModel):
+    """`layers` is D, the highest power; one layer is linear. The paper has 1 or 2, and gives no width."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["polynomial"] = Field(
+        default="polynomial", description="the model, which decides the other keys of this section"
+    )
+    layers: PositiveInt = Field(default=2, description="D, the highest power of a value")
+    embedding: PositiveInt = Field(
+        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
+    )
+
+    clip: float = Field(
+        default=0, ge=0, allow_inf_nan=False, description="bound of the values that powers are taken of; 0: none"
+    )
+
+
+class CnnConfig(BaseModel):
+    """Two 3 x 3 convolutions of `channels` maps, each halving height and width, and a linear layer unless `flat`.
+
+    The maximum is taken before ReLU: the same result for a quarter of the work.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["cnn"] = Field(default="cnn", description="the model, which decides the other keys of this section")
+    channels: tuple[PositiveInt, PositiveInt] = Field(default=(16, 32), description="maps of the two convolutions")
+    embedding: PositiveInt = Field(
+        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
+    )
+    flat: bool = Field(default=False, description="the features themselves are the embedding: no linear layer")
+
+
+class LenetConfig(BaseModel):
+    """LeNet for images of any height and width; S4 averages, or repeats, its input to 5 x 5."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["lenet"] = Field(
+        default="lenet", description="the model, which decides the other keys of this section"
+    )
+    embedding: PositiveInt = Field(
+        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
+    )
+
+
+class ResnetConfig(BaseModel):
+    """A residual network with 18 or 50 layers, for images of any height and width."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["resnet18", "resnet50"] = Field(
+        default="resnet18", description="the model, which decides the other keys of this section"
+    )
+    embedding: PositiveInt = Field(
+        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
+    )
+
+
+TowerConfig = MlpConfig | LinearConfig | PolynomialConfig | CnnConfig | LenetConfig | ResnetConfig
+"""Built-in towers."""
+
+
+class LinearHeadConfig(BaseModel):
+    """One linear layer, without a bias like the heads of VIMADMM (its W_k)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["linear"] = Field(
+        default="linear", description="the head, which decides the other keys of this section"
+    )
+    bias: bool = Field(default=False, description="adds a bias to every score")
+
+    def size(self, inputs: int, classes: int) -> int:
+        """Number of parameters."""
+        return (inputs + self.bias) * classes
+
+
+class ProductHeadConfig(BaseModel):
+    """h W_k: the linear head of one party in VIMADMM."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["linear"] = Field(
+        default="linear", description="the head, which decides the other keys of this section"
+    )
+
+    def size(self, inputs: int, classes: int) -> int:
+        """Number of parameters."""
+        return inputs * classes
+
+
+class MlpHeadConfig(BaseModel):
+    """`layers` linear layers with ReLU and dropout between: the non-linear head of VIMADMM, Section V-B2.
+
+    The paper has two layers (three for NUS-WIDE) and a dropout of .25; it gives no width.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["mlp"] = Field(default="mlp", description="the head, which decides the other keys of this section")
+    hidden: PositiveInt = Field(default=128, description="width of the hidden layers")
+    layers: Annotated[int, Field(ge=2)] = Field(default=2, description="linear layers, the last one included")
+    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.25, description="share of hidden values that a training step leaves out"
+    )
+
+    def size(self, inputs: int, classes: int) -> int:
+        """Number of parameters, weights and biases."""
+        return sum((width + 1) * after for width, after in pairwise([*self.widths(inputs), classes]))
+
+    def widths(self, inputs: int) -> list[int]:
+        """Width before each layer but the last, and before the last."""
+        return [inputs] + [self.hidden] * (self.layers - 1)
+
+
+class NormedHeadConfig(BaseModel):
+    """Linear, batch norm, linear, ReLU, batch norm, weight-normed linear: FedVS, Appendix C, for credit cards.
+
+    The paper ends in a sigmoid of one score; two scores with a softmax are equivalent. It gives no width.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["normed"] = Field(
+        default="normed", description="the head, which decides the other keys of this section"
+    )
+    hidden: PositiveInt = Field(default=128, description="width of the hidden layers")
+
+
+def _named(value: Any) -> Any:
+    """The short form: `mlp`."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+PartyHeadConfig = Annotated[
+    Annotated[ProductHeadConfig | MlpHeadConfig, Field(discriminator="name")], BeforeValidator(_named)
+]
+"""Agreed head of each party in VIMADMM."""
+
+JointHeadConfig = Annotated[
+    Annotated[LinearHeadConfig | MlpHeadConfig, Field(discriminator="name")], BeforeValidator(_named)
+]
+"""Agreed head over all embeddings in C-VFL."""
+
+
+class UserModule(BaseModel):
+    """Base of configs whose module is code from outside Colonnade. Its arguments are values that JSON has too."""
+
+    @model_validator(mode="after")
+    def _arguments_are_plain(self) -> Self:
+        """Refuses what would be another value once the configuration is written and read again, as `up` does."""
+        for key, value in (self.model_extra or {}).items():
+            if said := _not_plain(value, key):
+                raise ValueError(
+                    f"{said}: an argument is text, a finite number, true, false, null, or lists and sections"
+                )
+        return self
+
+
+def _not_plain(value: object, where: str) -> str:
+    """Says what of an argument a configuration cannot hold; "" if it can hold all of it."""
+    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return ""
+    if isinstance(value, list):
+        return next(filter(None, (_not_plain(one, f"{where}[{at}]") for at, one in enumerate(value))), "")
+    if isinstance(value, dict):
+        if wrong := [key for key in value if not isinstance(key, str)]:
+            return f"{where} has the key {wrong[0]!r}, which is no text (put it in quotes)"
+        return next(filter(None, (_not_plain(one, f"{where}.{key}") for key, one in value.items())), "")
+    quotes = " (put it in quotes)" if isinstance(value, datetime.date) else ""
+    return f"{where} = {str(value)[:40]} is {type(value).__name__}{quotes}"
+
+
+class OwnConfig(UserModule):
+    """A class, or a function that returns a module, and its arguments.
+
+    Args:
+        file: `PATH:NAME`, the path relative to the configuration's folder. All other keys are keyword
+            arguments of NAME.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    file: Annotated[
+        str,
+        Field(
+            pattern=r"^.+\.py:\w+$",
+            examples=["./FILE.py:NAME"],
+            description="a class or function of yours, ./FILE.py:NAME; other keys are its arguments",
+        ),
+    ]
+
+    def find(self, base: Path) -> None:
+        """Looks for NAME in the file without running anything of it.
+
+        Raises:
+            ConfigError: there is no such file, it is not Python, or nothing in it defines NAME.
+        """
+        path, name = self.file.rsplit(":", 1)
+        file = base / Path(path).expanduser()
+        refuse_missing(file)
+        try:
+            tree = ast.parse(file.read_bytes(), str(file))
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as wrong:
+            raise ConfigError(f"{file} is not Python: {' '.join(str(wrong).split())}", hint="mend the file") from None
+        if name not in (defined := set(_defined(tree.body))):
+            raise no_such(str(file), name, defined)
+
+
+def refuse_missing(path: Path) -> None:
+    """Returns if the file is there. Raises ConfigError."""
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path}", hint="the path is relative to the configuration's folder")
+
+
+def no_such(file: str, name: str, there: Iterable[str]) -> ConfigError:
+    """The error of a file without the class or function that a configuration names."""
+    said = f"{file} has no class or function {name!r}{nearest(name, there)}"
+    return ConfigError(said, hint="name it after the colon")
+
+
+def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
+    """Names that statements define in their module, also under conditions."""
+    for statement in body:
+        match statement:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                yield from (each.asname or each.name.split(".")[0] for each in names)
+            case ast.Assign() | ast.AnnAssign():
+                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+            case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While():
+                for part in ("body", "orelse", "finalbody"):
+                    yield from _defined(getattr(statement, part, ()))
+                for handler in getattr(statement, "handlers", ()):
+                    yield from _defined(handler.body)
+
+
+class OutsideModel(UserModule):
+    """A model of another package, and its arguments.
+
+    Args:
+        name: of the entry point. All other keys are keyword arguments of its object.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str = Field(description="name of the package's model; other keys are its arguments: docs/plug_ins.md")
+
+
+def is_outside(name: object) -> bool:
+    """True if a package registers a model of this name. Raises ConfigError if two parts have it."""
+    if not isinstance(name, str):
+        return False
+    MODELS.refuse_clash(name)
+    return name in MODELS.entries
+
+
+class ModelOutside(Extended):
+    """Annotation of the built-in models' union."""
+
+    @property
+    def plug_ins(self) -> PlugIns:
+        """The models."""
+        return MODELS
+
+    def options(self) -> list[type[BaseModel]]:
+        """A stand-in for each."""
+        fields: list[dict[str, Any]] = [{"name": (Literal[name], ...)} for name in MODELS.entries]
+        return [create_model("_Outside", **field) for field in fields]
+
+
+def _expand(value: object) -> object:
+    """The short form, `mlp` or `./tower.py:Tower`; a file is also taken where a name would stand."""
+    if isinstance(value, dict) and "file" not in value and _is_file(value.get("name")):
+        return {"file" if key == "name" else key: below for key, below in value.items()}
+    if not isinstance(value, str):
+        return value
+    return {"file" if _is_file(value) else "name": value}
+
+
+def _is_file(value: object) -> bool:
+    return isinstance(value, str) and (value.startswith("./") or ":" in value)
+
+
+def _kind(value: object) -> str | None:
+    if isinstance(value, UserModule):
+        return "own" if isinstance(value, OwnConfig) else "outside"
+    if not isinstance(value, dict):
+        return getattr(value, "name", None)
+    if "file" in value:
+        return "own"
+    return "outside" if is_outside(value.get("name")) else value.get("name")
+
+
+_Own = Annotated[OwnConfig, Tag("own")] | Annotated[OutsideModel, Tag("outside")]
+
+ModelConfig = Annotated[
+    Annotated[
+        Annotated[MlpConfig, Tag("mlp")]
+        | Annotated[CnnConfig, Tag("cnn")]
+        | Annotated[LenetConfig, Tag("lenet")]
+        | Annotated[ResnetConfig, Tag("resnet18")]
+        | Annotated[ResnetConfig, Tag("resnet50")]
+        | Annotated[LinearConfig, Tag("linear")]
+        | Annotated[PolynomialConfig, Tag("polynomial")]
+        | _Own,
+        Discriminator(_kind),
+    ],
+    BeforeValidator(_expand),
+    ModelOutside(),
+]
+"""A party's configuration under `model`."""
+
+HeadConfig = Annotated[
+    Annotated[
+        Annotated[LinearHeadConfig, Tag("linear")]
+        | Annotated[MlpHeadConfig, Tag("mlp")]
+        | Annotated[NormedHeadConfig, Tag("normed")]
+        | _Own,
+        Discriminator(_kind),
+    ],
+    BeforeValidator(_expand),
+    ModelOutside(),
+]
+"""The server's configuration under `head`."""
+
+
+def user_parts(**sections: object) -> list[str]:
+    """Those of a member's models that are a user's code, in words; by key, such as `model` and `head`."""
+    parts = {key: one for key, one in sections.items() if isinstance(one, UserModule)}
+    return [f"its {key} {getattr(one, 'file', None) or getattr(one, 'name', '')}" for key, one in parts.items()]
