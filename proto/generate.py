@@ -31,8 +31,8 @@ BY_HAND = ("federation", "serving", "tensor")
 _TYPES: Mapping[type, str] = {int: "uint32", float: "double", str: "string", bool: "bool"}
 _EVERYWHERE = {"part": '"validation" or "test"', "block": "from 0"}  # in all evaluations
 _STEMS = {  # of files whose module is called otherwise
-    "key_agreement": "agreement", "alignment.messages": "alignment", "masked_sums": "blinded",
-    "prediction.messages": "prediction",
+    "alignment.messages": "alignment", "prediction.messages": "prediction",
+    "secure_aggregation.messages": "secure_aggregation",
 }  # fmt: skip
 _WIDTH = 117  # of a line, without its slashes
 

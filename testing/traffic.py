@@ -77,7 +77,7 @@ def other_bytes(contract: Contract[Any], run: Outcome) -> Iterator[str]:
     for sender, to, message in run.messages:
         name, kind = message_name(message, sender, to), type(message).__name__
         specs = tensor_specs(type(message))
-        declared = sum(math.prod(getattr(message, field).shape) * spec.dtype.itemsize for field, spec in specs)
+        declared = sum(math.prod(getattr(message, field).shape) * spec.item_bytes for field, spec in specs)
         counted[sender == SERVER] += declared
         if payload_bytes(message) != declared:
             yield f"{name}: {payload_bytes(message)} bytes of tensors, its shapes say {declared}"

@@ -20,6 +20,7 @@ from colonnade.client.aggregation.quantised import (
     rounded_weights,
 )
 from colonnade.common.coded_computing.coded_rows import PARTS, CodedRows
+from colonnade.common.coded_computing.lagrange import LagrangeCode
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.draws import own_draws
@@ -49,7 +50,7 @@ class Coding:
 
     def __init__(self, federation: FederationConfig, config: Config) -> None:
         self._federation, self._config = federation, config
-        self._code = config.code(len(federation.names))
+        self._code = LagrangeCode.of(config.code(len(federation.names)))
         self._columns: dict[str, int] = {}
         self._partition: Partition | None = None
 

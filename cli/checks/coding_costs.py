@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from colonnade.common.coded_computing.coded_rows import CodedRows
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.crypto.sealing import OVERHEAD, PROOF_BYTES
+from colonnade.common.crypto.lengths import OVERHEAD, PROOF_BYTES
 from colonnade.common.data.rows import Partition
 from colonnade.common.protocols.fedvs import Config
 from colonnade.common.secure_aggregation.masked_sums import confirmed

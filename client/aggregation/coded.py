@@ -16,7 +16,7 @@ from colonnade.client.training.context import ClientContext
 from colonnade.common.coded_computing.coded_rows import NOTHING, Block, CodedRows
 from colonnade.common.coded_computing.lagrange import LagrangeCode
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.crypto.sealing import PROOF_BYTES
+from colonnade.common.crypto.lengths import PROOF_BYTES
 from colonnade.common.crypto.uniform import secure_elements
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.messaging.outgoing import nothing
@@ -35,8 +35,9 @@ from colonnade.common.protocols.fedvs import (
     place,
     signed_senders,
 )
-from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs, SetProver
+from colonnade.common.secure_aggregation.confirmed_sets import SetProver
 from colonnade.common.secure_aggregation.masked_sums import confirmed, smallest_set
+from colonnade.common.secure_aggregation.messages import SetProof, SetProofs
 from colonnade.common.secure_aggregation.subject import EVALUATION, TRAINING, subject
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked, marks
 

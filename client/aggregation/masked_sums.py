@@ -14,22 +14,17 @@ from colonnade.client.aggregation.recovery import ShareOpening
 from colonnade.client.aggregation.told import Told
 from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.crypto.sealing import PROOF_BYTES
+from colonnade.common.crypto.lengths import PROOF_BYTES
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message
 from colonnade.common.messaging.outgoing import Released, nothing
-from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs, SetProver
-from colonnade.common.secure_aggregation.masked_sums import (
-    Masked,
-    Members,
-    Summing,
-    confirmed,
-    ring,
-    sharing,
-    smallest_set,
-)
+from colonnade.common.privacy.sum_noise import ring
+from colonnade.common.secure_aggregation.confirmed_sets import SetProver
+from colonnade.common.secure_aggregation.masked_sums import Summing, confirmed, smallest_set
 from colonnade.common.secure_aggregation.masks import Blinder, RoundKeys
+from colonnade.common.secure_aggregation.messages import Masked, Members, SetProof, SetProofs
 from colonnade.common.secure_aggregation.recovery import SharedKeys
+from colonnade.common.secure_aggregation.shamir import sharing
 from colonnade.common.secure_aggregation.subject import EVALUATION, subject
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked
 

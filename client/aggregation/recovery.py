@@ -8,12 +8,13 @@ import torch
 
 from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.crypto.sealing import PROOF_BYTES
+from colonnade.common.crypto.lengths import PROOF_BYTES
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message
-from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs, SetProver
+from colonnade.common.secure_aggregation.confirmed_sets import SetProver
 from colonnade.common.secure_aggregation.masks import RoundKeys
-from colonnade.common.secure_aggregation.recovery import Arrived, SharedKeys
+from colonnade.common.secure_aggregation.messages import Arrived, SetProof, SetProofs
+from colonnade.common.secure_aggregation.recovery import SharedKeys
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked
 
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.crypto.sealing import OVERHEAD, SealError, Seals
+from colonnade.common.crypto.lengths import OVERHEAD
+from colonnade.common.crypto.sealing import SealError, Seals
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.raw import to_tensor
 from colonnade.common.protocols.fedvs import Bundle, Shares

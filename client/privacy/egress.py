@@ -8,18 +8,21 @@ from typing import NamedTuple
 from torch import Tensor
 
 from colonnade.client.privacy.copies import Copies
-from colonnade.common.compression.quantise import Packed
+from colonnade.common.compression.forms import Packed
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import Carrier
 from colonnade.common.conversation.traffic import Traffic
 from colonnade.common.errors import ContractError, InputError
-from colonnade.common.messaging.departure import ways_out
-from colonnade.common.messaging.message import Message
+from colonnade.common.messaging import fields
+from colonnade.common.messaging.departure import objection, typed_fields
+from colonnade.common.messaging.message import Message, PartyMessage
 from colonnade.common.messaging.outgoing import MaskedTensor, Outgoing, Released
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import Release
 
 _ALLOWED = {Released: "a tensor from ctx.release", MaskedTensor: "a tensor from ctx.admit_masked"}
+_CLASSES: Mapping[type, type[Outgoing]] = {fields.Released: Released, fields.MaskedTensor: MaskedTensor}
+_WAYS: dict[type, Mapping[str, type[Outgoing]]] = {}
 
 
 class _Pass(NamedTuple):
@@ -139,6 +142,21 @@ class Egress:
         """Takes the record of a released tensor, once."""
         found = self._waiting.pop(id(value), None)
         return found if found is not None and found.tensor is value else None
+
+
+def ways_out(kind: type[Message]) -> Mapping[str, type[Outgoing]]:
+    """The tensor fields of a party's message with the type that the egress requires; all others are public.
+
+    Raises:
+        TypeError: the message is not a party's, or a field does not declare how it leaves.
+    """
+    if kind not in _WAYS:
+        if not issubclass(kind, PartyMessage):
+            raise TypeError(f"{kind.__name__} is no message of a party")
+        if why := objection(kind):
+            raise TypeError(why)
+        _WAYS[kind] = {name: _CLASSES.get(way, way) for name, way in typed_fields(kind).items()}
+    return _WAYS[kind]
 
 
 def _ways_out(message: Message) -> Mapping[str, type[Outgoing]]:

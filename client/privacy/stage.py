@@ -27,9 +27,8 @@ from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals
 from colonnade.common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.rows import NoisySteps, RowRelease, SampledSteps, deviation
-from colonnade.common.privacy.sum_noise import NoiseShare
+from colonnade.common.privacy.sum_noise import NoiseShare, ring
 from colonnade.common.runtime.run_folder import PartyFolder
-from colonnade.common.secure_aggregation.masked_sums import ring
 
 
 class Privacy:

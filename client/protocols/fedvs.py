@@ -8,6 +8,7 @@ from colonnade.client.aggregation.quantised import polynomial
 from colonnade.client.models.local import Local
 from colonnade.client.training.context import ClientContext
 from colonnade.common.coded_computing.coded_rows import CodedRows
+from colonnade.common.coded_computing.lagrange import LagrangeCode
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.models.towers.polynomial import Polynomial
@@ -23,7 +24,7 @@ def local(ctx: ClientContext, cfg: Config) -> Local:
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Computes on every party's shares, and trains its own network by the gradient of the average."""
     parties = len(ctx.federation.names)
-    code, model = cfg.code(parties), _network(ctx, cfg)
+    code, model = LagrangeCode.of(cfg.code(parties)), _network(ctx, cfg)
     step = stepper(ctx.optimiser())
     rows = CodedRows(ctx.schedule.partition, code.segments, ctx.federation)
     coded = CodedParty(ctx, server, cfg, model, code, rows, keys=await agree(ctx, server))

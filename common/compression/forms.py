@@ -1,4 +1,4 @@
-"""Forms in which float32 tensors are sent, on which both ends agree: their names and sizes."""
+"""Forms in which float32 tensors are sent, on which both ends agree: their names, sizes and contents."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:  # a form is known before there is an array
+    import numpy as np
 
 HALF, WHOLE = 16, 32
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, HALF, WHOLE)
@@ -90,6 +93,32 @@ class Signs:
 
 Form = Coded | Largest | Signs
 AS_IS = Coded(WHOLE)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A tensor in the form in which it is sent.
+
+    Args:
+        form: of the fields below.
+        shape: of the tensor.
+        data: codes, signs (1 is positive), or the bytes of half-precision numbers or of the largest entries' float32,
+            little-endian; uint8 (bytes,).
+        numbers: float32; a scale's (low, high), (2, columns), or high alone if it is symmetric, (1, 1); the mean of
+            signs, (1,); else empty.
+        places: of the largest entries in the tensor row by row, ascending, unsigned (k,); else empty.
+    """
+
+    form: Form
+    shape: Shape
+    data: np.ndarray
+    numbers: np.ndarray
+    places: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the packed tensor."""
+        return int(self.data.nbytes + self.numbers.nbytes + self.places.nbytes)
 
 
 @lru_cache(64)

@@ -6,43 +6,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from colonnade.common.compression.bits import GROUP, join, split
-from colonnade.common.compression.forms import Coded, Form, Largest, Shape, Signs
+from colonnade.common.compression.forms import Coded, Form, Largest, Packed, Signs
 from colonnade.common.compression.scale import Scale
 from colonnade.common.errors import InputError
-
-
-@dataclass(frozen=True)
-class Packed:
-    """A tensor in the form in which it is sent.
-
-    Args:
-        form: of the fields below.
-        shape: of the tensor.
-        data: codes, signs (1 is positive), or the bytes of half-precision numbers or of the largest entries' float32,
-            little-endian; uint8 (bytes,).
-        numbers: float32; a scale's (low, high), (2, columns), or high alone if it is symmetric, (1, 1); the mean of
-            signs, (1,); else empty.
-        places: of the largest entries in the tensor row by row, ascending, unsigned (k,); else empty.
-    """
-
-    form: Form
-    shape: Shape
-    data: np.ndarray
-    numbers: np.ndarray
-    places: np.ndarray
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the packed tensor."""
-        return int(self.data.nbytes + self.numbers.nbytes + self.places.nbytes)
-
 
 _NO_NUMBERS, _NO_PLACES = np.empty(0, np.float32), np.empty(0, np.uint8)
 

@@ -404,6 +404,10 @@ class DiscretePrivacyConfig(BaseModel):
         return self.codes
 
 
+NoisyPrivacyConfig = PrivacyConfig | AdaptivePrivacyConfig
+AnyPrivacyConfig = NoisyPrivacyConfig | DiscretePrivacyConfig
+
+
 def number_of_codes(config: object, classes: int, parties: int) -> int:
     """k of a federation; two for every class where its privacy section is none of this mechanism."""
     return config.count(classes, parties) if isinstance(config, DiscretePrivacyConfig) else 2 * classes

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from torch import Tensor
-
+from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.messaging.outgoing import Released
 
 
 @message

@@ -13,15 +13,13 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
-from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.optimisers import AdamConfig
 from colonnade.common.config.protocol import Defaults, ProtocolConfig
 from colonnade.common.errors import ConfigError
+from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.messaging.outgoing import Released
-from colonnade.common.numerics.two_point import Draw
 
 
 class PairsConfig(ProtocolConfig):
@@ -35,7 +33,7 @@ class PairsConfig(ProtocolConfig):
         description="combination of the parties' embeddings: concatenated, average, or maximum",
     )
     mu: float = Field(default=1e-3, gt=0, description="distance of the second point from the first")
-    draw: Draw = Field(
+    draw: Literal["sphere", "normal"] = Field(
         default="sphere", description="directions: uniform on the unit sphere, or with standard normal entries"
     )
 

@@ -11,17 +11,16 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.privacy import AdaptivePrivacyConfig, DiscretePrivacyConfig
+from colonnade.common.config.privacy import (
+    AdaptivePrivacyConfig,
+    AnyPrivacyConfig,
+    DiscretePrivacyConfig,
+    NoisyPrivacyConfig,
+)
 from colonnade.common.config.protocol import encoder_draws, local_steps
 from colonnade.common.data.rows import Batches, Partition, generator, partition
 from colonnade.common.errors import ConfigError, InputError
-from colonnade.common.privacy.accounting.plan import (
-    AnyPrivacyConfig,
-    NoisyPrivacyConfig,
-    PrivacyPlan,
-    plan,
-    release_cost,
-)
+from colonnade.common.privacy.accounting.plan import PrivacyPlan, plan, release_cost
 from colonnade.common.privacy.codes.plan import discrete_plan
 from colonnade.common.privacy.sum_noise import noisy_ring
 

@@ -6,10 +6,8 @@ import zlib
 from dataclasses import replace
 from typing import Any
 
-import torch
-
-from colonnade.common.compression.forms import AS_IS, Form
-from colonnade.common.compression.quantise import Packed, pack, unpack
+from colonnade.common.compression.forms import AS_IS, Form, Packed
+from colonnade.common.compression.quantise import pack, unpack
 from colonnade.common.config.compression import CompressConfig, form_of
 from colonnade.common.data.draws import Draws
 from colonnade.common.messaging.message import Kinds, M, schema, tensor_specs
@@ -44,7 +42,7 @@ class Compressor:
         packed: dict[str, Packed] = {}
         values: dict[str, Any] = {}
         for name, spec in tensor_specs(type(message)):
-            if spec.dtype == torch.float32:
+            if spec.dtype == "float32":
                 tensor = getattr(message, name).detach().cpu().contiguous()
                 draws = self._draws.generator("rounding", *about, name, zlib.crc32(tensor.numpy().data))
                 packed[name] = pack(tensor, self._form, draws)

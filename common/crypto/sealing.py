@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives.asymmetric import x25519
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from colonnade.common.crypto.lengths import KEY_BYTES
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.signatures import ForgedError, Signer, Verifier
 from colonnade.common.crypto.told import Parts, TranscriptError, hash_of_values, refuse_other_parts
@@ -37,10 +38,6 @@ from colonnade.common.errors import PeerError
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.messaging.raw import to_tensor
 from colonnade.common.runtime.json_values import parse_json
-
-KEY_BYTES = PROOF_BYTES = 32
-KEY_PROOF_BYTES = 2 * PROOF_BYTES  # of the keys, and of the rows
-OVERHEAD = 12 + 16  # bytes of a box beyond its content: a nonce and a tag
 
 _Context = str | int
 

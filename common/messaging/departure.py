@@ -3,29 +3,9 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
 
-from torch import Tensor
-
+from colonnade.common.messaging.fields import Tensor
 from colonnade.common.messaging.message import Message, PartyMessage, ServerMessage, TensorSpec, schema
-from colonnade.common.messaging.outgoing import Outgoing
-
-_WAYS: dict[type, Mapping[str, type[Outgoing]]] = {}
-
-
-def ways_out(kind: type[Message]) -> Mapping[str, type[Outgoing]]:
-    """The tensor fields of a party's message with the type that the egress requires; all others are public.
-
-    Raises:
-        TypeError: the message is not a party's, or a field does not declare how it leaves.
-    """
-    if kind not in _WAYS:
-        if not issubclass(kind, PartyMessage):
-            raise TypeError(f"{kind.__name__} is no message of a party")
-        if why := objection(kind):
-            raise TypeError(why)
-        _WAYS[kind] = _typed(kind)
-    return _WAYS[kind]
 
 
 def objection(kind: type[Message]) -> str:
@@ -37,7 +17,7 @@ def objection(kind: type[Message]) -> str:
     name, party = kind.__name__, issubclass(kind, PartyMessage)
     if not party and not issubclass(kind, ServerMessage):
         return f"{name} does not say who sends it: derive it from PartyMessage or ServerMessage"
-    typed = _typed(kind)
+    typed = typed_fields(kind)
     if not party:
         odd = next(iter(typed), None)
         return "" if odd is None else f"{name}.{odd} leaves a party, and {name} is the server's: make it a PartyMessage"
@@ -50,7 +30,13 @@ def objection(kind: type[Message]) -> str:
     return ""
 
 
-def _typed(kind: type[Message]) -> dict[str, type[Outgoing]]:
+def typed_fields(kind: type[Message]) -> dict[str, type]:
+    """The tensor fields that are declared with a type of their own, with this type."""
     hints = typing.get_type_hints(kind)
     types = {name: hints[name] for name, spec in schema(kind).items() if isinstance(spec, TensorSpec)}
-    return {name: type_ for name, type_ in types.items() if type_ is not Tensor}
+    return {name: type_ for name, type_ in types.items() if not _ordinary(type_)}
+
+
+def _ordinary(type_: type) -> bool:
+    """True of `Tensor` of fields.py, and of torch's own classes."""
+    return type_ is Tensor or type_.__module__.partition(".")[0] == "torch"

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-import torch
-from torch import Tensor
-
+from colonnade.common.messaging.fields import Tensor
 from colonnade.common.messaging.message import Alike, ServerMessage, TensorSpec, message
 
 
@@ -19,7 +17,7 @@ class Labels(ServerMessage):
 
     alike: ClassVar[Alike | None] = Alike(("y",))
 
-    y: Annotated[Tensor, TensorSpec("rows", dtype=torch.int64)]
+    y: Annotated[Tensor, TensorSpec("rows", dtype="int64")]
 
 
 @message
@@ -46,7 +44,7 @@ class Targets(ServerMessage):
 
     alike: ClassVar[Alike | None] = Alike(("y",))
 
-    y: Annotated[Tensor, TensorSpec("rows", "classes", dtype=torch.float64)]
+    y: Annotated[Tensor, TensorSpec("rows", "classes", dtype="float64")]
 
 
 LABEL_MESSAGES = (Labels, Beliefs, Targets)

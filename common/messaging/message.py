@@ -21,25 +21,21 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
-from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, dataclass_transform, get_args, get_origin
 
-import torch
-from torch import Tensor
-
-from colonnade.common.compression.forms import AS_IS, Form
-from colonnade.common.compression.quantise import Packed
+from colonnade.common.compression.forms import AS_IS, Form, Packed
 from colonnade.common.errors import ContractError
+
+if TYPE_CHECKING:  # a contract is read without torch: fields.py
+    import torch
+    from torch import Tensor
 
 _T = TypeVar("_T")
 
-DTYPES: Mapping[str, torch.dtype] = {
-    "float16": torch.float16,
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "int32": torch.int32,
-    "int64": torch.int64,
-    "uint8": torch.uint8,
-}
+Dtype = Literal["float16", "float32", "float64", "int32", "int64", "uint8"]
+"""Types of numbers in messages, as torch names them."""
+
+_ITEM_BYTES: Mapping[str, int] = {"float16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8, "uint8": 1}
 
 # Bytes of a message besides its tensors: names, shapes, scalars and strings.
 SCALAR_ALLOWANCE = 512
@@ -51,22 +47,35 @@ class TensorSpec:
 
     Args:
         dims: one name per dimension.
-        dtype: the only dtype that is allowed.
+        dtype: name of the only dtype that is allowed.
         public: for an ordinary tensor in a party's message, the reason it may leave unchanged: it is not a function of
             private rows, or only of what was sent or received before.
     """
 
     dims: tuple[str, ...]
-    dtype: torch.dtype
+    dtype: Dtype
     public: str
 
-    def __init__(self, *dims: str, dtype: torch.dtype = torch.float32, public: str = "") -> None:
+    def __init__(self, *dims: str, dtype: Dtype | torch.dtype = "float32", public: str = "") -> None:
+        name = dtype_name(dtype)
+        if name not in _ITEM_BYTES:
+            raise TypeError(f"a message holds no tensors of {name}: there are {', '.join(_ITEM_BYTES)}")
         object.__setattr__(self, "dims", dims)
-        object.__setattr__(self, "dtype", dtype)
+        object.__setattr__(self, "dtype", name)
         object.__setattr__(self, "public", public)
 
     def __str__(self) -> str:
-        return f"{dtype_name(self.dtype)} ({', '.join(self.dims)})"
+        return f"{self.dtype} ({', '.join(self.dims)})"
+
+    @property
+    def floating(self) -> bool:
+        """True if its numbers are no integers."""
+        return self.dtype.startswith("float")
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of a number."""
+        return _ITEM_BYTES[self.dtype]
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -173,8 +182,8 @@ def memory(message: Message) -> int:
     return SCALAR_ALLOWANCE + sum(sizes)
 
 
-def dtype_name(dtype: torch.dtype) -> str:
-    """'float32' for torch.float32."""
+def dtype_name(dtype: torch.dtype | str) -> str:
+    """'float32' for torch.float32, or for itself."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -196,8 +205,8 @@ def largest_bytes(kind: type[Message], limits: Mapping[str, int], form: Form = A
 
 def _largest(spec: TensorSpec, limits: Mapping[str, int], form: Form) -> int:
     shape = tuple(limits[dim] for dim in spec.dims)
-    as_is = math.prod(shape) * spec.dtype.itemsize
-    return max(as_is, form.size(shape)) if spec.dtype == torch.float32 else as_is
+    as_is = math.prod(shape) * spec.item_bytes
+    return max(as_is, form.size(shape)) if spec.dtype == "float32" else as_is
 
 
 def check_kind(party: str, message: Message, kinds: Kinds, *, server: bool) -> None:
@@ -234,8 +243,8 @@ def check(party: str, message: Message, limits: Mapping[str, int]) -> None:
     """
     for name, spec in tensor_specs(type(message)):
         kind, tensor = type(message).__name__, getattr(message, name)
-        if tensor.dtype != spec.dtype:
-            raise ContractError(party, kind, name, str(spec), dtype_name(tensor.dtype))
+        if (dtype := dtype_name(tensor.dtype)) != spec.dtype:
+            raise ContractError(party, kind, name, str(spec), dtype)
         if tensor.dim() != len(spec.dims):
             raise ContractError(party, kind, name, str(spec), f"shape {tuple(tensor.shape)}")
         for position, (dim, size) in enumerate(zip(spec.dims, tensor.shape, strict=True)):
@@ -249,7 +258,7 @@ def check_finite(party: str, message: Message) -> None:
     for name, spec in schema(type(message)).items():
         value = getattr(message, name)
         if isinstance(spec, TensorSpec) and not all_finite(value):
-            got = f"{int((~torch.isfinite(value)).sum())} of {value.numel()} not finite"
+            got = f"{int((~value.isfinite()).sum())} of {value.numel()} not finite"
             raise ContractError(party, type(message).__name__, name, "finite numbers", got)
         if spec is float and not math.isfinite(value):
             raise ContractError(party, type(message).__name__, name, "a finite number", str(value))
@@ -273,4 +282,4 @@ def all_finite(tensor: Tensor) -> bool:
     """
     if not tensor.is_floating_point() or math.isfinite(tensor.sum().item()):
         return True
-    return bool(torch.isfinite(tensor).all())
+    return bool(tensor.isfinite().all())

@@ -1,11 +1,22 @@
-"""Bytes as tensors, for message content that is neither a number nor a name."""
+"""Names of dtypes as torch's own, and bytes as tensors, for message content that is neither a number nor a name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
+
+from colonnade.common.messaging.message import Dtype
+
+DTYPES: Mapping[Dtype, torch.dtype] = {
+    "float16": torch.float16,
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "uint8": torch.uint8,
+}
 
 
 def to_tensor(content: bytes) -> Tensor:

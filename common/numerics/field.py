@@ -13,44 +13,22 @@ holds 23168 terms for p = 2²⁶ - 5 and 127 for p = 2³¹ - 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from colonnade.common.errors import InputError
+from colonnade.common.numerics.integers import LARGEST, PrimeField
 
-LARGEST = 2**31 - 1
 _SHORT = 2  # terms: a model with one mask
 _EXACT = 2**53  # float64 holds every integer up to here
 _CACHED = {"cpu": 2**15}  # numbers of a block that fits the cache; also too few for torch to use several threads
 _BLOCK = 2**24  # on other devices: large, since a kernel launch costs more than its passes
-_WITNESSES = (2, 3, 5, 7)  # with these, Miller and Rabin's test is exact below 3,215,031,751
-
-Matrix = list[list[int]]
 
 
-@dataclass(frozen=True)
-class Field:
-    """The integers modulo p.
-
-    Args:
-        p: an odd prime up to 2³¹ - 1, so that a product of two elements fits into 63 bits.
-
-    Raises:
-        InputError: p is no such prime; the hint names the nearest one below.
-    """
-
-    p: int
-
-    def __post_init__(self) -> None:
-        if not 2 < self.p <= LARGEST or not is_prime(self.p):
-            below = next((n for n in range(min(self.p, LARGEST), 2, -1) if is_prime(n)), LARGEST)
-            raise InputError(
-                f"the field's p is {self.p}, it must be an odd prime up to {LARGEST}", hint=f"take {below}"
-            )
+class Field(PrimeField):
+    """The integers modulo p, on tensors."""
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
         """x + y, of shapes that broadcast."""
@@ -127,34 +105,6 @@ class Field:
     def _elements(self, x: Tensor) -> Tensor:
         """Reduces integers up to 2⁴⁷ to [0, p), in place: half a unit outweighs the error of the quotient."""
         return x.sub_((x + 0.5).mul_(1 / self.p).floor_(), alpha=self.p)
-
-
-def is_prime(n: int) -> bool:
-    """True if n < 3,215,031,751 is prime (deterministic Miller-Rabin test)."""
-    if n < 2 or any(n % small == 0 for small in _WITNESSES):
-        return n in _WITNESSES
-    twos = ((n - 1) & (1 - n)).bit_length() - 1
-    return all(_passes(n, pow(witness, (n - 1) >> twos, n), twos) for witness in _WITNESSES)
-
-
-def lagrange_matrix(sources: Sequence[int], targets: Sequence[int], p: int) -> Matrix:
-    """Entry t, s: Π_{l ≠ s} (x_t - x_l) / (x_s - x_l) modulo p, which maps values at sources to those at targets."""
-    return [[_coefficient(sources, s, target, p) for s in range(len(sources))] for target in targets]
-
-
-def _coefficient(sources: Sequence[int], s: int, target: int, p: int) -> int:
-    above = below = 1
-    for place, source in enumerate(sources):
-        if place != s:
-            above = above * (target - source) % p
-            below = below * (sources[s] - source) % p
-    return above * pow(below, -1, p) % p
-
-
-def _passes(n: int, power: int, twos: int) -> bool:
-    if power in (1, n - 1):
-        return True
-    return any((power := power * power % n) == n - 1 for _ in range(twos - 1))
 
 
 def _limbs(x: Tensor, base: int) -> Tensor:

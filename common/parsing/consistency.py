@@ -10,7 +10,7 @@ from colonnade.common.config.members import Config, ServerConfig
 from colonnade.common.config.outside import OUTSIDE_LOSSES, check_metric, check_registered, load_function
 from colonnade.common.config.run_options import OF_NUMBERS, OF_TWO, StopMetric
 from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
-from colonnade.common.crypto.proven import require_library
+from colonnade.common.crypto.curve_library import point_class
 from colonnade.common.errors import ConfigError, nearest
 from colonnade.common.parsing.privacy_checks import able, check_privacy
 from colonnade.common.secure_aggregation.masked_sums import check_blinded
@@ -271,7 +271,7 @@ def _check_alignment(federation: FederationConfig) -> None:
             hint="use align_checks: planted",
         )
     if federation.align_checks == "proofs":
-        require_library()
+        point_class()
     if federation.align != "none" and federation.rows.test == "official":
         raise ConfigError(
             f"federation.rows.test = official with federation.align = {federation.align}: rows get a new order, in "

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.privacy import AdaptivePrivacyConfig, DiscretePrivacyConfig
+from colonnade.common.config.privacy import AdaptivePrivacyConfig, AnyPrivacyConfig, DiscretePrivacyConfig
 from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.errors import ConfigError
-from colonnade.common.privacy.accounting.plan import AnyPrivacyConfig
 
 
 def able(trait: str) -> str:

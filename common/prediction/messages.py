@@ -26,7 +26,7 @@ from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
-from colonnade.common.secure_aggregation.masked_sums import BLINDED, blinded_limits
+from colonnade.common.secure_aggregation.messages import BLINDED, blinded_limits
 
 ROWS = 4096  # of a round, maximum
 PURPOSE = {"purpose": "prediction"}

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.errors import InputError
 from colonnade.common.numerics.ring import Ring
@@ -56,6 +57,14 @@ def noisy_ring(plan: PrivacyPlan, bound: float, parties: int, bits: int) -> Ring
             hint="lower federation.blinding.bound, which need not be larger than the values, or take bits: 64",
         )
     return ring
+
+
+def ring(federation: FederationConfig, privacy: PrivacyPlan | None = None) -> Ring:
+    """The federation's agreed ring, with room for noise that is in a sum once. Raises InputError if sums do not fit."""
+    blinding, parties = federation.blinding, len(federation.parties)
+    if privacy is not None and privacy.config.once is not None:
+        return noisy_ring(privacy, blinding.bound, parties, blinding.bits)
+    return Ring(blinding.bound, parties, blinding.bits)
 
 
 class NoiseShare:

@@ -24,7 +24,6 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
-from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.models import JointHeadConfig, LinearHeadConfig
@@ -32,9 +31,9 @@ from colonnade.common.config.optimisers import AdamWConfig
 from colonnade.common.config.protocol import Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
+from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.label_messages import LABEL_MESSAGES
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.messaging.outgoing import Released
 
 _TOGETHER = AdamWConfig(lr=3e-4, weight_decay=0.1)  # every member takes all local steps against the others' old values
 

@@ -21,8 +21,8 @@ from pydantic import Field
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.messaging.fields import Released
 from colonnade.common.messaging.message import PartyMessage, TensorSpec, message
-from colonnade.common.messaging.outgoing import Released
 
 
 class Config(ProtocolConfig):

@@ -27,17 +27,15 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.privacy import DiscretePrivacyConfig, number_of_codes
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import ConfigError
+from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.messaging.outgoing import Released
 
 
 class Config(ProtocolConfig):
@@ -74,7 +72,7 @@ class Labels(ServerMessage):
     alike: ClassVar[Alike | None] = Alike(("y",), key=("block",))
 
     block: int
-    y: Annotated[Tensor, TensorSpec("rows", dtype=torch.int64)]
+    y: Annotated[Tensor, TensorSpec("rows", dtype="int64")]
 
 
 @message
@@ -99,21 +97,21 @@ class Counts(PartyMessage):
     int64 (classes, classes), a row for each class.
     """
 
-    n: Annotated[Released, TensorSpec("classes", "classes", dtype=torch.int64)]
+    n: Annotated[Released, TensorSpec("classes", "classes", dtype="int64")]
 
 
 @message
 class Groups(ServerMessage):
     """Server to party: the code of every class, int64 (classes,), where there are fewer codes than classes."""
 
-    g: Annotated[Tensor, TensorSpec("classes", dtype=torch.int64)]
+    g: Annotated[Tensor, TensorSpec("classes", dtype="int64")]
 
 
 @message
 class Codes(PartyMessage):
     """Party to server: a set of codes for every row of the batch, as 1 and 0, uint8 (rows, codes)."""
 
-    s: Annotated[Released, TensorSpec("rows", "codes", dtype=torch.uint8)]
+    s: Annotated[Released, TensorSpec("rows", "codes", dtype="uint8")]
 
 
 @message
@@ -122,7 +120,7 @@ class Evaluation(PartyMessage):
 
     part: str
     block: int
-    s: Annotated[Released, TensorSpec("rows", "codes", dtype=torch.uint8)]
+    s: Annotated[Released, TensorSpec("rows", "codes", dtype="uint8")]
 
 
 def codes_of(federation: FederationConfig) -> int:

@@ -29,16 +29,14 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
-from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import SMALL, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.errors import ConfigError
+from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.messaging.outgoing import Released
-from colonnade.common.numerics.directions import Draw
 
 
 class Config(ProtocolConfig):
@@ -53,7 +51,7 @@ class Config(ProtocolConfig):
     delta: Literal["batch", "row"] = Field(
         default="batch", description="differences of the batch's mean loss, as in the paper, or of every row's own"
     )
-    draw: Draw = Field(
+    draw: Literal["sphere", "normal", "signs", "orthogonal"] = Field(
         default="sphere",
         description="distribution of directions: uniform on the unit sphere, standard normal, signs (the cheapest), "
         "or orthogonal (on the sphere, a row's at right angles)",

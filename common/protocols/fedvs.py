@@ -28,24 +28,24 @@ Sealed shares are relayed by the server, which cannot open them: one bundle per 
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
-from colonnade.common.coded_computing.lagrange import LagrangeCode, agreed_code
+from colonnade.common.coded_computing.parameters import CodeParameters, agreed_parameters
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import INTERACTING, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
-from colonnade.common.crypto.sealing import OVERHEAD, Session
+from colonnade.common.crypto.lengths import OVERHEAD
 from colonnade.common.errors import ConfigError, InputError
+from colonnade.common.messaging.fields import MaskedTensor, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.messaging.outgoing import MaskedTensor
-from colonnade.common.numerics.field import Field as PrimeField
-from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs
-from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
+from colonnade.common.numerics.integers import PrimeField
 from colonnade.common.secure_aggregation.masked_sums import check_smallest_set
+from colonnade.common.secure_aggregation.messages import AGREEMENT, SetProof, SetProofs, agreement_limits
+
+if TYPE_CHECKING:
+    from colonnade.common.crypto.sealing import Session
 
 LARGEST_EVALUATION = 1 << 15  # coded rows evaluated together, if responses are masked
 
@@ -87,7 +87,7 @@ class Config(ProtocolConfig):
         """Coded rows of a batch: floor(batch / K), one at least."""
         return max(1, batch // self.code(parties).segments)
 
-    def code(self, parties: int) -> LagrangeCode:
+    def code(self, parties: int) -> CodeParameters:
         """The agreed code for a number of parties.
 
         Raises:
@@ -95,7 +95,7 @@ class Config(ProtocolConfig):
         """
         segments = self._segments(parties)
         try:
-            return agreed_code(PrimeField(self.prime), segments, self.masks, parties)
+            return agreed_parameters(PrimeField(self.prime), segments, self.masks, parties)
         except InputError as unfit:
             raise ConfigError(f"federation.protocol: {unfit}", hint=unfit.hint) from None
 
@@ -139,7 +139,7 @@ class Preparation(ServerMessage):
 
     sharing: str
     anew: bool
-    columns: Annotated[Tensor, TensorSpec("parties", dtype=torch.int64)]
+    columns: Annotated[Tensor, TensorSpec("parties", dtype="int64")]
 
 
 @message
@@ -154,7 +154,7 @@ class Shares(PartyMessage):
     """
 
     stage: int
-    boxes: Annotated[MaskedTensor, TensorSpec("parties", "box", dtype=torch.uint8)]
+    boxes: Annotated[MaskedTensor, TensorSpec("parties", "box", dtype="uint8")]
 
 
 @message
@@ -166,8 +166,8 @@ class Bundle(ServerMessage):
     """
 
     stage: int
-    boxes: Annotated[Tensor, TensorSpec("bytes", dtype=torch.uint8)]
-    lengths: Annotated[Tensor, TensorSpec("parties", dtype=torch.int64)]
+    boxes: Annotated[Tensor, TensorSpec("bytes", dtype="uint8")]
+    lengths: Annotated[Tensor, TensorSpec("parties", dtype="int64")]
 
 
 @message
@@ -175,7 +175,7 @@ class Opened(PartyMessage):
     """Party to server: whose shares of a stage it has, 1 or 0 each."""
 
     stage: int
-    senders: Annotated[Tensor, TensorSpec("parties", dtype=torch.uint8, public="which boxes came and could be opened")]
+    senders: Annotated[Tensor, TensorSpec("parties", dtype="uint8", public="which boxes came and could be opened")]
 
 
 @message
@@ -189,8 +189,8 @@ class Senders(ServerMessage):
     alike: ClassVar[Alike | None] = Alike(("senders",), key=("stage",))
 
     stage: int
-    senders: Annotated[Tensor, TensorSpec("parties", dtype=torch.uint8)]
-    signature: Annotated[Tensor, TensorSpec("signature", dtype=torch.uint8)]
+    senders: Annotated[Tensor, TensorSpec("parties", dtype="uint8")]
+    signature: Annotated[Tensor, TensorSpec("signature", dtype="uint8")]
 
 
 @message
@@ -207,7 +207,7 @@ class Answer(PartyMessage):
     stage: int
     block: int
     senders: str
-    h: Annotated[MaskedTensor, TensorSpec("coded", "width", dtype=torch.int32)]
+    h: Annotated[MaskedTensor, TensorSpec("coded", "width", dtype="int32")]
 
 
 @message

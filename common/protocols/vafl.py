@@ -35,8 +35,8 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import INTERACTING, LARGE, SMALL, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation, Gradient
+from colonnade.common.messaging.fields import Released
 from colonnade.common.messaging.message import PartyMessage, TensorSpec, message
-from colonnade.common.messaging.outgoing import Released
 
 
 class Config(ProtocolConfig):

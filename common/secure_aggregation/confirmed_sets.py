@@ -19,14 +19,12 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from colonnade.common.crypto.sealing import PROOF_BYTES
+from colonnade.common.crypto.lengths import PROOF_BYTES
 from colonnade.common.errors import PeerError
-from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.raw import to_bytes, to_tensor
 
 _BYTES = torch.uint8
@@ -37,34 +35,6 @@ class SetError(PeerError):
     """A party of a set has not confirmed it: it was told another one, or the server has altered its proof."""
 
     telling = None  # names of parties and a round
-
-
-@message
-class SetProof(PartyMessage):
-    """Party to server: for every party in the roster's order a proof, uint8 (parties, 32); zeros where none is due.
-
-    Without rows it says that the party takes no part in the round, which it has entered over another set before.
-
-    Args:
-        stage: within the round: 0 in training; in FedVS 1 for the evaluations after it.
-        proofs: in the roster's order.
-    """
-
-    stage: int
-    proofs: Annotated[Tensor, TensorSpec("parties", "proof", dtype=_BYTES, public="over a set that the server named")]
-
-
-@message
-class SetProofs(ServerMessage):
-    """Server to party: the proofs that are for it, in the roster's order, uint8 (parties, 32); zeros where none is.
-
-    Args:
-        stage: of the proofs.
-        proofs: by the parties that made them.
-    """
-
-    stage: int
-    proofs: Annotated[Tensor, TensorSpec("parties", "proof", dtype=_BYTES)]
 
 
 class SetProver:

@@ -1,4 +1,4 @@
-"""Masked sums over the parties: agreed settings and messages.
+"""Masked sums over the parties: agreed settings, and checks of them.
 
     for each round t:
       0   server     S, the parties over whose values this round sums              -> every party in S
@@ -7,88 +7,25 @@
       2   server     sum of [v_k] over S, in which the masks r_k cancel: the last line is zero
 
 Masks are bound to what each party itself was asked for (common/secure_aggregation/subject.py): if two parties of S were
-asked for different rows, the masks do not cancel, the sum is noise, and its last line is not zero.
+asked for different rows, they do not cancel, the sum is noise, and its last line is not zero.
 
-If a party in S does not respond there is no sum: the round is abandoned, and the next one, with other rows, uses a
-smaller set. With `federation.blinding.recovery` the words have double masks, and the sum is over those whose words
-arrived (common/secure_aggregation/recovery.py). common/secure_aggregation/summed_sets.py ensures that a round is never
-summed over two sets.
+Keys come from the agreement (common/secure_aggregation/messages.py), words from common/numerics/ring.py, masks
+from common/secure_aggregation/masks.py. If a party in S does not respond there is no sum: the round is abandoned, and
+the next one, with other rows, uses a smaller set. With `federation.blinding.recovery` the words have double masks, and
+the sum is over those whose words arrived (common/secure_aggregation/recovery.py).
+`common/secure_aggregation/summed_sets.py` ensures that a round is never summed over two sets.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
-
-import torch
-from torch import Tensor
+from typing import Literal
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.errors import ConfigError, InputError
-from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.messaging.outgoing import MaskedTensor
-from colonnade.common.numerics.ring import Ring
-from colonnade.common.privacy.accounting.plan import PrivacyPlan
-from colonnade.common.privacy.sum_noise import noisy_ring
-from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs
-from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
-from colonnade.common.secure_aggregation.recovery import RECOVERY, RECOVERY_LIMITS
-from colonnade.common.secure_aggregation.shamir import Sharing
+from colonnade.common.numerics.integers import RingSize
 
 Summing = Literal["clear", "blinded"]
-
-
-@message
-class Members(ServerMessage):
-    """Server to party: S, over whose values this round sums, uint8 (parties,), 1 for who is in it.
-
-    Args:
-        members: 1 for who is in the set, in the roster's order.
-    """
-
-    alike: ClassVar[Alike | None] = Alike(("members",))
-
-    members: Annotated[Tensor, TensorSpec("parties", dtype=torch.uint8)]
-
-
-@message
-class Masked(PartyMessage):
-    """Party to server: [v_k], int32 (rows + 1, words): words of 64 bits as two of 32, the lower one first.
-
-    The last line masks zeros: in the sum it shows whether all masks cancel.
-
-    Stage 0 is the training batch of the round; a block of validation or test rows has a stage of its own.
-    Without rows it says that the party takes no part in the round, which it has entered over another set before.
-
-    Args:
-        stage: 0: the training batch; then the blocks of validation and test rows in order.
-        words: modulo 2^32; words of 64 bits as two, the lower one first.
-    """
-
-    stage: int
-    words: Annotated[MaskedTensor, TensorSpec("lines", "words", dtype=torch.int32)]
-
-
-BLINDED = (*AGREEMENT, Members, SetProof, SetProofs, Masked, *RECOVERY)
-"""Message kinds that a contract adds to its own."""
-
-
-def blinded_limits(federation: FederationConfig, rows: int, width: int) -> dict[str, int]:
-    """Maximum sizes of these messages' dimensions, for a sum of `rows` rows of `width` numbers."""
-    own = {"lines": rows + 1, "words": words(federation, width)}
-    return {**agreement_limits(len(federation.parties)), **RECOVERY_LIMITS, **own}
-
-
-def words(federation: FederationConfig, width: int) -> int:
-    """Number of 32-bit words for a row of `width` numbers."""
-    return width * federation.blinding.bits // 32
-
-
-def ring(federation: FederationConfig, privacy: PrivacyPlan | None = None) -> Ring:
-    """The federation's agreed ring, with room for noise that is in a sum once. Raises InputError if sums do not fit."""
-    blinding, parties = federation.blinding, len(federation.parties)
-    if privacy is not None and privacy.config.once is not None:
-        return noisy_ring(privacy, blinding.bound, parties, blinding.bits)
-    return Ring(blinding.bound, parties, blinding.bits)
+"""Aggregation of a protocol that needs only a sum: in the clear or blinded."""
 
 
 def smallest_set(federation: FederationConfig) -> int:
@@ -99,12 +36,6 @@ def smallest_set(federation: FederationConfig) -> int:
 def confirmed(federation: FederationConfig) -> bool:
     """True if parties confirm the set of a round to each other: sets other than all parties are possible."""
     return federation.fewest_summed < len(federation.parties)
-
-
-def sharing(federation: FederationConfig) -> Sharing | None:
-    """How keys are shared for recovery; None without it."""
-    threshold = federation.blinding.threshold(len(federation.parties))
-    return Sharing(threshold, len(federation.parties)) if threshold else None
 
 
 def check_smallest_set(federation: FederationConfig) -> None:
@@ -149,7 +80,7 @@ def check_blinded(federation: FederationConfig) -> None:
             hint="leave it out",
         )
     try:
-        ring(federation)
+        RingSize(federation.blinding.bound, parties, federation.blinding.bits)
     except InputError as wrong:
         raise ConfigError(f"federation.blinding: {wrong}", hint=wrong.hint) from None
     _check_once(federation)
@@ -182,7 +113,7 @@ def _check_recovery(federation: FederationConfig) -> None:
 
 
 def _check_once(federation: FederationConfig) -> None:
-    """Rejects shared noise (`privacy.once`) where a sum may have less of it than promised."""
+    """Rejects noise once that sums may have less of than promised. Raises ConfigError."""
     if federation.privacy is None or (once := federation.privacy.once) is None:
         return
     fewest, where = federation.fewest_summed, "federation.privacy.once"

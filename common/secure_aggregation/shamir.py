@@ -13,9 +13,11 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.crypto.uniform import Elements
 from colonnade.common.errors import InputError
-from colonnade.common.numerics.field import LARGEST, Field, lagrange_matrix
+from colonnade.common.numerics.field import Field
+from colonnade.common.numerics.integers import LARGEST, lagrange_matrix
 
 _SETS = 256  # sets of parties whose coefficients are cached
 
@@ -89,3 +91,9 @@ class Sharing:
 def _weights(points: tuple[int, ...], targets: tuple[int, ...], p: int) -> Tensor:
     """int64 (targets, t)."""
     return torch.tensor(lagrange_matrix(points, targets, p))
+
+
+def sharing(federation: FederationConfig) -> Sharing | None:
+    """How keys are shared for recovery; None without it."""
+    threshold = federation.blinding.threshold(len(federation.parties))
+    return Sharing(threshold, len(federation.parties)) if threshold else None

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from colonnade.common.crypto.uniform import secure_elements
 from colonnade.common.errors import ContractError
-from colonnade.common.numerics.field import lagrange_matrix
+from colonnade.common.numerics.integers import lagrange_matrix
 from colonnade.common.secure_aggregation.shamir import Sharing
 
 _Elements = NDArray[np.int64]

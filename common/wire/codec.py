@@ -11,10 +11,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import torch
-
-from colonnade.common.compression.forms import AS_IS, Form
-from colonnade.common.compression.quantise import Packed, unpack
+from colonnade.common.compression.forms import AS_IS, Form, Packed
+from colonnade.common.compression.quantise import unpack
 from colonnade.common.messaging.message import Kinds, Message, TensorSpec, declared, schema
 from colonnade.common.wire.fields import (
     EIGHT_BYTES,
@@ -158,7 +156,7 @@ def _value(field: str, spec: TensorSpec | type, wire_type: int, value: int | mem
             raise WireError("less than 2^32", f"{value}", field)
         return bool(value) if spec is bool else value
     if isinstance(spec, TensorSpec):
-        return read_tensor(field, value, incoming if spec.dtype == torch.float32 else AS_IS)
+        return read_tensor(field, value, incoming if spec.dtype == "float32" else AS_IS)
     if spec is str:
         return _text(field, value)
     return struct.unpack("<d", value)[0]

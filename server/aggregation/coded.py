@@ -15,7 +15,7 @@ from colonnade.common.coded_computing.lagrange import LagrangeCode
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
-from colonnade.common.crypto.sealing import PROOF_BYTES
+from colonnade.common.crypto.lengths import PROOF_BYTES
 from colonnade.common.crypto.signatures import Signer
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import M, check_exact
@@ -34,8 +34,9 @@ from colonnade.common.protocols.fedvs import (
     place,
     signed_senders,
 )
-from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs, relayed
+from colonnade.common.secure_aggregation.confirmed_sets import relayed
 from colonnade.common.secure_aggregation.masked_sums import confirmed, smallest_set
+from colonnade.common.secure_aggregation.messages import SetProof, SetProofs
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked, marks
 from colonnade.server.training.context import ServerContext
 

@@ -12,16 +12,11 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import check_exact
-from colonnade.common.secure_aggregation.masked_sums import (
-    Masked,
-    Members,
-    confirmed,
-    ring,
-    sharing,
-    smallest_set,
-    words,
-)
+from colonnade.common.privacy.sum_noise import ring
+from colonnade.common.secure_aggregation.masked_sums import confirmed, smallest_set
 from colonnade.common.secure_aggregation.masks import remove_masks
+from colonnade.common.secure_aggregation.messages import Masked, Members, words
+from colonnade.common.secure_aggregation.shamir import sharing
 from colonnade.common.secure_aggregation.subject import TRAINING, subject
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marks
 from colonnade.server.aggregation.key_agreement import introduce

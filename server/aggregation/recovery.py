@@ -8,17 +8,15 @@ from dataclasses import replace
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.secure_aggregation.masked_sums import smallest_set
-from colonnade.common.secure_aggregation.recovery import (
+from colonnade.common.secure_aggregation.messages import (
     BLOCK,
     SECRETS,
     SHARE_BYTES,
     Arrived,
     OpenedShares,
-    Recovered,
     SealedShares,
-    first_of_block,
-    recover,
 )
+from colonnade.common.secure_aggregation.recovery import Recovered, first_of_block, recover
 from colonnade.common.secure_aggregation.shamir import Sharing
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marks
 from colonnade.server.aggregation.set_proofs import relay_proofs

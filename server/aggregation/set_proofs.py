@@ -8,9 +8,10 @@ from dataclasses import replace
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
-from colonnade.common.crypto.sealing import PROOF_BYTES
+from colonnade.common.crypto.lengths import PROOF_BYTES
 from colonnade.common.messaging.message import M, check_exact
-from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs, relayed
+from colonnade.common.secure_aggregation.confirmed_sets import relayed
+from colonnade.common.secure_aggregation.messages import SetProof, SetProofs
 
 
 async def relay_proofs(

@@ -257,9 +257,7 @@ def _key(text: str) -> _Key:
 def _watched(kind: type[Message]) -> tuple[str, ...]:
     """Names of a message's float fields."""
     return tuple(
-        name
-        for name, spec in schema(kind).items()
-        if spec is float or (isinstance(spec, TensorSpec) and spec.dtype.is_floating_point)
+        name for name, spec in schema(kind).items() if spec is float or (isinstance(spec, TensorSpec) and spec.floating)
     )
 
 

@@ -7,6 +7,7 @@ from functools import partial
 import torch
 
 from colonnade.common.coded_computing.coded_rows import CodedRows
+from colonnade.common.coded_computing.lagrange import LagrangeCode
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.fedvs import Config, Gradient
@@ -24,7 +25,7 @@ def joint(ctx: ServerContext, cfg: Config) -> CombinedHead:
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Trains on average embeddings that it decodes from coded sums."""
-    code, whole = cfg.code(len(clients)), joint(ctx, cfg)
+    code, whole = LagrangeCode.of(cfg.code(len(clients))), joint(ctx, cfg)
     rows = CodedRows(ctx.schedule.partition, code.segments, ctx.federation)
     sums = CodedSums(ctx, clients, cfg, code, await introduce(ctx, clients))
     await sums.prepare(rows)  # 2-9

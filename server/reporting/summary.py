@@ -9,13 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from colonnade.common.config.privacy import AdaptivePrivacyConfig, Adjacency
+from colonnade.common.config.privacy import AdaptivePrivacyConfig, Adjacency, AnyPrivacyConfig
 from colonnade.common.config.run_options import back_off_factor
 from colonnade.common.contracts.agreed_parts import parts_in_use
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import without_nan
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
-from colonnade.common.privacy.accounting.plan import SEEDED, AnyPrivacyConfig, PrivacyPlan
+from colonnade.common.privacy.accounting.plan import SEEDED, PrivacyPlan
 from colonnade.common.privacy.accounting.zeroth_order import ZerothOrderClaim
 from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.privacy.rows import deviation

@@ -18,7 +18,7 @@ from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ConfigError, ContractError, PartyLost
 from colonnade.common.messaging.message import Message
 from colonnade.common.messaging.raw import to_tensor
-from colonnade.common.secure_aggregation.key_agreement import KeyOffer, KeyProof, KeyRing, agreement_limits
+from colonnade.common.secure_aggregation.messages import KeyOffer, KeyProof, KeyRing, agreement_limits
 from colonnade.server.aggregation.key_agreement import introduce
 from tests.support.meeting import KINDS, NAMES, SESSION, Meeting, Passes, certified_meeting
 

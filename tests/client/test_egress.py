@@ -21,7 +21,7 @@ from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
 from colonnade.common.protocols.fedvs import Opened, Shares
 from colonnade.common.protocols.split import Embedding
-from colonnade.common.secure_aggregation.masked_sums import Masked
+from colonnade.common.secure_aggregation.messages import Masked
 
 
 class Outside:

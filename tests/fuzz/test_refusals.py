@@ -14,8 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from colonnade.client.membership.pin import Pin
 from colonnade.common.checkpointing.checkpoints import Checkpoints
-from colonnade.common.compression.forms import Coded
-from colonnade.common.compression.quantise import Packed
+from colonnade.common.compression.forms import Coded, Packed
 from colonnade.common.crypto.pki.certificates import describe, name_of
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.signatures import ForgedError, Verifier

@@ -19,10 +19,10 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import Agreement, SealError, Session
 from colonnade.common.errors import ContractError, InputError, PartyAway, PartyLost
 from colonnade.common.messaging.outgoing import MaskedTensor, Released
-from colonnade.common.secure_aggregation.confirmed_sets import SetError, SetProof, SetProofs
-from colonnade.common.secure_aggregation.masked_sums import Masked, Members, ring
+from colonnade.common.privacy.sum_noise import ring
+from colonnade.common.secure_aggregation.confirmed_sets import SetError
 from colonnade.common.secure_aggregation.masks import Blinder
-from colonnade.common.secure_aggregation.recovery import RECOVERY
+from colonnade.common.secure_aggregation.messages import RECOVERY, Masked, Members, SetProof, SetProofs
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.contexts import client_context, server_context
 from tests.support.federation import Outcome, config, federate, parameters

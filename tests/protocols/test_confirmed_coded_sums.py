@@ -12,7 +12,7 @@ from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.errors import PartyLost
 from colonnade.common.protocols.fedvs import Answer, Bundle
-from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs
+from colonnade.common.secure_aggregation.messages import SetProof, SetProofs
 from tests.support.federation import Outcome, config, federate, parameters
 
 PROTOCOL = {"name": "fedvs", "embedding": 4, "segments": 1}

@@ -13,7 +13,7 @@ from colonnade.common.messaging.label_messages import Beliefs, Labels, Targets
 from colonnade.common.models.heads import xavier
 from colonnade.common.privacy.release import through_clip
 from colonnade.common.protocols.fdml import CONTRACT, Aggregate, Evaluation, Logits
-from colonnade.common.secure_aggregation.masked_sums import BLINDED
+from colonnade.common.secure_aggregation.messages import BLINDED
 from tests.support.federation import Outcome, config, federate
 
 FDML = {"name": "fdml", "embedding": 16}

@@ -14,7 +14,8 @@ from torch import Tensor
 from colonnade.client.aggregation.coded import CodedParty
 from colonnade.client.privacy.egress import Egress
 from colonnade.common.coded_computing.coded_rows import CodedRows
-from colonnade.common.crypto.sealing import OVERHEAD
+from colonnade.common.coded_computing.lagrange import LagrangeCode
+from colonnade.common.crypto.lengths import OVERHEAD
 from colonnade.common.errors import ContractError, PartyLost
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.numerics import fixed_point
@@ -29,7 +30,7 @@ from colonnade.common.protocols.fedvs import (
     Shares,
     hash_of,
 )
-from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs
+from colonnade.common.secure_aggregation.messages import SetProof, SetProofs
 from colonnade.server.aggregation.coded import CodedSums
 from tests.support.federation import Outcome, config, federate, parameters
 
@@ -89,7 +90,7 @@ def assert_exact(outcome: Outcome, seen: Watched) -> None:
     """Every decoded block is the sum of the members' quantised products, as Python's integers have it."""
     federation = outcome.server.federation
     cfg, names = federation.protocol, federation.names
-    code = cfg.code(len(names))
+    code = LagrangeCode.of(cfg.code(len(names)))
     rows = CodedRows(outcome.server.schedule.partition, code.segments, federation)
     assert seen.decoded
     for round, stage, number, senders, average in seen.decoded:

@@ -24,9 +24,9 @@ from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
-from colonnade.common.privacy.sum_noise import NoiseShare, noisy_ring
+from colonnade.common.privacy.sum_noise import NoiseShare, noisy_ring, ring
 from colonnade.common.protocols.split import Embedding
-from colonnade.common.secure_aggregation.masked_sums import Masked, Members, ring
+from colonnade.common.secure_aggregation.messages import Masked, Members
 from colonnade.server.aggregation.masked_sums import Blinded
 from colonnade.server.aggregation.sums import Found
 from colonnade.server.reporting.planned import planned

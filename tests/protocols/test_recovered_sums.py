@@ -15,10 +15,19 @@ from colonnade.client.privacy.stage import Privacy
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.errors import ConfigError, PartyAway, PartyLost
-from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs
-from colonnade.common.secure_aggregation.masked_sums import Masked, ring, sharing
+from colonnade.common.privacy.sum_noise import ring
 from colonnade.common.secure_aggregation.masks import remove_masks
-from colonnade.common.secure_aggregation.recovery import RECOVERY, Arrived, OpenedShares, SealedShares, recover
+from colonnade.common.secure_aggregation.messages import (
+    RECOVERY,
+    Arrived,
+    Masked,
+    OpenedShares,
+    SealedShares,
+    SetProof,
+    SetProofs,
+)
+from colonnade.common.secure_aggregation.recovery import recover
+from colonnade.common.secure_aggregation.shamir import sharing
 from colonnade.common.secure_aggregation.subject import TRAINING, subject
 from colonnade.server.aggregation.masked_sums import Blinded
 from tests.protocols.test_blinded import BLIND, LATE, disks, every, run, said, sets_of, slow

@@ -12,7 +12,7 @@ from torch.nn import functional
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.split_avg import CONTRACT, AverageGradient, Embedding, Evaluation, Gradient
-from colonnade.common.secure_aggregation.masked_sums import BLINDED
+from colonnade.common.secure_aggregation.messages import BLINDED
 from tests.support.federation import Outcome, config, federate, parameters
 
 pytestmark = pytest.mark.slow

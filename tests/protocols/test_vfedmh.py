@@ -13,9 +13,9 @@ from torch.nn import functional
 
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError
+from colonnade.common.privacy.sum_noise import ring
 from colonnade.common.protocols.vfedmh import CONTRACT, Embedding, Evaluation, Global, Gradient, Prediction
-from colonnade.common.secure_aggregation.key_agreement import AGREEMENT
-from colonnade.common.secure_aggregation.masked_sums import Masked, Members, ring
+from colonnade.common.secure_aggregation.messages import AGREEMENT, Masked, Members
 from tests.support.federation import Outcome, config, federate, parameters
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.models.heads import xavier
 from colonnade.common.numerics.losses import CrossEntropy
 from colonnade.common.protocols.vimadmm_j import CONTRACT, Evaluation, Logits, Signal, Update
-from colonnade.common.secure_aggregation.masked_sums import BLINDED
+from colonnade.common.secure_aggregation.messages import BLINDED
 from tests.support.federation import Outcome, config, federate, parameters
 
 pytestmark = pytest.mark.slow

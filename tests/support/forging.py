@@ -11,6 +11,7 @@ import torch
 from colonnade.common.conversation.control import Open, Save
 from colonnade.common.conversation.membership import Begin, Failure, Parcel, Refusal, Rewind, Saved, Spent
 from colonnade.common.messaging.message import Message, TensorSpec, schema
+from colonnade.common.messaging.raw import DTYPES
 from colonnade.common.wire.frame import pack
 from tests.support.relay import Fault, Passed, Piece, Relay, pieces
 
@@ -65,7 +66,7 @@ def _blank(kind: type[Message]) -> Message:
     """A message that no undisturbed run of the setting has: one zero in every tensor."""
     fields = schema(kind).items()
     return kind(**{
-        name: torch.zeros([1] * len(spec.dims), dtype=spec.dtype) if isinstance(spec, TensorSpec) else spec()
+        name: torch.zeros([1] * len(spec.dims), dtype=DTYPES[spec.dtype]) if isinstance(spec, TensorSpec) else spec()
         for name, spec in fields
     })  # fmt: skip
 

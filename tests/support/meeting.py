@@ -20,7 +20,7 @@ from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.crypto.signatures import Signer
 from colonnade.common.observability.telemetry import Telemetry
-from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
+from colonnade.common.secure_aggregation.messages import AGREEMENT, agreement_limits
 from colonnade.server.aggregation.key_agreement import introduce
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.contexts import client_context, server_context

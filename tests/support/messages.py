@@ -20,8 +20,9 @@ from torch import Tensor
 
 from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
 from colonnade.common.escaped import escaped
-from colonnade.common.messaging.message import DTYPES, Message, TensorSpec, schema
-from colonnade.common.secure_aggregation.recovery import RECOVERY_LIMITS
+from colonnade.common.messaging.message import Message, TensorSpec, schema
+from colonnade.common.messaging.raw import DTYPES
+from colonnade.common.secure_aggregation.messages import RECOVERY_LIMITS
 from colonnade.common.wire._generated import tensor_pb2  # noqa: F401  # registers what the others import
 
 PROTO = Path(__file__).parents[2] / "proto"
@@ -91,7 +92,7 @@ def fitting_message(kind: type[Message], sizes: dict[str, int], **given: Any) ->
 
     def value(spec: TensorSpec | type) -> Any:
         if isinstance(spec, TensorSpec):
-            return torch.rand([sizes[dim] for dim in spec.dims]).to(spec.dtype)
+            return torch.rand([sizes[dim] for dim in spec.dims]).to(DTYPES[spec.dtype])
         return longest[spec]
 
     return kind(**{name: value(spec) for name, spec in schema(kind).items()} | given)

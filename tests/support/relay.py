@@ -14,12 +14,12 @@ from unittest.mock import patch
 import grpc
 
 from colonnade.client.membership.dialer import Membership
+from colonnade.client.privacy.egress import ways_out
 from colonnade.common.alignment.messages import all_kinds
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.control import Item, Open, Save, Statement
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Begin, Parcel, Refusal, Rewind
-from colonnade.common.messaging.departure import ways_out
 from colonnade.common.messaging.message import Kinds, Message, PartyMessage, TensorSpec, schema
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection

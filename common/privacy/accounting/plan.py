@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from colonnade.common.config.privacy import AdaptivePrivacyConfig, Adjacency, DiscretePrivacyConfig, PrivacyConfig
+from colonnade.common.config.privacy import AdaptivePrivacyConfig, Adjacency, AnyPrivacyConfig, NoisyPrivacyConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.accounting.accountant import affordable, epsilon, find_noise_multiplier
 from colonnade.common.privacy.accounting.calibration import gaussian_sigma
 
 if TYPE_CHECKING:  # imported where it is needed: scipy's convolution is half a second, and few runs need it
     from colonnade.common.privacy.accounting.sampled import SampledGaussian
-
-NoisyPrivacyConfig = PrivacyConfig | AdaptivePrivacyConfig
-AnyPrivacyConfig = NoisyPrivacyConfig | DiscretePrivacyConfig
 
 SEEDED = "noise was drawn from the federation's seed, which every member knows"
 

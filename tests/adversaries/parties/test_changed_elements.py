@@ -19,8 +19,9 @@ from colonnade.common.alignment.messages import Positions, Proved
 from colonnade.common.alignment.psi_member import PsiMember
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.group import Secret
+from colonnade.common.crypto.lengths import OVERHEAD
 from colonnade.common.crypto.proven import Multiplier, points_of
-from colonnade.common.crypto.sealing import OVERHEAD, SealError
+from colonnade.common.crypto.sealing import SealError
 from colonnade.common.errors import ContractError, PeerError
 from colonnade.common.messaging.raw import to_bytes, to_tensor
 from colonnade.server.alignment import relay

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.prediction.messages import Output
-from colonnade.common.secure_aggregation.masked_sums import Masked
+from colonnade.common.secure_aggregation.messages import Masked
 from colonnade.simulation.outcome import Outcome
 from tests.protocols.test_prediction import ask
 from tests.support.federation import config, federate

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.client.privacy.egress import Egress
+from colonnade.client.privacy.egress import Egress, ways_out
 from colonnade.common.alignment.messages import ALIGNMENT
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
@@ -19,7 +19,7 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
-from colonnade.common.messaging.departure import objection, ways_out
+from colonnade.common.messaging.departure import objection
 from colonnade.common.messaging.message import Message, PartyMessage, ServerMessage, TensorSpec, message, tensor_specs
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.prediction.messages import Output
@@ -113,15 +113,15 @@ def test_few_messages_leave_unprotected() -> None:
         if spec.public
     }
     assert public == {
-        "key_agreement.KeyOffer.key",
-        "key_agreement.KeyOffer.certificate",
-        "key_agreement.KeyOffer.signature",
-        "key_agreement.KeyOffer.told",
-        "key_agreement.KeyProof.proofs",
-        "confirmed_sets.SetProof.proofs",
-        "recovery.SealedShares.shares",
-        "recovery.SealedShares.pair_keys",
-        "recovery.OpenedShares.pads",
+        "messages.KeyOffer.key",
+        "messages.KeyOffer.certificate",
+        "messages.KeyOffer.signature",
+        "messages.KeyOffer.told",
+        "messages.KeyProof.proofs",
+        "messages.SetProof.proofs",
+        "messages.SealedShares.shares",
+        "messages.SealedShares.pair_keys",
+        "messages.OpenedShares.pads",
         "fedvs.Opened.senders",
         "messages.Held.nonce",
         "messages.Pledge.digest",

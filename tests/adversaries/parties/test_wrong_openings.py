@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from colonnade.common.errors import ContractError
-from colonnade.common.secure_aggregation.masked_sums import Masked
-from colonnade.common.secure_aggregation.recovery import OpenedShares, SharedKeys
+from colonnade.common.secure_aggregation.messages import Masked, OpenedShares
+from colonnade.common.secure_aggregation.recovery import SharedKeys
 from tests.protocols.test_blinded import run
 
 LIAR, ABSENT = "party2", "party4"

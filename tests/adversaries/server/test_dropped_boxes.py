@@ -22,7 +22,7 @@ from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import ServerMessage
 from colonnade.common.protocols.fedvs import Bundle
-from colonnade.common.secure_aggregation.recovery import RECOVERY, Arrived
+from colonnade.common.secure_aggregation.messages import RECOVERY, Arrived
 from tests.adversaries.server.test_split_views import VICTIM, told
 from tests.support.alignment import Found, align, federation
 

@@ -19,7 +19,7 @@ from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ContractError
 from colonnade.common.prediction.messages import Ask, Averaged
-from colonnade.common.secure_aggregation.masked_sums import Members
+from colonnade.common.secure_aggregation.messages import Members
 from colonnade.server.aggregation.masked_sums import Blinded
 from colonnade.server.aggregation.sums import Found
 from colonnade.server.membership.hub import Hub

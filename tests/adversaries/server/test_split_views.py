@@ -24,7 +24,7 @@ from colonnade.common.protocols.fedvs import Bundle, Gradient
 from colonnade.common.protocols.split_avg import AverageGradient
 from colonnade.common.protocols.vimadmm import Update
 from colonnade.common.runtime.json_lines import read_lines
-from colonnade.common.secure_aggregation.masked_sums import Members
+from colonnade.common.secure_aggregation.messages import Members
 from colonnade.common.transcript.entries import entry_of, salt_key, salted
 from colonnade.simulation.files import RunFiles
 from colonnade.simulation.outcome import Outcome

@@ -24,8 +24,8 @@ from colonnade.common.protocols.fedvs import Gradient as CodedGradient
 from colonnade.common.protocols.split_avg import AverageGradient
 from colonnade.common.protocols.vfedmh import Global
 from colonnade.common.protocols.vimadmm_j import Signal
-from colonnade.common.secure_aggregation.masked_sums import Masked
 from colonnade.common.secure_aggregation.masks import Blinder
+from colonnade.common.secure_aggregation.messages import Masked
 from colonnade.server.aggregation.masked_sums import Blinded
 from colonnade.server.aggregation.sums import Found
 from colonnade.simulation.federation import Simulation

@@ -16,9 +16,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from colonnade.common.privacy.sum_noise import ring
 from colonnade.common.protocols.split_avg import AverageGradient
-from colonnade.common.secure_aggregation.masked_sums import Masked, ring
 from colonnade.common.secure_aggregation.masks import Blinder
+from colonnade.common.secure_aggregation.messages import Masked
 from colonnade.server.aggregation.masked_sums import Blinded
 from tests.protocols.test_blinded import LATE, run, sets_of
 from tests.support.federation import Outcome

@@ -16,8 +16,8 @@ import torch
 
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.fdml import Aggregate
-from colonnade.common.secure_aggregation.confirmed_sets import SetError, SetProofs
-from colonnade.common.secure_aggregation.recovery import Arrived, OpenedShares
+from colonnade.common.secure_aggregation.confirmed_sets import SetError
+from colonnade.common.secure_aggregation.messages import Arrived, OpenedShares, SetProofs
 from tests.protocols.test_blinded import LATE, run
 
 RECOVERED = (*LATE, "federation.blinding.recovery=alone")

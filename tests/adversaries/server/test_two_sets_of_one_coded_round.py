@@ -16,6 +16,7 @@ from torch import Tensor
 
 from colonnade.client.aggregation.coded import CodedParty
 from colonnade.common.coded_computing.coded_rows import CodedRows
+from colonnade.common.coded_computing.lagrange import LagrangeCode
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.control import Item, Open
 from colonnade.common.conversation.conversation import Cohort
@@ -24,7 +25,8 @@ from colonnade.common.errors import ContractError
 from colonnade.common.numerics import fixed_point
 from colonnade.common.protocols.fedvs import Answer, Senders
 from colonnade.common.protocols.fedvs import Config as FedvsConfig
-from colonnade.common.secure_aggregation.confirmed_sets import SetError, SetProofs, SetProver
+from colonnade.common.secure_aggregation.confirmed_sets import SetError, SetProver
+from colonnade.common.secure_aggregation.messages import SetProofs
 from tests.support.federation import config, federate
 
 LIED, EVERY = 2, 3
@@ -100,7 +102,7 @@ def weights(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[tuple[Any, Tensor
 def decoded(cfg: Config, answers: dict[str, Tensor], group: tuple[str, ...]) -> Tensor:
     names, protocol = cfg.federation.names, cfg.federation.protocol
     values = torch.stack([answers[name].reshape(-1) for name in group]).long()
-    return protocol.code(len(names)).decode([names.index(name) for name in group], values)
+    return LagrangeCode.of(protocol.code(len(names))).decode([names.index(name) for name in group], values)
 
 
 def of_first_alone(item: Item) -> Item:
@@ -151,7 +153,7 @@ def test_without_proofs_it_learns_one_partys_embeddings_and_the_run_ends_within_
 
     difference = decoded(cfg, lie.answers, FIRST) - decoded(cfg, lie.answers, SECOND)
     protocol = cfg.federation.protocol
-    field = protocol.code(6).field
+    field = LagrangeCode.of(protocol.code(6)).field
     ctx, rounded = weights["party1"][LIED - 1]
     block = CodedRows(ctx.schedule.partition, 1, cfg.federation).training(LIED)
     powers = ctx.state["model"].powers(ctx.features[block.rows[block.real]]).double()

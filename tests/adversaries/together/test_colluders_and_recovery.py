@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from colonnade.common.secure_aggregation.masks import BlindError, remove_masks
-from colonnade.common.secure_aggregation.recovery import OpenedShares, _elements, _key, _wrapped
+from colonnade.common.secure_aggregation.messages import OpenedShares
+from colonnade.common.secure_aggregation.recovery import _elements, _key, _wrapped
 from tests.common.secure_aggregation.test_recovery import ABOUT, Parties, drawn
 
 ROUND = 5

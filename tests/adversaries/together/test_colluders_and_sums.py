@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from torch import Tensor
 
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.privacy.sum_noise import NoiseShare
-from colonnade.common.secure_aggregation.masked_sums import Masked, ring
+from colonnade.common.privacy.sum_noise import NoiseShare, ring
 from colonnade.common.secure_aggregation.masks import Blinder
+from colonnade.common.secure_aggregation.messages import Masked
 from tests.protocols.test_prediction import ask
 from tests.support.federation import Outcome, config, federate
 

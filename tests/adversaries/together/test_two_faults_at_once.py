@@ -20,9 +20,8 @@ from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.codes import Codes
 from colonnade.common.protocols.fedvs import Answer, Opened, Shares
 from colonnade.common.protocols.vimadmm import Embedding
-from colonnade.common.secure_aggregation.confirmed_sets import SetError, SetProof
-from colonnade.common.secure_aggregation.masked_sums import Masked
-from colonnade.common.secure_aggregation.recovery import OpenedShares, SealedShares
+from colonnade.common.secure_aggregation.confirmed_sets import SetError
+from colonnade.common.secure_aggregation.messages import Masked, OpenedShares, SealedShares, SetProof
 from tests.support.federation import Outcome, config, federate, parameters
 
 LIAR, ROUND, ROUNDS = "party2", 2, 3

@@ -16,7 +16,7 @@ from colonnade.common.data.rows import Partition
 from colonnade.common.messaging.message import Message, payload_bytes
 from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.fedvs import Answer, Bundle, Gradient, Opened, Preparation, Prepared, Senders, Shares
-from colonnade.common.secure_aggregation.confirmed_sets import SetProof, SetProofs
+from colonnade.common.secure_aggregation.messages import SetProof, SetProofs
 from tests.support.federation import Outcome, config, federate
 
 ROUND = (Shares, Opened, SetProof, Answer, Bundle, Senders, SetProofs, Gradient)

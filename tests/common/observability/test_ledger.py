@@ -22,7 +22,7 @@ from colonnade.common.protocols.fedvs import Answer, Prepared, Shares
 from colonnade.common.protocols.split import Embedding, Evaluation
 from colonnade.common.runtime.json_lines import open_to_append, read_lines
 from colonnade.common.runtime.run_folder import PartyFolder
-from colonnade.common.secure_aggregation.key_agreement import KeyOffer
+from colonnade.common.secure_aggregation.messages import KeyOffer
 from colonnade.reports.records.ledgers import read_books_of
 
 ROOT = Path(__file__).parents[3]

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from colonnade.common.secure_aggregation.masks import Blinder, BlindError, remove_masks
-from colonnade.common.secure_aggregation.recovery import OpenedShares, SealedShares, SharedKeys, recover
+from colonnade.common.secure_aggregation.messages import OpenedShares, SealedShares
+from colonnade.common.secure_aggregation.recovery import SharedKeys, recover
 from colonnade.common.secure_aggregation.shamir import Sharing
 
 SHAPE = (3, 4)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from colonnade.common.crypto.uniform import secure_elements
 from colonnade.common.errors import InputError
-from colonnade.common.numerics.field import LARGEST
+from colonnade.common.numerics.integers import LARGEST
 from colonnade.common.secure_aggregation.shamir import Sharing
 
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from colonnade.common.crypto.uniform import secure_elements
 from colonnade.common.errors import ContractError
-from colonnade.common.numerics.field import LARGEST
-from colonnade.common.secure_aggregation.recovery import OpenedShares, SealedShares, recover
+from colonnade.common.numerics.integers import LARGEST
+from colonnade.common.secure_aggregation.messages import OpenedShares, SealedShares
+from colonnade.common.secure_aggregation.recovery import recover
 from colonnade.common.secure_aggregation.shamir import Sharing
 from colonnade.common.secure_aggregation.wrong_shares import check_shares
 from tests.common.secure_aggregation.test_recovery import Parties

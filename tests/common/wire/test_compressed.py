@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from colonnade.common.compression.forms import AS_IS, Coded, Form, Largest, Signs
-from colonnade.common.compression.quantise import Packed
+from colonnade.common.compression.forms import AS_IS, Coded, Form, Largest, Packed, Signs
 from colonnade.common.conversation.compression import Compressor
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.draws import AgreedDraws

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.alignment.messages import ALIGNMENT, alignment_limits
-from colonnade.common.compression.forms import AS_IS, Coded, Form, Largest, Signs
-from colonnade.common.compression.quantise import Packed
+from colonnade.common.compression.forms import AS_IS, Coded, Form, Largest, Packed, Signs
 from colonnade.common.compression.quantise import pack as compressed
 from colonnade.common.compression.quantise import unpack as decompressed
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
@@ -34,7 +33,6 @@ from colonnade.common.conversation.membership import (
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging import raw
 from colonnade.common.messaging.message import (
-    DTYPES,
     Kinds,
     Message,
     TensorSpec,
@@ -44,6 +42,7 @@ from colonnade.common.messaging.message import (
     schema,
     tensor_specs,
 )
+from colonnade.common.messaging.raw import DTYPES
 from colonnade.common.prediction import messages as prediction
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import WireError, read_fields, read_varint, varint
@@ -130,8 +129,8 @@ def sample(kind: type[Message], form: Form = AS_IS, rng: Random | None = None) -
             values[name] = scalars[spec]
             continue
         shape = [sizes.get(dim, _WIDTH) for dim in spec.dims]
-        values[name] = (torch.rand(shape, generator=draws) * 9 - 4).to(spec.dtype)
-        if spec.dtype == torch.float32 and form != AS_IS:
+        values[name] = (torch.rand(shape, generator=draws) * 9 - 4).to(DTYPES[spec.dtype])
+        if spec.dtype == "float32" and form != AS_IS:
             packed[name] = compressed(values[name], form, draws)
             values[name] = decompressed(packed[name])
     return kind(**values, packed=packed)

@@ -27,7 +27,7 @@ from colonnade.common.privacy.release import GaussianRelease
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.response_noise import RowNoise
 from colonnade.common.privacy.rows import NoisySteps, RowRelease, SampledSteps, deviation
-from colonnade.common.secure_aggregation.masked_sums import ring
+from colonnade.common.privacy.sum_noise import ring
 from colonnade_lab.attacks.audit.canaries import Audited
 from colonnade_lab.attacks.audit.codes import released_codes, trained_encoder
 from colonnade_lab.attacks.audit.sums import noisy_sums

@@ -18,7 +18,8 @@ from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import tensor_specs
 from colonnade.common.models.bottom import bottom_model
 from colonnade.common.numerics.ring import Ring
-from colonnade.common.secure_aggregation.masked_sums import Masked, ring
+from colonnade.common.privacy.sum_noise import ring
+from colonnade.common.secure_aggregation.messages import Masked
 from colonnade_lab.attacks.run import AttackedRun
 
 _STEPS = {"split", "split_avg", "vafl"}  # protocols in which a party takes one step for a gradient `dh`

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from colonnade.common.errors import InputError
 from colonnade.common.numerics import field as module
-from colonnade.common.numerics.field import Field, is_prime
+from colonnade.common.numerics.field import Field
+from colonnade.common.numerics.integers import is_prime
 
 MERSENNE, NEAR_26 = 2**31 - 1, 2**26 - 5
 PRIMES = (3, 5, 257, 65537, NEAR_26, 2**30 - 35, MERSENNE)

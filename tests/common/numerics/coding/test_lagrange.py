@@ -14,8 +14,9 @@ from torch import Tensor
 from colonnade.common.coded_computing import lagrange
 from colonnade.common.coded_computing.lagrange import LagrangeCode, agreed_code
 from colonnade.common.errors import InputError
-from colonnade.common.numerics.field import Field, lagrange_matrix
+from colonnade.common.numerics.field import Field
 from colonnade.common.numerics.fixed_point import from_field, to_field
+from colonnade.common.numerics.integers import lagrange_matrix
 
 MERSENNE, NEAR_26 = Field(2**31 - 1), Field(2**26 - 5)
 TINY = LagrangeCode(Field(7), 1, (1, 2), (3, 4, 5))  # K = T = 1, R = N = 3

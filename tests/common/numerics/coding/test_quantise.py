@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from colonnade.common.compression import scale as scale_module
-from colonnade.common.compression.forms import HALF, Coded, Form, Largest, Signs
-from colonnade.common.compression.quantise import Packed, pack, unpack
+from colonnade.common.compression.forms import HALF, Coded, Form, Largest, Packed, Signs
+from colonnade.common.compression.quantise import pack, unpack
 from colonnade.common.errors import InputError
 
 NUMBERS = st.floats(-(2.0**100), 2.0**100, width=32, allow_subnormal=False)
