@@ -14,6 +14,7 @@ import yaml
 
 from colonnade.cli.data.check import check
 from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.data.sources import load_features
 from colonnade.common.errors import DataError, InputError
 from colonnade.common.parsing.file import load
 from colonnade.launcher.prediction_files import PredictionIds
@@ -141,7 +142,7 @@ def test_files_of_other_programs_are_read_if_configured(scene: str, tmp_path: Pa
     (tmp_path / "party1.csv").write_bytes(content)
     tree = table_tree(batch=1, epochs=1)
     tree["parties"]["party1"]["data"].update(more)
-    features = load(_written(tmp_path, tree)).parties["party1"].data.features(_ALONE, tmp_path)  # type: ignore[union-attr]
+    features = load_features(load(_written(tmp_path, tree)).parties["party1"].data, _ALONE, tmp_path)
     assert features.ids == ("Jörg", "Ann") and features.fields[0].words == ("ö", "ü")
 
 
