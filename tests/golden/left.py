@@ -36,8 +36,8 @@ _SIGNED = re.compile("certificate|signature")
 _DRAWN = {"random", "shares"}
 
 
-def form(folder: Path, clock: Clock) -> dict[str, Any]:
-    """Of `run` in a folder, and of the alignments in `kept` beside it."""
+def form(folder: Path, clock: Clock, *, ordered: bool = True) -> dict[str, Any]:
+    """Of `run` in a folder, and of the alignments in `kept` beside it; not `ordered`: messages in no order."""
     found: dict[str, dict[str, list[str]]] = {"files": {}, "records": {}, "events": {}, "ledger": {}, "messages": {}}
 
     def add(part: str, member: str, lines: Iterable[str]) -> None:
@@ -61,8 +61,12 @@ def form(folder: Path, clock: Clock) -> dict[str, Any]:
                 add("messages", member, each(line for way, line in sent if way in ways))
         elif path.suffix in (".json", ".csv") and not path.name.startswith("round-"):
             add("records", member, [f"{name}: {_keys(path)}"])
-    together = {"files": _shared, "records": _shared, "events": _alike, "ledger": _alike, "messages": _alike}
-    return {part: together[part](members) for part, members in found.items() if any(members.values())}
+    in_order = {"events", "ledger", "messages"} if ordered else set()
+    return {
+        part: (_alike if part in in_order else _shared)(members)
+        for part, members in found.items()
+        if any(members.values())
+    }
 
 
 def numbers(folder: Path, clock: Clock) -> dict[str, Any]:
