@@ -1,7 +1,7 @@
 """`python -m benchmarks [NAME ...]`: runs the benchmarks, all or some, and prints one table.
 
-`make bench` runs all. With `--out FILE.json` every result is kept as it comes, and `--resume` goes on from there: what
-has figures is not run again, what failed or was skipped is.
+`make bench` runs all. `--out FILE.json` stores every result as it comes, and `--resume` continues: benchmarks with
+figures are not run again, failed or skipped ones are.
 """
 
 from __future__ import annotations
@@ -19,22 +19,11 @@ from benchmarks.kept import Kept
 from benchmarks.registry import BENCHMARKS, Benchmark
 from benchmarks.report import Result, console, markdown, show
 
-told = Console(stderr=True, highlight=False)  # beside the table, which may go into a file
+told = Console(stderr=True, highlight=False)  # stderr: the table on stdout may go into a file
 
 
 def main(argv: Sequence[str] | None = None, benchmarks: Mapping[str, Benchmark] = BENCHMARKS) -> int:
-    """Runs what is named, or everything.
-
-    Args:
-        argv: the command line; None is the process's own.
-        benchmarks: those that there are.
-
-    Returns:
-        0; 1 if a benchmark failed or a bound is broken.
-
-    Raises:
-        SystemExit: the command line, or a file of results, is wrong.
-    """
+    """Runs the named benchmarks, or all. Returns 1 if one failed or a bound is broken, else 0."""
     options = _options(argv, benchmarks)
     if options.list:
         for name, benchmark in benchmarks.items():
@@ -63,7 +52,7 @@ def run(benchmark: Benchmark) -> Result:
     begin = time.monotonic()
     try:
         figures, failed = tuple(benchmark.call()), ""
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever it is, the others' figures count
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever it is, the other figures count
         figures, failed = (), " ".join(f"{type(error).__name__}: {error}".split())[:300]
     when = datetime.now(UTC).isoformat(" ", "minutes")
     return Result(figures, failed=failed, when=when, seconds=round(time.monotonic() - begin, 1))

@@ -9,7 +9,6 @@ SEEDS = (0, 1, 2)
 
 
 def main() -> list[Figure]:
-    """VIMADMM after one epoch and after ten, split learning after ten."""
     one = [_accuracy(run("vimadmm/mnist.yaml", "federation.epochs=1", f"federation.seed={seed}")) for seed in SEEDS]
     ten = [_accuracy(run("vimadmm/mnist.yaml", f"federation.seed={seed}")) for seed in SEEDS]
     split = [_accuracy(run("split/mnist.yaml", f"federation.seed={seed}")) for seed in SEEDS]

@@ -1,8 +1,8 @@
 """Cost of VFL-AFE's parts in a party's step: protection, rescaling, and clusters with contrast.
 
-One party, half an MNIST image, batches of 256, one thread: from the inputs to the step of the optimiser, the server's
-response available. Two layers to 32, and the paper's kind of model, two convolutions whose features are the embedding.
-The paper (Table 3, CIFAR-10) has 36 % of the time for rescaling and 11 % for adjusting.
+One party, half an MNIST image, batches of 256, one thread: from the inputs to the optimiser's step, with the server's
+response available. Models: two layers to 32, and the paper's kind, two convolutions whose features are the embedding.
+In the paper (Table 3, CIFAR-10) rescaling takes 36 % of the time and adjusting 11 %.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ ROWS, CLASSES = 256, 10
 
 
 def main() -> list[Figure]:
-    """All of it."""
     torch.set_num_threads(1)
     return [*_parts("MLP", _mlp, 32, noisy=True), *_parts("CNN", _cnn, 448)]
 

@@ -17,7 +17,6 @@ ROWS, CLASSES, RHO = 1024, 10, 1.0
 
 
 def main() -> list[Figure]:
-    """Times both and compares what they find."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     targets, total, dual = (
@@ -31,7 +30,7 @@ def main() -> list[Figure]:
         z = admm.minimise_z(targets, dual, total, RHO, loss)
         times.append(time.perf_counter() - begin)
     each = zip(targets.tolist(), total.double().numpy(), dual.double().numpy(), strict=True)
-    with threadpool_limits(1):  # threads of BLAS that wait for each other make it 18 times as slow on a busy machine
+    with threadpool_limits(1):  # BLAS threads that wait for each other make it 18 times as slow on a busy machine
         begin = time.perf_counter()
         theirs = np.stack([_scipy(*row) for row in each])
         rival = time.perf_counter() - begin

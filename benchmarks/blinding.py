@@ -1,8 +1,8 @@
 """Cost of blinding: masks against their bare keystream, and a round against the same in the clear.
 
 Among 100 parties the 99 masks of one party's embedding are added up. Masks and keystream are measured in turn on one
-thread, in processor time, which other processes lengthen least, and medians are compared. The keystream is 99 ChaCha20
-streams under keys of their own, one after the other into the same buffer.
+thread, in processor time, which other load affects least; medians are compared. The keystream is 99 ChaCha20 streams
+with separate keys, one after the other into the same buffer.
 
 The round is VFedMH's among four on MNIST, batches of 128 and embeddings of 64, as processes over mutual TLS.
 """
@@ -29,7 +29,6 @@ BOUND = 8.0
 
 
 def main() -> list[Figure]:
-    """Masks modulo 2^32 and 2^64, and a round."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     return [*(_masks(bits) for bits in (32, 64)), _round()]
@@ -54,7 +53,7 @@ def _masks(bits: int) -> Figure:
 
 
 def _round() -> Figure:
-    """The median of all rounds of two runs of each kind, in turn; the first ten of each run left out."""
+    """The median over all rounds of two runs of each kind, in turn, without the first ten rounds of each run."""
     seconds: dict[str, list[float]] = {"clear": [], "blinded": []}
     for how in ("clear", "blinded") * 2:
         sets = (f"federation.protocol.aggregate={how}", *_SHORT)

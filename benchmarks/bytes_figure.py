@@ -2,9 +2,9 @@
 
     python -m benchmarks.bytes_figure FOLDER
 
-Two parties, batches of 64, embeddings of 64, a head with 128 hidden; Adam everywhere but in `zoo_vfl`.
-Test accuracy over what training has sent so far, both ways and of all parties, as tensors; evaluations do not count.
-Names say bits up / down. Leaves `czofo-bytes.svg` in FOLDER, and prints the bytes to 90, 95 and 97 %.
+Two parties, batches of 64, embeddings of 64, a head with 128 hidden units; Adam everywhere except in `zoo_vfl`. Plots
+test accuracy over the tensor bytes of training, both ways and of all parties; evaluations do not count. Names say bits
+up / down. Writes `czofo-bytes.svg` to FOLDER, and prints the bytes to 90, 95 and 97 %.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from colonnade.reports.plots import as_file, lines
 from colonnade.simulation.federation import Simulation
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
-ROWS, WIDTH, TURNS = 64, 64, 2  # of a batch; of an embedding; a round
+ROWS, WIDTH, TURNS = 64, 64, 2  # rows of a batch; width of an embedding; turns a round
 TARGETS = (0.9, 0.95, 0.97)
-LEAST = 0.1  # MB, where the axis begins: it is logarithmic
+LEAST = 0.1  # MB, start of the logarithmic axis
 ADAM = ("server.optimiser={name: adam, lr: 0.001}", "every_party.optimiser={name: adam, lr: 0.001}")
 Points = list[tuple[float, float]]
 
@@ -72,7 +72,6 @@ def trace(file: str, *sets: str) -> Points:
 
 
 def main() -> None:
-    """Runs and draws them all."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     series: dict[str, Points] = {}

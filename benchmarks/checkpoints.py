@@ -1,8 +1,8 @@
 """Cost of checkpoints: MNIST among 14 parties, VIMADMM, one every ten rounds.
 
-The rounds right after a checkpoint share the cores with its writing. What they take beyond the
-others is its cost, taken in one run so that the machine's moods cancel; it is set against the 50
-rounds that lie between two checkpoints by default.
+The rounds right after a checkpoint share the cores with its writing. Their excess over the other rounds is its cost,
+measured in one run so that variations of the machine cancel; it is compared with the 50 rounds between two checkpoints
+by default.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _EVERY, _DISTURBED, _DEFAULT = 10, 3, 50
 
 
 def main() -> list[Figure]:
-    """The share of an epoch that checkpoints take by default, and how long one takes until it is committed."""
+    """The share of an epoch that checkpoints take by default, and the time until one is committed."""
     sets = ("federation.epochs=4", "federation.evaluate.every=100000", f"federation.checkpoint.rounds={_EVERY}")
     training = run("vimadmm/mnist.yaml", *sets)
     per_epoch = len(training.rounds()) // 4
@@ -32,6 +32,6 @@ def main() -> list[Figure]:
 
 
 def _middle(values: list[float]) -> float:
-    """The mean of the middle half."""
+    """The interquartile mean."""
     ordered, quarter = sorted(values), len(values) // 4
     return mean(ordered[quarter : len(ordered) - quarter])

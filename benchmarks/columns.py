@@ -1,13 +1,13 @@
-"""What a curious server learns of the parties' columns where starts are secret, and where they are public.
+"""What a curious server learns about the parties' columns with secret starts, and with public ones.
 
     python -m benchmarks.columns FOLDER [NAME ...]
 
-Breast cancer of scikit-learn (569 rows, of which 409 are trained on; 30 columns, ten at each of three parties),
-`split_avg` with SGD at the parties, two epochs of 13 rounds: bottom models of no, one and two hidden layers of 32;
-width times epochs over the columns behind a message about .25, 1 and 4; embeddings of `party1` in the clear, or blinded
-sums of all three. Five attackers see the first exchange, twenty, and all. Runs what is missing in FOLDER, prints the
-table of docs/attacks.md, and writes cli/checks/measured.json, from which `colonnade check` quotes. Ten minutes of
-one core.
+Breast cancer of scikit-learn (569 rows, 409 of them for training; 30 columns, ten at each of three parties),
+`split_avg` with SGD at the parties, two epochs of 13 rounds: bottom models with no, one and two hidden layers of 32;
+ratios of (width times epochs) to (columns behind a message) of about .25, 1 and 4; embeddings of `party1` in the clear,
+or blinded sums of all three. Five attackers see the first exchange, twenty, and all. Runs what is missing in FOLDER,
+prints the table of docs/attacks.md, and writes cli/checks/measured.json, from which `colonnade check` quotes. Ten
+minutes on one core.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Case:
 
     Args:
         layers: hidden ones.
-        ratio: nominal, of width times epochs to columns.
+        ratio: nominal ratio of width times epochs to columns.
         of: "clear" or "sum".
     """
 
@@ -73,12 +73,10 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Of its file."""
         return f"{self.layers}-{self.ratio:g}-{self.of}"
 
     @property
     def width(self) -> int:
-        """Of an embedding."""
         return WIDTHS[self.of][self.ratio]
 
 
@@ -89,7 +87,6 @@ CASES = {
 
 
 def main() -> None:
-    """Runs what is missing; writes and prints what there is."""
     folder, *names = sys.argv[1:]
     torch.set_num_threads(1)
     for name in names or CASES:
@@ -129,7 +126,6 @@ def _seen(run: AttackedRun, rounds: int) -> tuple[Sight, Knowledge]:
 
 @contextmanager
 def _run(case: Case, *, secret: bool) -> Iterator[AttackedRun]:
-    """A captured run, whose folder is deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="colonnade-columns-") as name:
         folder = Path(name)
         (folder / "tower.py").write_text(_TOWER)
@@ -140,7 +136,7 @@ def _run(case: Case, *, secret: bool) -> Iterator[AttackedRun]:
 
 
 def _secretly(party: str) -> Deviation:
-    """An honest party with a start of its own, as in a run of processes: `simulate` alone draws it from the seed."""
+    """An honest party with a secret start, as in a run of processes: `simulate` draws it from the seed."""
 
     async def side(ctx: ClientContext, link: Link, cfg: Any) -> None:
         ctx.draws = SecretDraws(hashlib.sha256(f"columns/{party}".encode()).digest(), party)
@@ -176,7 +172,7 @@ def _tree(case: Case) -> dict[str, Any]:
 
 
 def _rounded(value: Any) -> Any:
-    """Numbers to four digits after the point, and those of single columns where messages were used."""
+    """Rounds numbers to four decimals, and drops single columns' numbers except where no messages were used."""
     if isinstance(value, dict):
         return {
             name: _rounded({key: one for key, one in part.items() if key != "r2"} if name == "without" else part)

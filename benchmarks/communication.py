@@ -1,7 +1,7 @@
 """Traffic until the test accuracy is 96 %: MNIST among 14 parties, bytes of tensors in training messages.
 
-In one process on the virtual clock: server and party sides are the real ones, and tests compare the bytes of
-their messages with those on the wire, which add less than half a percent.
+In one process on the virtual clock with the real server and party sides; tests compare their bytes with those on the
+wire, which add less than half a percent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PLAIN = ("federation.compress={up: 32, down: 32}", "federation.batch=1024")
 
 @dataclass
 class Curve:
-    """Test accuracy over what has travelled.
+    """Test accuracy over traffic.
 
     Attributes:
         points: (round, MiB, test accuracy), in order.
@@ -38,11 +38,9 @@ class Curve:
     _sent: float = 0.0
 
     def watch(self, cohort: Cohort) -> None:
-        """Counts the bytes of this cohort's links from now on."""
         self._cohort = cohort
 
     def __call__(self, event: Event) -> None:
-        """Hears of a round or an evaluation."""
         if event["kind"] == "round" and self._cohort is not None:
             self._sent = training_bytes(self._cohort) / MIB
         if event["kind"] == "evaluation" and event["part"] == "test":
@@ -50,12 +48,11 @@ class Curve:
 
     @property
     def reached(self) -> tuple[int, float]:
-        """The first evaluated round with the target accuracy, and the MiB by then; infinite if there was none."""
+        """The first evaluated round with the target accuracy, and the MiB until then; (0, infinity) without one."""
         return next(((round, sent) for round, sent, found in self.points if found >= TARGET), (0, float("inf")))
 
 
 def trace(file: str, *sets: str) -> Curve:
-    """Runs an experiment and returns its curve."""
     path = ROOT / file
     curve = Curve()
     Simulation(load(path, sets), path.parent, telemetry=Telemetry(None, curve), on_cohort=curve.watch).run()

@@ -1,8 +1,8 @@
 """Duration of a turn of VFL-CZOFO with q = 100, against a turn of VAFL and against the direct computation.
 
-MNIST, two halves, batches of 64 and embeddings of 64, heads with 128 hidden, as processes over mutual TLS; a round is
-two turns. The straight way is q forward passes of a head over the batch, one direction after the other, with losses in
-float32 subtracted, as the authors' code has it.
+MNIST, two halves, batches of 64 and embeddings of 64, heads with 128 hidden units, as processes over mutual TLS; a
+round is two turns. The direct computation is q forward passes of a head over the batch, one direction after the other,
+with losses in float32 subtracted, as in the authors' code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ _SHORT = ("federation.rounds=300", "federation.epochs=0", "federation.evaluate.e
 
 
 def main() -> list[Figure]:
-    """The server's differences alone, and a turn."""
     return [_differences(), _turn()]
 
 
@@ -50,7 +49,7 @@ def _differences() -> Figure:
 
 
 def _turn() -> Figure:
-    """The median of all rounds of two runs of each kind, in turn; the first ten of each run left out."""
+    """The median over all rounds of two runs of each kind, in turn, without the first ten rounds of each run."""
     seconds: dict[str, list[float]] = {"vafl/mnist_halves.yaml": [], "czofo/mnist.yaml": []}
     for experiment in tuple(seconds) * 2:
         seconds[experiment] += [event["seconds"] for event in run(experiment, *_SHORT).rounds()[10:]]

@@ -3,7 +3,7 @@
     python -m benchmarks.default_table FOLDER [--trials 10] [--jobs 2] [--write]
 
 compares on the sets of benchmarks/learning_sets.py, one folder a set, and prints the tables; `--write` puts them into
-docs/defaults.md. The same command goes on where it was ended. The five largest sets have no search, unless
+docs/defaults.md. Run it again to continue an interrupted comparison. The five largest sets have no search, unless
 `--search-all` is given.
 """
 
@@ -29,29 +29,22 @@ _LARGER = ("scene15", "adult", "credit", "mnist", "fashion")
 
 @dataclass(frozen=True)
 class SetResult:
-    """A comparison that has ended.
-
-    Args:
-        name: of the set.
-        record: its comparison.json.
-    """
+    """A finished comparison: the set's name, and its comparison.json."""
 
     name: str
     record: dict[str, Any]
 
     @property
     def metric(self) -> str:
-        """Of all its values."""
         return str(self.record["metric"])
 
     def of(self, protocol: str) -> dict[str, Any]:
-        """A protocol's line."""
         found: dict[str, Any] = next(line for line in self.record["protocols"] if line["protocol"] == protocol)
         return found
 
 
 def compare_all(folder: Path, trials: int, jobs: int, unsearched: Iterable[str]) -> list[SetResult]:
-    """Compares on every set, as far as that has not been done; these have no search."""
+    """Compares on every set that has no result yet; the sets in `unsearched` get no search."""
     found = []
     for path in write(folder / "sets"):
         out = folder / path.stem
@@ -127,7 +120,6 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def main() -> None:
-    """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--trials", type=int, default=10)
@@ -143,7 +135,7 @@ def main() -> None:
 
 
 def put_between(begin: str, end: str, made: str) -> None:
-    """Replaces what stands between two marks on docs/defaults.md."""
+    """Replaces the text between two marks in docs/defaults.md."""
     text = PAGE.read_text(encoding="utf-8")
     before, after = text.split(begin)[0], text.split(end)[1]
     PAGE.write_text(f"{before}{begin}\n\n{made}\n\n{end}{after}", encoding="utf-8")

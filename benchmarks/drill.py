@@ -1,10 +1,9 @@
-"""`python -m benchmarks.drill [RUNS]`: kills members of a federation at random moments, and looks at what is left.
+"""`python -m benchmarks.drill [RUNS]`: kills members of a federation at random moments, and checks what is left.
 
-Every run is VIMADMM on the digits among four parties, as processes, and loses a member once to
-SIGKILL in a random round: the server (two runs in five), a party (two), or everything at once with
-the launcher (one). It must end `completed`, with the parameters of a run that was left alone to the
-last bit, and with a ledger that holds that run's entries, and beyond them only entries marked
-`repeat`.
+Every run is VIMADMM on the digits among four parties, as processes, and loses a member once to SIGKILL in a random
+round: the server (two runs in five), a party (two), or everything at once with the launcher (one). It must end
+`completed`, with parameters equal in every bit to those of an undisturbed run, and with a ledger that holds that run's
+entries, and beyond them only entries marked `repeat`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ class Broken(Exception):
 
 
 def main() -> None:
-    """Runs the drill and exits with 1 if a run is broken."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 50
     draws = random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() % 10**6)
     broken = drill(runs, draws)
@@ -48,10 +46,9 @@ def main() -> None:
 
 
 def drill(runs: int, draws: random.Random, victims: tuple[str, ...] = VICTIMS, start: Start = subprocess.Popen) -> int:
-    """Number of broken runs among so many. Prints the outcome of each.
+    """Returns the number of broken runs. Prints the outcome of each.
 
     Args:
-        runs: how many.
         draws: of the moments, and of the parties.
         victims: who is killed, in turn.
         start: how a process is started, by the arguments of subprocess.Popen.
@@ -84,11 +81,7 @@ def drill(runs: int, draws: random.Random, victims: tuple[str, ...] = VICTIMS, s
 
 
 def check(alone: Path, folder: Path) -> str:
-    """Compares a run with one that was left alone, and says what it cost.
-
-    Raises:
-        Broken: they differ where they must not.
-    """
+    """Compares a run with an undisturbed one, and describes its cost. Raises Broken if the results differ."""
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     if summary["status"] != "completed":
         raise Broken(f"status {summary['status']}")
@@ -173,12 +166,12 @@ def _homes(run: Path) -> list[str]:
 
 
 def _release(entry: dict[str, object]) -> str:
-    """An entry without what no two runs have in common."""
+    """An entry without the fields that differ between any two runs."""
     return json.dumps({key: value for key, value in entry.items() if key not in ("time", "repeat", "chain")})
 
 
 def _rescue(folder: Path) -> Path:
-    """Takes a broken run out of the folder that is about to be removed."""
+    """Moves a broken run out of the folder that is about to be removed."""
     kept = Path(tempfile.mkdtemp(prefix="broken-")) / folder.name
     if folder.exists():
         folder.rename(kept)

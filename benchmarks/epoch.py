@@ -1,7 +1,7 @@
 """An epoch of VIMADMM among 14 processes, against the bare local steps.
 
-The floor is what no protocol can save: 14 parties x 20 steps x 53 batches of the local model in
-plain torch loops, seven parties' worth in each of two processes on two cores, with nothing sent.
+The floor is work that no protocol can save: 14 parties x 20 steps x 53 batches of the local model in plain torch loops,
+seven parties in each of two processes on two cores, with nothing sent.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def bare_epoch() -> float:
 
 
 def joint_round() -> float:
-    """Seconds that one process takes for a round of split learning, all 14 bottom models and the head."""
+    """Seconds that one process takes for a round of split learning, with all 14 bottom models and the head."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_joint_rounds)
 
@@ -60,7 +60,7 @@ def bottom() -> nn.Module:
 
 
 def _prepare() -> None:
-    """One thread a process, and torch's lazy imports behind us."""
+    """Sets one thread a process, and triggers torch's lazy imports."""
     torch.set_num_threads(1)
     model = bottom()
     _steps(model, torch.optim.SGD(model.parameters(), lr=0.01), 256, 5)
@@ -77,7 +77,7 @@ def _local_steps(parties: int) -> float:
 
 
 def _steps(model: nn.Module, optimiser: torch.optim.Optimizer, rows: int, steps: int) -> None:
-    """Eq. 9 as anyone would write it: the loss, backward, a step of torch's own SGD."""
+    """Eq. 9 in its plainest form: the loss, backward, a step of torch's own SGD."""
     x, dual, residual = torch.randn(rows, 56), torch.randn(rows, 10) * 0.01, torch.randn(rows, 10)
     head = torch.randn(60, 10) * 0.1
     for _ in range(steps):
@@ -89,7 +89,7 @@ def _steps(model: nn.Module, optimiser: torch.optim.Optimizer, rows: int, steps:
 
 
 def _joint_rounds() -> float:
-    torch.set_num_threads(torch.get_num_threads())  # all cores: a process of its own would take them
+    torch.set_num_threads(torch.get_num_threads())  # all cores, as a process of its own would use
     bottoms, head = [bottom() for _ in range(PARTIES)], nn.Linear(840, 10, bias=False)
     steps = [torch.optim.SGD(b.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-3) for b in bottoms]
     steps.append(torch.optim.SGD(head.parameters(), lr=0.01, weight_decay=1e-3))
@@ -108,7 +108,7 @@ def _joint_rounds() -> float:
 
 
 def _bytes(parties: dict[str, dict[str, dict[str, int]]], rounds: int) -> list[Figure]:
-    """Payload a party and full round, as Table IV counts it; evaluations at the end are taken out."""
+    """Payload per party and full round, as in Table IV, without the evaluations at the end."""
     one = next(iter(parties.values()))
     share = (52 * 1024 + 752) / 53 / 1024  # the last batch of an epoch has 752 rows
     evaluated = 16000 * 60 * 4

@@ -2,8 +2,8 @@
 
     python -m benchmarks.epsilon_figure FOLDER
 
-It draws measured numbers of the protocols' pages; epsilons of persons are computed here, from those of a party. Leaves
-`epsilon-person.svg` in FOLDER.
+It draws measured numbers of the protocols' pages; epsilons of persons are computed here from a party's. Writes
+`epsilon-person.svg` to FOLDER.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from colonnade.common.privacy.accounting.accountant import epsilon, find_noise_m
 from colonnade.reports.html.curves import coloured
 from colonnade.reports.plots import as_file, lines
 
-DELTA = 1e-5  # of the Gaussian mechanisms; that of codes is 1e-6
-FIRST = 4.0  # epsilon where the axis begins: it is logarithmic
+DELTA = 1e-5  # of the Gaussian mechanisms; codes have 1e-6
+FIRST = 4.0  # start of the logarithmic axis
 
 CODES = {7.999: 0.843, 11.999: 0.926, 16.0: 0.950}
 """A person's epsilon -> test accuracy of `codes`, MNIST halves: docs/protocols/codes.md, means of seeds 0 to 2."""
@@ -28,7 +28,7 @@ ONCE, EACH = {8: 0.601}, {8: 0.259}
 
 
 def person(party: float, parties: int) -> float:
-    """Epsilon of a person with a row at all parties, of Gaussian releases at one epsilon each."""
+    """Epsilon of a person with a row at all parties, from Gaussian releases with epsilon `party` each."""
     return epsilon(parties, find_noise_multiplier(party, DELTA, 1, "row"), DELTA, "row")
 
 
@@ -38,7 +38,6 @@ def once(party: float, parties: int) -> float:
 
 
 def main() -> None:
-    """Draws the picture."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     sphere = {person(each, 2): found for each, found in SPLIT.items()}

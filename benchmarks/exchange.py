@@ -1,9 +1,9 @@
 """1024 x 60 float32 each way between two processes: the whole stack against a bare gRPC echo.
 
-Both use asyncio gRPC on a bidirectional stream, one event loop a process, and the same certificates
-and mutual TLS. The floor stops there: bytes in, the same bytes out, on asyncio's own event loop, as
-gRPC's documentation has it. Ours goes through the party side, its contract, the party's egress and ledger,
-the codec, frames, the mailbox and back, on uvloop, as the processes of a federation do.
+Both use asyncio gRPC on a bidirectional stream, one event loop a process, and the same certificates and mutual TLS. The
+floor echoes bytes on asyncio's own event loop, as in gRPC's documentation. Ours goes through the party side, its
+contract, the party's egress and ledger, the codec, frames, the mailbox and back, on uvloop, like the processes of a
+federation.
 """
 
 from __future__ import annotations
@@ -77,15 +77,7 @@ def _measure(keys: Path, scratch: Path) -> tuple[float, float]:
 
 
 class Peer:
-    """The server's process.
-
-    Args:
-        how: one of `LOOPS`.
-        keys: of the federation of server and party.
-
-    Attributes:
-        port: that it listens on.
-    """
+    """The server's process. `how` is one of `LOOPS`."""
 
     def __init__(self, how: str, keys: Path) -> None:
         argv = [sys.executable, "-m", "benchmarks.exchange", how, str(keys)]
@@ -94,29 +86,20 @@ class Peer:
         self.port = int(self._process.stdout.readline())
 
     def end(self) -> None:
-        """Ends it."""
         self._process.kill()
         self._process.wait()
 
 
 class Bare:
-    """The floor's end: frames of the same bytes, nothing else.
-
-    Args:
-        keys: of the federation of server and party.
-        port: of the peer.
-        size: bytes of a frame.
-    """
+    """The floor's end: frames with the same number of bytes, nothing else."""
 
     def __init__(self, keys: Path, port: int, size: int = ROWS * WIDTH * 4 + 60) -> None:
         self._keys, self._port, self._payload = keys, port, bytes(size)
 
     async def close(self) -> None:
-        """Ends the connection."""
         await self._channel.close()
 
     async def open(self) -> None:
-        """Connects to the peer."""
         identity, server = load_identity(self._keys / "party"), (self._keys / "server" / "cert.pem").read_bytes()
         credentials = grpc.ssl_channel_credentials(server, identity.key_pem, identity.chain_pem)
         options = [("grpc.ssl_target_name_override", dns_name(SERVER)), ("grpc.max_receive_message_length", -1)]
@@ -125,7 +108,6 @@ class Bare:
         await self._call.wait_for_connection()
 
     async def exchange(self, times: int) -> None:
-        """So many frames there and back."""
         for _ in range(times):
             await self._call.write(self._payload)
             await self._call.read()

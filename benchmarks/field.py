@@ -1,10 +1,10 @@
 """FedVS's arithmetic: modular products against float64 BLAS, masks against the bare keystream, a round's coding.
 
-Everything is measured in turn on one thread, in processor time, which other processes lengthen least, and medians are
-compared. A modular product contains two float64 ones of its own shape, so that its ratio begins at about two.
+Everything is measured in turn on one thread, in processor time, which other load affects least; medians are compared. A
+modular product contains two float64 products of its own shape, so its ratio is at least about two.
 
-The round is FashionMNIST as FedVS has it: 28 parties with 28 of the 784 pixels each, a batch of 256 coded rows,
-K = 6, T = 1, so that R = 13 answers decode. Its floor is a float64 product of the shapes that the coding multiplies.
+The round is FedVS's on FashionMNIST: 28 parties with 28 of the 784 pixels each, a batch of 256 coded rows, K = 6, T =
+1, so that R = 13 answers decode. Its floor is a float64 product of the shapes that the coding multiplies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ COLUMNS, ROWS, WIDTH = 28, 256, 64
 
 
 def main() -> list[Figure]:
-    """All of it."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     figures = [_product(name, shape) for name in PRIMES for shape in SHAPES]

@@ -1,9 +1,9 @@
 """A run of the demo while strangers flood the server's port, against the same flood at another port.
 
-Five floods, each of which a single machine can make: 500 connections a second that say nothing, 500 a second that do
-not speak TLS, 200 streams a second by a revoked certificate, and 1 MB a second of frames by that certificate, full of
-parcels of two bytes or of empty Hellos. The other port is that of a bare gRPC server with the same certificates, so
-that the flooder takes as much of the machine. Server and parties are processes, as in a federation.
+Five floods, each possible from a single machine: 500 silent connections a second, 500 a second that do not speak TLS,
+200 streams a second with a revoked certificate, and, with that certificate, 1 MB a second of frames full of two-byte
+parcels or of empty Hellos. The other port is that of a bare gRPC server with the same certificates, so that the flooder
+uses as much of the machine. Server and parties are processes, as in a federation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from colonnade.common.network.ports import refuse_taken
 from colonnade.common.runtime.json_lines import read_lines
 
 KINDS = ("silent", "plain", "revoked", "parcels", "hellos")
-SLOWER, GROWTH, LOG = 1.5, 50.0, 1.0  # times, MB, MB: what a flood may do
+SLOWER, GROWTH, LOG = 1.5, 50.0, 1.0  # factor, MB, MB: limits for the effect of a flood
 PARTIES = ("party1", "party2", "party3", "party4")
 EPOCHS, PATIENCE = 30, 180.0
 WARM = 20  # rounds before the flood begins
@@ -40,7 +40,7 @@ WARM = 20  # rounds before the flood begins
 
 @dataclass(frozen=True)
 class Seen:
-    """Effect of a flood on a run: seconds of a round, and MB by which the server's memory and its words grew."""
+    """Effect of a flood on a run: seconds of a round, and growth of the server's memory and its log in MB."""
 
     status: str
     round: float
@@ -69,7 +69,7 @@ def main(kinds: tuple[str, ...] = KINDS) -> list[Figure]:
 
 
 def flooded(folder: Path, keys: Path, pins: dict[str, str], kind: str, *, ours: bool) -> Seen:
-    """One run, from its beginning to its end, with a flood of our port or of another from its 20th round on."""
+    """One run with a flood of our port or of another from its 20th round on."""
     folder.mkdir()
     port = _free_port()
     files = _write(folder, keys, dict(pins), port)

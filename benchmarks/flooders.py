@@ -1,6 +1,6 @@
 """`python -m benchmarks.flooders KIND PORT KEYS`: strangers at a server's port on loopback, until they are killed.
 
-`sink` is none of them: it listens in the server's place, for the control run, and prints its port.
+The kind `sink` instead listens in the server's place, for the control run, and prints its port.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from colonnade.common.wire.frame import METHOD
 CONNECTIONS = 500  # a second
 STREAMS = 200  # a second
 FRAMES = 16  # of 64 kB a second, which is 1 MB
-HELD = 8000  # connections that are kept open at most
+HELD = 8000  # most connections kept open
 CHANNELS = 16
-CROWD, CROWDED = 2000, 100  # streams at a time, and connections
+CROWD, CROWDED = 2000, 100  # concurrent streams, and connections
 
-_PARCEL, _OTHER_SESSION = b"\x12\x00", b"\x08\x05"  # an empty parcel of two bytes, and a session that there is not
-_HELLO = b"\x12\x02\x0a\x00"  # a parcel that holds a Hello without a word
+_PARCEL, _OTHER_SESSION = b"\x12\x00", b"\x08\x05"  # an empty parcel of two bytes, and an unknown session
+_HELLO = b"\x12\x02\x0a\x00"  # a parcel with an empty Hello
 FILLED = {"parcels": _OTHER_SESSION + _PARCEL * 32000, "hellos": _HELLO * 16000, "revoked": _HELLO}
 
 
@@ -56,7 +56,7 @@ def _connect(port: int, words: bytes) -> None:
 
 
 async def streams(kind: str, port: int, keys: Path) -> None:
-    """Streams with a certificate of the authority that is revoked: tiny ones, or large frames of tiny parcels."""
+    """Streams with a revoked certificate: tiny ones, or large frames of tiny parcels."""
     turn, tasks = itertools.cycle(_channels(port, keys, CHANNELS)), set[asyncio.Task[None]]()
     pace = _paced(STREAMS if kind == "revoked" else FRAMES, wait=False)
     while True:
@@ -68,7 +68,7 @@ async def streams(kind: str, port: int, keys: Path) -> None:
 
 
 async def crowd(port: int, keys: Path) -> None:
-    """Thousands of such streams at a time, begun again as fast as they are refused. Prints their number at first."""
+    """Thousands of such streams at a time, reopened as fast as they are refused. Prints their number first."""
     channels = _channels(port, keys, CROWDED)
 
     async def again(channel: grpc.aio.Channel) -> None:
@@ -90,10 +90,10 @@ def _channels(port: int, keys: Path, count: int) -> list[grpc.aio.Channel]:
 
 
 async def _stream(channel: grpc.aio.Channel, words: bytes = b"") -> None:
-    """One stream, until it is refused; without words it is refused as well."""
+    """One stream, until it is refused, which happens even without words."""
     with suppress(grpc.RpcError, asyncio.InvalidStateError, TimeoutError):
         async with asyncio.timeout(10):
-            call = channel.stream_stream(METHOD)(wait_for_ready=True)  # a server that is gone keeps nobody busy
+            call = channel.stream_stream(METHOD)(wait_for_ready=True)  # a dead server costs nothing
             if words:
                 await call.write(words)
             await call.read()
@@ -120,7 +120,7 @@ async def sink(keys: Path) -> None:
 
 
 def _paced(rate: float, *, wait: bool = True) -> Iterator[bool]:
-    """True so many times a second: waits until it is time, or without waiting says False until then."""
+    """Yields True `rate` times a second: waits until then, or without waiting yields False."""
     begin, done = time.monotonic(), 0
     while True:
         early = begin + done / rate - time.monotonic()
@@ -133,7 +133,6 @@ def _paced(rate: float, *, wait: bool = True) -> Iterator[bool]:
 
 
 def main() -> None:
-    """Floods until it is killed."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     kind, port, keys = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
     if kind == "sink":

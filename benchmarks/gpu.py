@@ -2,10 +2,10 @@
 
 The suite's device tests; every protocol's demo on the GPU against the CPU; four members on one GPU; an epoch of VIMADMM
 on MNIST and split learning with ResNet-18 and ResNet-50 on CIFAR-10, each against the same training in one process on
-the same device. Data sets that are not there are replaced by noise of their size, on which times are the same.
+the same device. Missing data sets are replaced by noise of the same size, which takes the same time.
 
-`--write` puts the table into docs/performance.md. `--device cpu --short` rehearses all of it where there is no GPU; its
-figures mean nothing.
+`--write` puts the table into docs/performance.md. `--device cpu --short` rehearses without a GPU; its figures mean
+nothing.
 """
 
 from __future__ import annotations
@@ -37,38 +37,25 @@ from colonnade.common.runtime.json_lines import read_lines
 
 PAGE = ROOT / "docs" / "performance.md"
 TABLE = re.compile(r"(?<=<!-- gpu table -->\n).*?(?=<!-- end of gpu table -->)", re.DOTALL)
-_FIRST = 5  # rounds whose losses are compared: rounding has not grown yet
+_FIRST = 5  # rounds whose losses are compared, before rounding errors have grown
 _AT_ONCE = 4  # demos
-_WARM = 10  # rounds that are left out of times
+_WARM = 10  # rounds excluded from times
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One run of this program.
-
-    Args:
-        device: that is measured.
-        short: whether every part is as small as it can be.
-    """
+    """One run of this program; `short` makes every part as small as possible."""
 
     device: str
     short: bool = False
 
     @property
     def everybody(self) -> tuple[str, str]:
-        """Puts the server and the parties there."""
         return f"server.device={self.device}", f"every_party.device={self.device}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs all parts and prints one table.
-
-    Returns:
-        0; 1 if a part failed or a bound is broken.
-
-    Raises:
-        SystemExit: the command line is wrong, or there is no such device.
-    """
+    """Runs all parts and prints one table. Returns 1 if a part failed or a bound is broken, else 0."""
     options = _options(argv)
     plan = Plan(options.device, options.short)
     parts: dict[str, Callable[[Plan], list[Figure]]] = {
@@ -93,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def suite(plan: Plan) -> list[Figure]:
-    """The tests of devices, among them the one that needs a GPU."""
+    """The tests of devices, including the one that needs a GPU."""
     argv = [sys.executable, "-m", "pytest", "-q", "tests/protocols/test_devices.py", "-o", "timeout=600"]
     argv += ["-k", "refuses"] if plan.short else []
     ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -102,7 +89,7 @@ def suite(plan: Plan) -> list[Figure]:
 
 
 def demos(plan: Plan) -> list[Figure]:
-    """Each on the CPU and on the device: the first losses to a thousandth, the test accuracy to two points."""
+    """Each on the CPU and on the device: initial losses within a thousandth, test accuracy within two points."""
     names = list(CONTRACTS)[:2] if plan.short else list(CONTRACTS)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         pairs = pool.map(partial(_twice, plan), names)
@@ -169,7 +156,7 @@ def resnet(name: str, plan: Plan) -> list[Figure]:
 
 
 def _halves(name: str, rounds: int) -> dict[str, object]:
-    """CIFAR-10 between two parties; nothing is evaluated but 128 rows at the end."""
+    """CIFAR-10 between two parties; only 128 rows are evaluated, at the end."""
     step = {"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 5e-4}
     cifar = {"source": "cifar", "folder": "cifar10"}
     split = {"kind": "halves", "side": "left-right"}
@@ -185,7 +172,6 @@ def _halves(name: str, rounds: int) -> dict[str, object]:
 
 
 def _shares(name: str, training: Run) -> list[Figure]:
-    """Breakdown of the server's and a party's time."""
     return [
         Figure(f"{name}, {member}, {phase}", seconds, None, "s", sum(phases.values()), "all its phases")
         for member, phases in training.phases().items()

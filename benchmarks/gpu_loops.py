@@ -13,11 +13,11 @@ from colonnade.common.config.models import ResnetConfig
 from colonnade.common.models.build import build_model
 
 BATCH, WIDTH, HALF = 128, 64, (3, 32, 16)
-_WARM = 5  # steps that are left out
+_WARM = 5  # steps excluded from times
 
 
 def local_steps(device: torch.device, batches: int) -> float:
-    """Seconds of the local steps of so many VIMADMM rounds, all 14 parties one after the other."""
+    """Seconds of the local steps of `batches` VIMADMM rounds, all 14 parties one after the other."""
     models = [bottom().to(device) for _ in range(PARTIES)]
     steps = [torch.optim.SGD(m.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-3, fused=True) for m in models]
     _round(models, steps, _batch(device, ROWS[0]))
@@ -30,7 +30,7 @@ def local_steps(device: torch.device, batches: int) -> float:
 
 
 def resnet_step(device: torch.device, name: str, steps: int) -> float:
-    """Seconds of a step of split learning between two residual networks and a linear head, the median."""
+    """Median seconds of a step of split learning between two residual networks and a linear head."""
     bottoms = [
         build_model(ResnetConfig(name=name, embedding=WIDTH), HALF, torch.Generator().manual_seed(seed)).to(device)
         for seed in (1, 2)

@@ -1,6 +1,6 @@
 """Split learning between two parties and a server, the task on which other systems were measured.
 
-docs/performance.md has their figures; the oracle is the same model trained in one process.
+docs/performance.md has their figures; the reference is the same model trained in one process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXPERIMENT = "split/fashion_halves.yaml"
 
 
 def main() -> list[Figure]:
-    """Steps, bytes on loopback, start and the losses against one process."""
+    """Steps, bytes on loopback, start-up, and the losses against one process."""
     before = loopback_bytes()
     training = run(EXPERIMENT, "federation.public_start=true")
     sent = loopback_bytes() - before
@@ -48,7 +48,6 @@ def main() -> list[Figure]:
 
 
 def losses(training: Run) -> list[float]:
-    """The loss of every step."""
     return [event["loss"] for event in training.rounds()]
 
 
@@ -83,7 +82,7 @@ def joint_losses(steps: int) -> tuple[list[float], list[float]]:
 
 
 def loopback_bytes() -> int:
-    """Bytes that this machine has sent to itself, TCP and IP headers included."""
+    """Bytes that this machine has sent to itself, including TCP and IP headers."""
     for line in Path("/proc/net/dev").read_text(encoding="utf-8").splitlines():
         name, _, counters = line.partition(":")
         if name.strip() == "lo":

@@ -1,4 +1,4 @@
-"""The file that results are kept in as they come, so that a bench that was stopped goes on."""
+"""The file that stores results as they come, so that an interrupted bench can continue."""
 
 from __future__ import annotations
 
@@ -11,23 +11,14 @@ from colonnade.common.runtime.durable import write_durably
 
 
 class Kept:
-    """Results by benchmark.
-
-    Args:
-        path: of the file; None keeps them in memory alone.
-        machine: that they are taken on.
-    """
+    """Results by benchmark; a path of None keeps them in memory."""
 
     def __init__(self, path: Path | None, machine: str) -> None:
         self._path, self.machine = path, machine
         self.results: dict[str, Result] = {}
 
     def read(self) -> None:
-        """Takes in what an earlier bench has left; nothing if there is no file.
-
-        Raises:
-            SystemExit: it is no such file, or of another machine.
-        """
+        """Reads an earlier bench's results, if any. Raises SystemExit for another file or machine."""
         if self._path is None or not self._path.is_file():
             return
         try:
@@ -45,7 +36,7 @@ class Kept:
         return name in self.results and not (self.results[name].failed or self.results[name].skipped)
 
     def add(self, name: str, result: Result) -> None:
-        """Keeps a result, and on the disk before this returns."""
+        """Keeps a result; it is durable when this returns."""
         self.results[name] = result
         if self._path is not None:
             tree = {"machine": self.machine, "results": {each: asdict(kept) for each, kept in self.results.items()}}

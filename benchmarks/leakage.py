@@ -2,10 +2,10 @@
 
     python -m benchmarks.leakage FOLDER [NAME ...]
 
-Runs `experiments/leakage/mnist.yaml` under every protocol, attacks what was captured (docs/attacks.md), labels and
-inversion with one epoch and with all, and prints two tables in Markdown; the second has the attacks that need more
-time, on `left`, for fewer runs. Runs and attacks that lie in FOLDER already are not made again. One seed: differences
-of a few per cent are none. Shares of two parties are their mean.
+Runs `experiments/leakage/mnist.yaml` under every protocol, attacks the captures (docs/attacks.md), labels and inversion
+with one epoch and with all, and prints two tables in Markdown; the second has the slower attacks, on `left`, for fewer
+runs. Existing runs and attacks in FOLDER are reused. There is one seed: differences of a few per cent mean nothing. For
+two parties shares are averaged.
 """
 
 from __future__ import annotations
@@ -97,7 +97,6 @@ CASES: dict[str, tuple[str, ...]] = {
 
 
 def main() -> None:
-    """Runs what is missing, and prints the table."""
     folder, *names = sys.argv[1:]
     for name in names or CASES:
         _run(Path(folder), name)

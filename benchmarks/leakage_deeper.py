@@ -1,4 +1,4 @@
-"""The second table of `python -m benchmarks.leakage`: attacks that need more time, on one party, with intervals."""
+"""The second table of `python -m benchmarks.leakage`: slower attacks, on one party, with intervals."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Numbers = Mapping[str, Any]
 
 
 def table(places: Mapping[str, Path]) -> str:
-    """Markdown.
+    """The table in Markdown.
 
     Args:
-        places: names of runs, and their folders with `attacks/`.
+        places: folders of runs, with `attacks/`, by name.
     """
     lines = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
     return "\n".join([*lines, *(_line(name, place) for name, place in places.items())])
@@ -53,7 +53,7 @@ def _completion(passive: Numbers, active: Numbers) -> str:
 
 
 def _read(found: Numbers) -> str:
-    """The error over that of the mean row, and the share of readable reconstructions."""
+    """The error relative to that of the mean row, and the share of readable reconstructions."""
     return f"{found['mse'] / found['floor']:.2f}, {_share(found['readable']['made'], found['readable']['interval'])}"
 
 
@@ -90,7 +90,7 @@ def _number(value: float, interval: tuple[float, float]) -> str:
 
 
 def _party(path: Path) -> Numbers | None:
-    """The numbers of the attacked party; None where the attack does not fit the run."""
+    """The numbers of the attacked party; None if the attack does not fit the run."""
     return next(iter(json.loads(path.read_text(encoding="utf-8"))["parties"].values())) if path.exists() else None
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks.learning_sets FOLDER
 
 writes one configuration a set into the folder, with the tables of the generated ones, for `colonnade compare --on`.
-Sets that $COLONNADE_DATA lacks are left out, with a line that says so.
+Sets that $COLONNADE_DATA lacks are left out, with a message.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Table:
     Args:
         x: float32 (rows, columns).
         y: class numbers, int64 (rows,), or numbers, float64 (rows,).
-        parties: that its columns are divided among.
+        parties: number of parties that share its columns.
         classes: number of classes; 0 in regression.
     """
 
@@ -52,7 +52,6 @@ class Table:
 
 
 def many_classes() -> Table:
-    """A hundred classes, fifty rows each, in clusters."""
     draws = np.random.default_rng(1)
     centres = draws.normal(size=(100, 40))
     y = np.repeat(np.arange(100), 50)
@@ -60,7 +59,6 @@ def many_classes() -> Table:
 
 
 def few_rows() -> Table:
-    """150 rows of three classes."""
     x, y = make_classification(150, 24, n_informative=8, n_redundant=4, n_classes=3, class_sep=1.5, random_state=2)
     return Table(x, y, parties=3, classes=3)
 
@@ -80,7 +78,7 @@ def imbalanced() -> Table:
 
 
 def skewed() -> Table:
-    """Columns with long tails: a lognormal of heavy deviation, and outliers a thousand times the median."""
+    """Columns with long tails: a wide lognormal, and outliers a thousand times the median."""
     x, y = make_classification(4000, 20, n_informative=10, n_classes=3, class_sep=1.4, random_state=5)
     draws = np.random.default_rng(5)
     x = np.exp(0.9 * x)
@@ -89,7 +87,7 @@ def skewed() -> Table:
 
 
 def friedman() -> Table:
-    """Friedman's first function of ten columns: five matter, not linearly; regression."""
+    """Regression: Friedman's first function of ten columns, five of which matter, not linearly."""
     draws = np.random.default_rng(6)
     x = draws.random((3000, 10))
     y = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
@@ -97,7 +95,7 @@ def friedman() -> Table:
 
 
 def prices() -> Table:
-    """A target with a long tail, as prices have; regression."""
+    """Regression: a target with a long tail, like prices."""
     draws = np.random.default_rng(7)
     x = draws.normal(size=(4000, 16))
     y = np.exp(0.5 * x[:, 0] + 0.4 * x[:, 5] * x[:, 9] + 0.4 * np.abs(x[:, 12]) + 0.2 * draws.normal(size=4000))
@@ -140,7 +138,7 @@ KNOWN_SETS: Mapping[str, tuple[str, Tree]] = {
 
 
 def write(folder: Path) -> list[Path]:
-    """Writes all sets that can be read here: the paths of their configurations."""
+    """Writes all sets that can be read here; returns the paths of their configurations."""
     folder.mkdir(parents=True, exist_ok=True)
     trees = {name: _generated(folder, name, make()) for name, make in GENERATED.items()}
     for name, (needs, about) in KNOWN_SETS.items():
@@ -152,7 +150,7 @@ def write(folder: Path) -> list[Path]:
 
 
 def _generated(folder: Path, name: str, table: Table) -> Tree:
-    """Writes a table a party and the labels; returns the configuration."""
+    """Writes one table per party and the labels; returns the configuration."""
     rows = np.arange(len(table.y))
     parties = [f"party{number + 1}" for number in range(table.parties)]
     for party, columns in zip(parties, np.array_split(np.arange(table.x.shape[1]), table.parties), strict=True):

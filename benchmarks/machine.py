@@ -11,7 +11,6 @@ import psutil
 
 
 def describe() -> str:
-    """Processor model, cores, memory, Python and torch, in one line."""
     cores, memory = os.cpu_count() or 1, psutil.virtual_memory().total / 2**30
     return (
         f"{processor(Path('/proc/cpuinfo'))}, {cores} cores, {memory:.0f} GiB; "
@@ -20,7 +19,7 @@ def describe() -> str:
 
 
 def processor(cpuinfo: Path) -> str:
-    """The model as Linux tells it; where it tells none, the architecture."""
+    """The model that Linux reports, else the architecture."""
     if cpuinfo.is_file():
         for line in cpuinfo.read_text(encoding="utf-8").splitlines():
             key, _, value = line.partition(":")

@@ -1,10 +1,10 @@
-"""A moving picture of a run: messages between the members by epoch, and the accuracy as it grows, as one SVG file.
+"""An animation of a run: messages between the members by epoch, and the growing accuracy, as one SVG file.
 
     colonnade up experiments/split/demo.yaml --out RUN
     python -m benchmarks.moving_picture RUN docs/figures/run.svg
 
-All numbers are from the run's events. The picture is animated by CSS alone; where nothing moves (a printer, or a reader
-who has asked for less motion), it shows the end of the run.
+All numbers are from the run's events. Only CSS animates the picture; where nothing moves (a printer, or a reader who
+prefers reduced motion), it shows the end of the run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape
 
 SLOT, REST = 0.7, 3.5  # seconds of an epoch, and of the end
 WIDTH, HEIGHT = 860, 330
-SERVER = (215, 262)  # middle of the server's box
+SERVER = (215, 262)  # centre of the server's box
 PLOT = (490, 56, 340, 200)  # left, top, width, height
 CARRIED = {"split": ("embeddings", "gradients"), "vimadmm": ("embeddings", "duals, residuals, heads")}
 
@@ -46,8 +46,6 @@ class Frame:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The part of a run that the picture shows."""
-
     protocol: str
     dataset: str
     parties: tuple[str, ...]
@@ -57,7 +55,6 @@ class Recorded:
 
 
 def read(run: Path) -> Recorded:
-    """A run's record, from its `events.jsonl` and `summary.json`."""
     events = [json.loads(line) for line in (run / "events.jsonl").read_text(encoding="utf-8").splitlines()]
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     begin = next(event for event in events if event["kind"] == "begin")
@@ -75,7 +72,6 @@ def read(run: Path) -> Recorded:
 
 
 def draw(run: Recorded) -> str:
-    """The picture as SVG."""
     total = SLOT * len(run.frames) + REST
     body = [_members(run), _dots(run), _plot(run), *_frames(run)]
     style = STYLE + _motion(run, total)
@@ -121,7 +117,7 @@ def _members(run: Recorded) -> str:
 
 
 def _dots(run: Recorded) -> str:
-    """One dot a party for each way; without motion they rest on the lines."""
+    """One dot per party and direction; without motion they rest on the lines."""
     lines = ['<g class="dots">']
     for index, (x, y) in enumerate(_places(run)):
         for kind, share in (("u", 0.36), ("d", 0.64)):
@@ -168,7 +164,7 @@ def _frames(run: Recorded) -> list[str]:
 
 
 def _motion(run: Recorded, total: float) -> str:
-    """The rules for readers who have not asked for less motion."""
+    """The rules for readers who do not prefer reduced motion."""
     rules = []
     for index, (x, y) in enumerate(_places(run)):
         way = (SERVER[0] - x, SERVER[1] - y - 48)

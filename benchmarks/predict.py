@@ -1,7 +1,7 @@
-"""Predictions for 100,000 ids among three parties: ours against what no system could do without.
+"""Predictions for 100,000 ids among three parties: ours against the work that no system could avoid.
 
 The floor is the parties' forward passes, one after the other on all cores, a bare gRPC echo of the same bytes, and
-Python's own csv reading the ids and writing the lines, all in this run. Joining is not in it, on either side.
+Python's csv reading the ids and writing the lines, all in this run. Joining is excluded on both sides.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REPEATS = 5
 
 
 def main() -> list[Figure]:
-    """The best of several files, and of as many runs of each part of the floor: other work delays some."""
+    """The best of several files, and of as many runs of each part of the floor: other load delays some."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write(folder)
@@ -82,7 +82,7 @@ def _ask(folder: Path) -> float:
     times: list[float] = []
 
     async def work(model: Model) -> None:
-        await model.say(f"person-{number:06}" for number in range(BLOCK))  # everybody is there, and warm
+        await model.say(f"person-{number:06}" for number in range(BLOCK))  # everyone is there, and warm
         for number in range(REPEATS):
             begin = time.perf_counter()
             await answer_file(PredictionIds(folder / "ids.csv"), IDS, folder / f"out{number}.csv", "refuse", model)
@@ -103,7 +103,7 @@ def _best(call: Callable[[], object]) -> float:
 
 
 def _forward() -> float:
-    """On one processor or on all, whichever is quicker: threads that others delay make all wait."""
+    """On one processor or on all, whichever is quicker: if one thread is delayed, all wait for it."""
     config, threads = MlpConfig(hidden=HIDDEN, embedding=WIDTH), torch.get_num_threads()
     models = [bottom_model("floor", config, (COLUMNS,), WIDTH, torch.Generator(), Path()) for _ in range(PARTIES)]
     rows = torch.randn(IDS, COLUMNS)

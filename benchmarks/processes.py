@@ -1,7 +1,7 @@
 """Cost of more parties, each a process: launch, a round, and memory, among 2, 4, 8 and 16.
 
-Split learning on columns of noise (synthetic.py), batches of 256, over mutual TLS as `up` starts it. A round is held
-against the same federation on the virtual clock in one process, which runs both sides without a network.
+Split learning on columns of noise (synthetic.py), batches of 256, over mutual TLS as `up` starts it. A round is
+compared with the same federation on the virtual clock in one process, which runs both sides without a network.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROUNDS, WARM = 250, 20
 
 
 def main() -> list[Figure]:
-    """Three figures for each number of parties; nothing is promised of them."""
+    """Three figures for each number of parties, without bounds."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
         write(Path(scratch))

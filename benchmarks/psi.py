@@ -1,10 +1,10 @@
-"""An alignment against what it cannot do without, and a whole one among processes.
+"""An alignment against its unavoidable operations, and a whole one among processes.
 
 The floor of all lists is a hash to the curve of every key and K^2 + K + 2 exponentiations of a list, one by every party
-of every list and two by the server of its own, measured in the same run and on the same thread.
-Against it stands the processor time of all members on the virtual clock: hashing, raising, shuffling, checking,
-comparing, and undoing the shuffles. Then 100,000 keys among a server and three parties over mutual TLS, as `up` starts
-them, from the first count to the last file.
+for every list and two by the server for its own, measured in the same run and on the same thread. It is compared with
+the processor time of all members on the virtual clock: hashing, raising, shuffling, checking, comparing, and undoing
+the shuffles. Then 100,000 keys among a server and three parties over mutual TLS, as `up` starts them, from the first
+count to the last file.
 """
 
 from __future__ import annotations
@@ -45,12 +45,11 @@ RATIO, SECONDS = 1.5, 60.0
 
 
 def main() -> list[Figure]:
-    """Both."""
     return [per_key(KEYS), among_processes(ALL_KEYS)]
 
 
 def per_key(keys: int) -> Figure:
-    """Processor time of a key in an alignment of so many, against the bare operations."""
+    """Processor time per key in an alignment of `keys` keys, against the bare operations."""
     people, lists = [b"person %d" % n for n in range(keys)], PARTIES + 1
     floor = _processor(lambda: _bare(people)) / lists
     agreed = parse(_tree(PARTIES)).federation
@@ -63,7 +62,7 @@ def per_key(keys: int) -> Figure:
 
 
 def among_processes(keys: int) -> Figure:
-    """Seconds that an alignment takes among processes on this machine, as the server counts them."""
+    """Seconds that an alignment takes among processes on this machine, as the server measures them."""
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         _write_tables(base, keys)
@@ -99,7 +98,7 @@ def _processor(call: Any) -> float:
 
 
 def _write_tables(folder: Path, keys: int) -> None:
-    """One a member, each with its own share of the people in its own order."""
+    """One table per member, each with its own share of the people in its own order."""
     draw = random.Random(0)
     everyone = [f"person-{n:08}" for n in range(round(keys / SHARE))]
     for member in (SERVER, *(f"party{n + 1}" for n in range(PARTIES))):

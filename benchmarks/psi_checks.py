@@ -1,7 +1,7 @@
 """An alignment with checks against the same one without: processor time of all members, in turns, in one process.
 
-The members have certificates, so that every pledge is signed and verified. Each mode is measured against the runs
-without checks between which it stands.
+The members have certificates, so that every pledge is signed and verified. Each mode is compared with the runs without
+checks before and after it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ RATIOS: dict[AlignChecks, float] = {"signed": 1.1, "planted": 1.1, "proofs": 4}
 
 
 def main() -> list[Figure]:
-    """Every mode."""
     people = RowKeys(tuple(b"person %d" % n for n in range(KEYS)))
     with tempfile.TemporaryDirectory() as folder:
         agreed, identities = _certified(Path(folder))

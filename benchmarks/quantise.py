@@ -1,9 +1,9 @@
-"""Tensors in few bits: gigabytes of float32 a second on one core, against a copy of them, and against torch.
+"""Tensors in few bits: gigabytes of float32 a second on one core, against copying them, and against torch.
 
-64 MB with random rounding are packed and unpacked at four widths, in turn with a copy into new memory, which is what
-any of it costs at least. torch has 8 bits an entry, rounded to the nearest and on one scale (`quantize_per_tensor`),
-and is given the ends of the scale by `aminmax`, as ours finds them. A small message is packed and unpacked as the
-server does it before it sends; it is held against the plain way to do that with arrays.
+64 MB are packed with random rounding and unpacked at four widths, in turn with a copy into new memory, which is the
+least possible cost. torch has 8 bits an entry, rounded to the nearest on one scale (`quantize_per_tensor`), and gets
+the ends of the scale from `aminmax`, like ours. A small message is packed and unpacked as the server does before it
+sends; it is compared with the plain way to do that with arrays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ SMALL, ROUNDS = (64, 64), 100
 
 
 def main() -> list[Figure]:
-    """All of it."""
     torch.set_num_threads(1)
     draws = torch.Generator().manual_seed(0)
     tensor = torch.randn(ENTRIES, generator=draws)
@@ -59,7 +58,7 @@ def _against_torch(tensor: Tensor, draws: torch.Generator) -> Figure:
         return torch.quantize_per_tensor(tensor, scale, round(-float(low) / scale), torch.quint8)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # torch means to give it up
+        warnings.simplefilter("ignore", UserWarning)  # deprecated in torch
         theirs, ours = times(rival, lambda: pack(tensor, Coded(8, nearest=True), draws))
     name = "packing at 8 bits to the nearest, 64 MB"
     return Figure(name, _rate(ours), 0.3, "GB/s", _rate(theirs), "torch.quantize_per_tensor", least=True)

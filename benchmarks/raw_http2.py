@@ -1,4 +1,4 @@
-"""A caller that speaks HTTP/2 by hand, sends as much as it may, and ends no call; for each that ends it begins one."""
+"""A client of raw HTTP/2 that sends as much as it may, ends no call, and replaces each that the server ends."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Greedy:
 
     Args:
         path: of the method that is called.
-        calls: at a time, as far as the server lets us.
-        size: bytes of a message, of which the last is kept back.
+        calls: most at a time, within the server's limit.
+        size: bytes of a message, whose last byte is withheld.
         token: that it shows, if any.
 
     Attributes:
         window: largest window of a stream that the server has offered, bytes.
-        streams: streams at a time that it allows.
+        streams: concurrent streams that it allows.
         begun, sent: calls, and bytes of messages.
-        held: most bytes of calls open at a time, none of which the server has ended.
+        held: most bytes of simultaneously open calls, none of which the server has ended.
     """
 
     path: bytes

@@ -1,11 +1,11 @@
 """Cost of recovery: a blinded round with double masks among 5 and 14 parties, and a session's shares among 14.
 
 A round is `split_avg`'s on columns of noise (synthetic.py), batches of 256 and embeddings of 64, as processes over
-mutual TLS: processor time of all members between two rounds of one run. It is held against the same with single masks
-and `quorum: wait`, which confirms no sets. The two runs of each size are taken in turn.
+mutual TLS: processor time of all members between two rounds of one run. It is compared with the same with single masks
+and `quorum: wait`, which confirms no sets. The two runs of each size alternate.
 
 A session begins with the shares of 32 rounds. The work of one party and the server for them is measured on one thread,
-in processor time; in a federation the parties do it at once. The whole start is measured as well: seconds from the
+in processor time; in a federation the parties work at once. The whole start is measured as well: seconds from the
 launch of all members to the end of the first round, against the same with single masks.
 """
 
@@ -36,16 +36,11 @@ ROUNDS, TIMES = 100, 3
 
 @dataclass(frozen=True)
 class Blinded(Setting):
-    """A federation of `split_avg` with blinded sums.
-
-    Args:
-        recovery: of federation.blinding.
-    """
+    """A federation of `split_avg` with blinded sums."""
 
     recovery: str = "none"
 
     def tree(self, rounds: int) -> dict[str, Any]:
-        """As a file has it."""
         made = super().tree(rounds)
         made["federation"]["protocol"]["aggregate"] = "blinded"
         if self.recovery != "none":
@@ -55,7 +50,7 @@ class Blinded(Setting):
 
 
 def main() -> list[Figure]:
-    """Rounds against those of today, and the shares at the beginning of a session."""
+    """Rounds with single and double masks, and the shares at the beginning of a session."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
         write(Path(scratch))

@@ -1,4 +1,4 @@
-"""Every benchmark by name, with what it needs; and why the other modules of this folder are none."""
+"""Every benchmark by name, with its needs; and why the other modules of this folder are not benchmarks."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from colonnade.common.data.known_sets.places import VARIABLE, presence
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One of them.
+    """One benchmark.
 
     Args:
         call: measures; its module's docstring says what and against what.
-        minutes: that it takes on two free cores, roughly.
+        minutes: rough duration on two free cores.
         sets: the data sets that it reads.
     """
 
@@ -55,7 +55,7 @@ class Benchmark:
 
     @property
     def about(self) -> str:
-        """The first line of its module, or of its function where the module has several."""
+        """The first line of its module's docstring, or of its function's where the module has several."""
         documented = self.call if self.call.__name__ != "main" else sys.modules[self.call.__module__]
         return (documented.__doc__ or "").splitlines()[0]
 

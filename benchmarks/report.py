@@ -16,16 +16,12 @@ HEADINGS = ("benchmark", "what", "ours", "against", "ratio", "bound", "kept")
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure and what it is held against.
+    """A figure and its reference.
 
     Args:
-        what: what was measured.
-        ours: in `unit`.
         floor: the floor or rival measured in the same run, in `unit`; None where the bound is absolute.
-        floor_name: what the floor is.
-        bound: what the ratio (or, without a floor, the figure) may at most be; at least, if `least`. None promises
-            nothing.
-        unit: of both.
+        bound: limit of the ratio (or, without a floor, of the figure): at most, or with `least` at least. None for no
+            bound.
     """
 
     what: str
@@ -38,18 +34,18 @@ class Figure:
 
     @property
     def value(self) -> float:
-        """Purpose of the bound."""
+        """The number that the bound limits."""
         return self.ours if self.floor is None else self.ours / self.floor
 
     @property
     def holds(self) -> bool:
-        """True if the bound is kept; NaN keeps none."""
+        """True if the bound is kept or absent; NaN breaks it."""
         if self.bound is None:
             return True
         return self.value >= self.bound if self.least else self.value <= self.bound
 
     def cells(self) -> tuple[str, ...]:
-        """As a line of the table has it, from `what` on."""
+        """A line of the table, from `what` on."""
         floor = "" if self.floor is None else f"{self.floor:.4g} {self.unit}, {self.floor_name}"
         ratio = "" if self.floor is None else f"{self.value:.3g}"
         bound = "" if self.bound is None else f"{'>=' if self.least else '<='} {self.bound:g}"
@@ -62,11 +58,11 @@ class Result:
     """Result of one benchmark: its figures, or the reason why there are none.
 
     Args:
-        figures: empty where it failed or was skipped.
+        figures: empty if it failed or was skipped.
         failed: the error, in one line; "" if there was none.
         skipped: why it was not run; "" if it was.
         when: the UTC day and minute at which it ended.
-        seconds: that it took.
+        seconds: its duration.
     """
 
     figures: tuple[Figure, ...] = ()
@@ -77,12 +73,12 @@ class Result:
 
     @property
     def holds(self) -> bool:
-        """True if it did not fail and every bound is kept, or it was skipped."""
+        """True if it was skipped, or did not fail and keeps every bound."""
         return not self.failed and all(figure.holds for figure in self.figures)
 
 
 def rows(results: Mapping[str, Result]) -> Iterator[tuple[str, ...]]:
-    """The table's lines, as `HEADINGS` has it; benchmarks without figures say why in one."""
+    """The table's lines below `HEADINGS`; a benchmark without figures gives its reason in one."""
     for name, result in results.items():
         for figure in result.figures:
             yield (name, *figure.cells())
@@ -93,7 +89,6 @@ def rows(results: Mapping[str, Result]) -> Iterator[tuple[str, ...]]:
 
 
 def show(results: Mapping[str, Result], machine: str) -> None:
-    """Prints the table, with the machine named above it."""
     table = Table(*HEADINGS, title=machine)
     for line in rows(results):
         table.add_row(*map(escape, line))
@@ -101,7 +96,7 @@ def show(results: Mapping[str, Result], machine: str) -> None:
 
 
 def markdown(results: Mapping[str, Result], machine: str) -> str:
-    """The same for docs/performance.md."""
+    """The table for docs/performance.md."""
     lines = [HEADINGS, ("---",) * len(HEADINGS), *rows(results)]
     return "\n".join(
         [f"{machine}.", "", *(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)]
@@ -109,10 +104,9 @@ def markdown(results: Mapping[str, Result], machine: str) -> str:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which a share of the values lies."""
+    """Nearest-rank percentile, for a share from 0 to 1."""
     return sorted(values)[min(len(values) - 1, round(share * (len(values) - 1)))]
 
 
 def median(values: Sequence[float]) -> float:
-    """The median."""
     return statistics.median(values)

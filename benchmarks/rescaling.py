@@ -1,11 +1,11 @@
-"""Theorem 3.6 of VFL-AFE under audit: epsilon between two batches that `rescale: paper` releases, beside its claim.
+"""An audit of VFL-AFE's Theorem 3.6: epsilon between two batches that `rescale: paper` releases, beside the claim.
 
     python -m benchmarks.rescaling [RUN ...]
 
-Of left halves of MNIST: embeddings of the paper's kind of model before training (where its factor gains most), and of
-the parties `left` of runs of `experiments/leakage/mnist.yaml`. In 100 batches of 64 one row is replaced: by another of
-the data, or by one that is no digit. Epsilon is exact, of one release, at delta 1e-5 / .9987; and by a canary audit of
-a crowd with one row far from it.
+On left halves of MNIST: embeddings of the paper's kind of model before training (where its factor gains most), and of
+the parties `left` of runs of `experiments/leakage/mnist.yaml`. In 100 batches of 64 one row is replaced, by another row
+of the data or by one that is no digit. Epsilon of one release is exact, at delta 1e-5 / .9987; a canary audit then uses
+many equal rows and one far from them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ FILE = Path(__file__).parents[1] / "experiments" / "leakage" / "mnist.yaml"
 
 
 def main() -> None:
-    """Prints a table in Markdown, and the audit."""
     torch.set_num_threads(1)
     claim = gaussian_epsilon(SIGMA, DELTA)
     lines = [

@@ -1,4 +1,4 @@
-"""Runs of `colonnade up`, as benchmarks need them: in a folder of their own, with their events."""
+"""Runs of `colonnade up` for benchmarks: in a folder of their own, with their events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ class Run:
     parties: dict[str, list[dict[str, Any]]]
 
     def rounds(self) -> list[dict[str, Any]]:
-        """The events of training rounds."""
         return [event for event in self.events if event["kind"] == "round"]
 
     def phases(self) -> dict[str, dict[str, float]]:
@@ -37,7 +36,7 @@ class Run:
 
 @contextmanager
 def started(experiment: str, *sets: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """A run under way: its process and its folder, which goes when the block ends."""
+    """A run in progress: its process and its folder, which is removed when the block ends."""
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "run"
         argv = [sys.executable, "-m", "colonnade", "up", str(ROOT / "experiments" / experiment), "--out", str(out)]
@@ -47,7 +46,6 @@ def started(experiment: str, *sets: str) -> Iterator[tuple[subprocess.Popen[byte
 
 
 def run(experiment: str, *sets: str) -> Run:
-    """A run to its end."""
     with started(experiment, *sets) as (process, out):
         if process.wait() != 0:
             raise SystemExit(f"{experiment} failed with exit code {process.returncode}")
@@ -55,7 +53,6 @@ def run(experiment: str, *sets: str) -> Run:
 
 
 def read(out: Path) -> Run:
-    """Results of a finished run."""
     events = list(read_lines(out / "events.jsonl"))
     parties = {folder.name: list(read_lines(folder / "events.jsonl")) for folder in (out / "parties").iterdir()}
     return Run(json.loads((out / "summary.json").read_text(encoding="utf-8")), events, parties)

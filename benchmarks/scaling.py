@@ -2,12 +2,13 @@
 
     python -m benchmarks.scaling FOLDER
 
-Whole federations on the virtual clock, in this process and on one thread, on columns of noise: both sides are the real
-ones, and there is no wire. Seconds are processor time, which other processes lengthen least. Every point is held
-against a floor measured right after it: the same forward and backward passes and steps of all parties with autograd,
-without a message, a check or a ledger. The 800 columns are shared, so that many parties have narrow models each.
+Whole federations on the virtual clock, in this process and on one thread, on columns of noise, with the real sides but
+no wire. Seconds are processor time, which other load affects least. Every point is compared with a floor measured right
+after it: the same forward and backward passes and steps of all parties with autograd, without messages, checks or a
+ledger. The parties share 800 columns, so that models of many parties are narrow.
 
-`main` gives the ends of every curve. FOLDER gets a picture a curve, `scaling-*.svg`, and the tables are printed.
+`main` measures the ends of every curve. The command writes a picture a curve to FOLDER, `scaling-*.svg`, and prints
+tables.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from colonnade.simulation.federation import Simulation
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ROUNDS, WARM = 6, 2  # rounds, of which the first are left out
+ROUNDS, WARM = 6, 2  # rounds, and how many of the first are excluded
 FLOOR = "passes and steps without messages"
 
 
@@ -50,8 +51,7 @@ class Sweep:
         key: of `Setting`.
         what: the axis in words.
         values: ascending.
-        protocols: which go along it.
-        base: what the other keys are.
+        base: the other keys' values.
     """
 
     key: str
@@ -61,7 +61,6 @@ class Sweep:
     base: Setting = field(default_factory=lambda: Setting("split"))
 
     def settings(self) -> list[Setting]:
-        """Every point, protocol after protocol."""
         return [replace(self.base, protocol=p, **{self.key: value}) for p in self.protocols for value in self.values]
 
 
@@ -79,7 +78,7 @@ class Point:
     """Measurements of one setting.
 
     Args:
-        seconds, floor: of processor time, a round.
+        seconds, floor: processor time of a round.
         megabytes: of tensors, both ways and of all parties, a round.
     """
 
@@ -90,7 +89,7 @@ class Point:
 
 
 def main() -> list[Figure]:
-    """The first and the last point of every curve; nothing is promised of them."""
+    """The first and the last point of every curve, without bounds."""
     figures = []
     for sweep in SWEEPS:
         points = measure(sweep, ends=True)
@@ -99,7 +98,6 @@ def main() -> list[Figure]:
 
 
 def measure(sweep: Sweep, *, ends: bool = False) -> list[Point]:
-    """All points of a curve, or its ends alone."""
     torch.set_num_threads(1)
     wanted = (sweep.values[0], sweep.values[-1])
     with tempfile.TemporaryDirectory() as scratch:
@@ -124,7 +122,7 @@ def point_of(setting: Setting, folder: Path) -> Point:
 
 
 def floor(setting: Setting) -> float:
-    """Processor seconds that a round's passes and steps take where nobody talks."""
+    """Processor seconds of a round's passes and steps without messages."""
     call = _local_steps(setting) if setting.protocol == "vimadmm" else _joint_step(setting)
     taken = []
     for _ in range(ROUNDS):
@@ -142,7 +140,7 @@ def _bottoms(setting: Setting) -> list[nn.Module]:
 
 
 def _joint_step(setting: Setting) -> Callable[[], None]:
-    """Split learning in one process: embeddings side by side, or for FedVS averaged, a head, a step of everything."""
+    """Split learning in one process: embeddings concatenated, or for FedVS averaged, a head, a step of everything."""
     bottoms, averaged = _bottoms(setting), setting.protocol == "fedvs"
     head = nn.Linear(setting.width * (1 if averaged else setting.parties), CLASSES, bias=False)
     step = torch.optim.SGD([p for m in (*bottoms, head) for p in m.parameters()], lr=0.01, momentum=0.9)
@@ -183,7 +181,7 @@ def _figure(sweep: Sweep, point: Point) -> Figure:
 
 
 def table(sweep: Sweep, points: Sequence[Point]) -> str:
-    """The points of a curve, as a page holds them."""
+    """The points of a curve, as a Markdown table."""
     lines = [f"| protocol | {sweep.what} | ms a round | floor, ms | ratio | MB a round |", "|---|---|---|---|---|---|"]
     for point in points:
         ours, bare = 1e3 * point.seconds, 1e3 * point.floor
@@ -219,7 +217,6 @@ def sketch(sweep: Sweep, points: Sequence[Point]) -> str:
 
 
 def draw(folder: Path) -> None:
-    """Measures every curve, prints its table and leaves its picture."""
     folder.mkdir(parents=True, exist_ok=True)
     for sweep in SWEEPS:
         points = measure(sweep)

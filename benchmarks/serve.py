@@ -38,7 +38,6 @@ Ask = Callable[[str], None]
 
 
 def main() -> list[Figure]:
-    """The medians of requests in turn, in milliseconds."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         predict.write(folder, IDS)

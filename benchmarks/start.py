@@ -13,7 +13,7 @@ from benchmarks.runs import read, started
 
 
 def main() -> list[Figure]:
-    """Starts MNIST among 14 parties, looks at their memory in the second epoch, and lets them end."""
+    """Starts MNIST among 14 parties, measures their memory in the second epoch, and lets them end."""
     sets = ("federation.epochs=2", "federation.evaluate.every=100000")
     with started("vimadmm/mnist.yaml", *sets) as (process, out):
         beyond = memory(process, out, rounds=60)
@@ -26,11 +26,7 @@ def main() -> list[Figure]:
 
 
 def memory(process: subprocess.Popen[bytes], out: Path, rounds: int) -> float:
-    """Proportional bytes of a party beyond the first, in the mean, once a run has come so far.
-
-    Raises:
-        SystemExit: the run ended before.
-    """
+    """Mean proportional bytes (PSS) of the parties without the first, after `rounds` rounds."""
     while _rounds(out / "events.jsonl") < rounds:
         if process.poll() is not None:
             raise SystemExit(f"the run ended with exit code {process.returncode} before round {rounds}")

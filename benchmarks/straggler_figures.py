@@ -2,9 +2,9 @@
 
     python -m benchmarks.straggler_figures FOLDER [NAME ...]
 
-28 parties, half of them stragglers (experiments/fedvs/stragglers.yaml, split_avg/stragglers.yaml). Validation
-accuracy over the seconds that delays and bandwidth cost; computing takes none. Leaves a picture a
-figure in FOLDER, and what each run took to 80 % on the screen.
+28 parties, half of them stragglers (experiments/fedvs/stragglers.yaml, split_avg/stragglers.yaml). Plots validation
+accuracy over the seconds of delays and bandwidth; computing takes none. Writes a picture a figure to FOLDER, and prints
+each run's time to 80 %.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ Points = list[tuple[float, float]]
 
 
 def fedvs(segments: int, masks: int, rounds: int) -> tuple[str, ...]:
-    """One setting of the code."""
     code = f"segments: {segments}, masks: {masks}, masked_answers: false"
     protocol = f"federation.protocol={{name: fedvs, embedding: 32, {code}}}"
     return ("fedvs/stragglers.yaml", protocol, f"federation.rounds={rounds}")
@@ -61,7 +60,7 @@ class Curve:
         self._now = 0.0
 
     def __call__(self, event: Event) -> None:
-        """Hears of an evaluation: it counts from when its round was over, since Answers of evaluations are late too."""
+        """Records an evaluation at the time when its round ended, since Answers of evaluations are late too."""
         if event["kind"] == "round":
             self._now = event["time"]
         if event["kind"] == "evaluation" and event["part"] == "validation":
@@ -79,7 +78,6 @@ def trace(file: str, *sets: str) -> Points:
 
 
 def describe(name: str, points: Points) -> str:
-    """Seconds to the target, and where it ended."""
     reached = next(
         (f"{seconds:.1f} s to 80 %" for seconds, accuracy in points if accuracy >= TARGET), "80 % not reached"
     )
@@ -87,7 +85,6 @@ def describe(name: str, points: Points) -> str:
 
 
 def main() -> None:
-    """Draws all figures, or those that are named."""
     folder, wanted = Path(sys.argv[1]), sys.argv[2:] or list(FIGURES)
     folder.mkdir(parents=True, exist_ok=True)
     for number in wanted:

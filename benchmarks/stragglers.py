@@ -1,8 +1,7 @@
 """Policies against stragglers: 16 parties under FedVS's delay pattern, on the virtual clock and as processes.
 
-VIMADMM on the digits, four pixels a party. The delays are those of FedVS, Section 6.2, at a quarter
-of their length, so that the processes are done in minutes; the virtual clock knows delays only, so
-what the two differ by is computing and the wire.
+VIMADMM on the digits, four pixels a party. The delays are those of FedVS, Section 6.2, divided by four, so that the
+processes finish in minutes; the virtual clock has delays only, so the difference is computing and the wire.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ POLICIES = {
 
 
 def main() -> list[Figure]:
-    """One line a policy: seconds of the virtual clock beside those of the processes, and what was learned."""
+    """One line a policy: seconds of the virtual clock beside those of the processes, and the accuracy."""
     figures = []
     for name, policy in POLICIES.items():
         begin = time.perf_counter()

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.strangers [CONNECTIONS]`: memory that strangers take of the two gRPC ports, each for 8 s.
+"""`python -m benchmarks.strangers [CONNECTIONS]`: memory that strangers take at the two gRPC ports, each for 8 s.
 
-Callers of `serve` without a token send as many calls of 1 MB as they may, and holders of a certificate that is in no
-roster, at the federation's port, one stream of 16 MB each. Server and strangers are processes on loopback.
+Callers of `serve` without a token send as many calls of 1 MB as they may; at the federation's port, holders of a
+certificate that is in no roster send one stream of 16 MB each. Server and strangers are processes on loopback.
 """
 
 from __future__ import annotations

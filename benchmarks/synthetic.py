@@ -1,6 +1,6 @@
-"""Federations on columns of noise, in all sizes that a curve needs: no data set has to be there.
+"""Federations on columns of noise, in any size that a curve needs, without a data set.
 
-Training rows are a power of two, so that batches that are one too come without a remainder.
+The number of training rows is a power of two, so that batch sizes that are powers of two divide it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ class Setting:
 
     Args:
         protocol: split, vimadmm or fedvs.
-        parties: who share the columns.
         batch: rows.
         width: of a party's embedding.
         hidden: width of a bottom model's first layer; FedVS's polynomials have none.
@@ -40,11 +39,10 @@ class Setting:
     segments: int = 1
 
     def config(self, rounds: int) -> Config:
-        """A federation of so many rounds over the files that `write` leaves; it is evaluated once, at its end."""
+        """A federation of `rounds` rounds over the files that `write` leaves; it is evaluated once, at its end."""
         return parse(self.tree(rounds))
 
     def tree(self, rounds: int) -> dict[str, Any]:
-        """The same, as a file has it."""
         more = {"vimadmm": {"tau": TAU}, "fedvs": {"segments": self.segments, "masks": 1, "masked_answers": False}}
         model = (
             {"name": "polynomial", "layers": 1} if self.protocol == "fedvs" else {"name": "mlp", "hidden": self.hidden}
@@ -69,13 +67,12 @@ class Setting:
         }
 
     def shares(self) -> list[int]:
-        """Number of columns of each party."""
         size, longer = divmod(COLUMNS, self.parties)
         return [size + (index < longer) for index in range(self.parties)]
 
 
 def write(folder: Path, training: int = TRAINING) -> None:
-    """Leaves columns.safetensors, bytes, and labels.safetensors, classes, in a folder; so many rows train."""
+    """Writes columns.safetensors, bytes, and labels.safetensors, classes, with `training` training rows."""
     draws = torch.Generator().manual_seed(0)
     rows = training + TEST
     values = torch.randint(256, (rows, COLUMNS), generator=draws, dtype=torch.uint8)

@@ -1,8 +1,8 @@
 """Tables of a million rows: reading and encoding against pyarrow's own parser, and `up` to the first round.
 
-A party's CSV file has a key and twenty columns of numbers, 197 MB. Times of reading are processor time of the process,
-so of all its threads: the floor is `pyarrow.csv.read_csv` of the same file, with its own choice of threads.
-`up` matches rows by their order (`align: none`) and compares the keys of both parties with the labels'.
+A party's CSV file has a key and twenty columns of numbers, 197 MB. Reading is measured in processor time of all threads
+of the process: the floor is `pyarrow.csv.read_csv` of the same file, with its own choice of threads. `up` matches rows
+by their order (`align: none`) and compares the keys of both parties with the labels'.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ _ROOT = Path(__file__).parents[1]
 
 
 def main() -> list[Figure]:
-    """Both."""
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         write_tables(base, ROWS)
@@ -43,12 +42,7 @@ def main() -> list[Figure]:
 
 
 def write_tables(folder: Path, rows: int) -> None:
-    """party1.csv and party2.csv with the same keys, server.csv with labels, and federation.yaml.
-
-    Args:
-        folder: exists.
-        rows: of each table.
-    """
+    """Writes party1.csv and party2.csv with the same keys, server.csv with labels, and federation.yaml."""
     draws = np.random.default_rng(0)
     keys = pa.array(np.char.mod("c%07d", np.arange(rows)))
     plain = pa_csv.WriteOptions(quoting_style="none")
@@ -118,7 +112,7 @@ def _launch(base: Path) -> Figure:
 
 
 def _processor(*what: Callable[[], object]) -> list[float]:
-    """Processor time of each, the least of runs in turn."""
+    """Processor time of each: the least of runs in turn."""
     least = [float("inf")] * len(what)
     for _ in range(_REPEATS):
         for place, call in enumerate(what):

@@ -33,8 +33,8 @@ class Soak:
     """One soak.
 
     Args:
-        out: an empty folder, or none.
-        minutes: how long there are troubles.
+        out: an empty or missing folder.
+        minutes: duration of the troubles.
         seed: of the schedule.
     """
 
@@ -48,7 +48,6 @@ class Soak:
         self.begun = 0.0
 
     def run(self) -> dict[str, Any]:
-        """All of it; returns the results."""
         for folder in (self.out, self.out / "members", self.out / "logs", self.scratch):
             folder.mkdir(exist_ok=folder == self.out)
         no_disks = disk.available()
@@ -131,7 +130,7 @@ class Soak:
             self._restart(world)
 
     def _restart(self, world: World) -> None:
-        """After a trouble that the run did not survive, which counts as such."""
+        """Restarts all members after a trouble that the run did not survive, which is recorded."""
         for name in world.stop_all():
             world.household.signal(name, 9)
         world.household.begin()
@@ -158,7 +157,7 @@ class Soak:
             self.rounds.take(event)
 
     def _end(self, world: World) -> tuple[int, dict[str, int | None]]:
-        """Lets the run go on to an end soon, without troubles: its number of rounds, and the exit codes."""
+        """Lets the run end soon, without troubles: returns its number of rounds, and the exit codes."""
         for name in world.stop_all():
             world.household.signal(name, 9)
         self._look()
@@ -174,7 +173,7 @@ class Soak:
         return last, {lives[-1].member: lives[-1].code for lives in done}
 
     def _judged(self, rounds: int, lives: list[Any], authority: Authority) -> dict[str, Any]:
-        """The control run, and everything held against it."""
+        """Compares everything with the control run."""
         left = self.out / "control"
         begin = time.monotonic()
         colonnade("up", authority.control(rounds), "--out", left)

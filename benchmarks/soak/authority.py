@@ -1,4 +1,4 @@
-"""Keys, certificates and the members' files, by the commands of deploy/machines.md."""
+"""Keys, certificates and the members' files, made by the commands of deploy/machines.md."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AGREED: dict[str, Any] = {
     "evaluate": {"every": 200},
 }
 OWN: dict[str, Any] = {"labels": {"source": "sklearn", "name": "digits"}, "head": {"name": "linear"}}
-OWN["optimiser"] = {"name": "sgd", "lr": 0.01}  # slow, so that parameters go on changing for hours
+OWN["optimiser"] = {"name": "sgd", "lr": 0.01}  # slow, so that parameters still change after hours
 EVERY: dict[str, Any] = {
     "data": {"source": "sklearn", "name": "digits", "split": "columns", "scale": "standard"},
     "model": {"name": "mlp", "hidden": 32},
@@ -36,11 +36,7 @@ EVERY: dict[str, Any] = {
 
 
 def colonnade(*argv: object) -> str:
-    """Output of a command that must succeed.
-
-    Raises:
-        SystemExit: it failed.
-    """
+    """Output of a command. Raises SystemExit if it fails."""
     done = subprocess.run(
         [sys.executable, "-m", "colonnade", *map(str, argv)], cwd=ROOT, text=True, capture_output=True, check=False
     )
@@ -53,7 +49,7 @@ class Authority:
     """The authority's folder, every member's keys, the roster and the files.
 
     Args:
-        folder: that all of it lies in.
+        folder: for all of it.
         listen: the server's address.
         dials: the address that each party dials.
         metrics: the port of each member's metrics.
@@ -65,7 +61,6 @@ class Authority:
         self._keys_made = 0
 
     def found(self) -> None:
-        """Makes everything."""
         self.folder.mkdir()
         colonnade("certs", "ca", self._ca)
         colonnade("certs", "ca", self.folder / "foreign-ca")
@@ -80,15 +75,13 @@ class Authority:
         self.write()
 
     def keys(self, name: str) -> Path:
-        """A member's folder of keys."""
         return self.folder / "keys" / name
 
     def file(self, name: str) -> Path:
-        """A member's configuration."""
         return self.folder / f"{name}.yaml"
 
     def renew(self, name: str, *, new_key: bool) -> None:
-        """Gives a member a new certificate, and pins it; with a new key, or for the key that it has."""
+        """Gives a member a new certificate, for its key or a new one, and pins it."""
         keys = self.keys(name)
         if new_key:
             shutil.rmtree(keys)
@@ -100,11 +93,11 @@ class Authority:
         self.write()
 
     def revoke(self, name: str, reason: str) -> None:
-        """Puts a member's certificate on the server's list."""
+        """Puts a member's certificate on the server's revocation list."""
         colonnade("certs", "revoke", self.keys(name) / "cert.pem", "--list", self.revoked, "--reason", reason)
 
     def write(self, rounds: int = ROUNDS) -> None:
-        """Writes every member's file: the roster, and a section of its own."""
+        """Writes every member's file: the roster, and its own section."""
         agreed = yaml.safe_load(self._roster.read_text(encoding="utf-8"))["federation"] | {"rounds": rounds}
         for name in MEMBERS:
             own: dict[str, Any] = {"identity": str(self.keys(name)), "metrics": self._metrics[name]}
@@ -116,14 +109,13 @@ class Authority:
             self.file(name).write_text(text, encoding="utf-8")
 
     def control(self, rounds: int) -> Path:
-        """A file of `up`, for a run that is left alone."""
+        """A file for `up`, for an undisturbed run."""
         path = self.folder / "control.yaml"
         tree = {"federation": {**AGREED, "rounds": rounds}, "server": OWN, "every_party": EVERY}
         path.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
         return path
 
     def entries(self) -> int:
-        """Number of revoked certificates."""
         return len(json.loads(self.revoked.read_text(encoding="utf-8"))["revoked"])
 
     def _sign(self, name: str, ca: Path, *options: str) -> None:

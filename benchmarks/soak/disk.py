@@ -1,4 +1,4 @@
-"""File systems of a stated size for members' folders, which can be filled. They need root."""
+"""File systems of a given size for members' folders, which can be filled. They need root."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ MEGABYTES = 256
 
 
 class Disk:
-    """A tmpfs at a folder. Used as a context manager: afterwards the folder holds the same files without it.
-
-    Args:
-        folder: where; it is made.
-    """
+    """A tmpfs at a new folder. A context manager: afterwards the folder holds the same files on the underlying disk."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,13 +33,12 @@ class Disk:
         kept.rename(self.folder)
 
     def fill(self) -> None:
-        """Leaves not a byte."""
+        """Uses up all space."""
         with self._filler.open("ab", buffering=0) as file, contextlib.suppress(OSError):
             while file.write(bytes(4096)):
                 pass
 
     def free(self) -> None:
-        """Makes room again."""
         self._filler.unlink(missing_ok=True)
 
 

@@ -10,19 +10,13 @@ import numpy as np
 
 from benchmarks.soak.samples import Sample
 
-WARM, LEAST = 120.0, 600.0  # seconds of a process that do not count, and that a process must live for after them
-BLOCK, DRAWS = 30, 500  # samples that are drawn together, since neighbours are alike; times that all are drawn
+WARM, LEAST = 120.0, 600.0  # seconds of a process that are excluded, and that it must run for after them
+BLOCK, DRAWS = 30, 500  # samples per bootstrap block, since neighbours are correlated; bootstrap draws
 
 
 @dataclass(frozen=True)
 class Slope:
-    """Growth an hour, with the ends of its 95 % interval.
-
-    Args:
-        slope, low, high: an hour.
-        hours: of samples behind them.
-        processes: behind them.
-    """
+    """Growth an hour, with its 95 % interval, and the hours of samples and the processes behind it."""
 
     slope: float
     low: float
@@ -32,18 +26,18 @@ class Slope:
 
 
 def slope(samples: Sequence[Sample], name: str, warm: float = WARM, least: float = LEAST) -> Slope | None:
-    """The common slope within the processes of one member, each with a level of its own, by least squares.
+    """The common slope within the processes of one member, each with its own intercept, by least squares.
 
     The interval comes from a bootstrap of the residuals in blocks.
 
     Args:
         samples: of one member, in order.
         name: of the figure.
-        warm: seconds at the beginning of each process that do not count.
-        least: seconds that a process must have beyond these.
+        warm: seconds at the beginning of each process that are excluded.
+        least: seconds that a process must run for beyond these.
 
     Returns:
-        The slope, or None where no process lived long enough.
+        The slope, or None if no process ran long enough.
     """
     times, values, seconds, processes = [], [], 0.0, 0
     for _, group in groupby(samples, lambda sample: sample["life"]):

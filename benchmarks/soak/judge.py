@@ -1,4 +1,4 @@
-"""What the soak left, against a run that was left alone: parameters, results, ledgers, files, exit codes and errors."""
+"""Compares the soak with an undisturbed run: parameters, results, ledgers, files, exit codes and errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.soak.schedule import MEMBERS, PARTIES, SERVER
 from colonnade.common.runtime.json_lines import read_lines
 
 OF_SESSIONS = {"KeyOffer", "KeyProof"}  # new in each session: their number and sizes differ
-# Exit codes of a member: of a signal that the soak sent, of the other end, and of the machine (a full disk).
+# Exit codes after a signal of the soak, the other end's failure, and a failure of the machine (a full disk).
 FORESEEN_CODES = {0, 3, 4, 130, -9, -15}
 NUMBERS = re.compile(r"sha256:[0-9a-f…]+|\b[0-9]+(\.[0-9]+)?\b")
 _ERROR = re.compile(r"^error: (.*)", re.MULTILINE)
@@ -24,12 +24,11 @@ _NOISE = re.compile(r"Traceback|\bE0000|Exception ignored|never (awaited|retriev
 
 
 def newest(folder: Path) -> Path:
-    """The newest checkpoint in a member's folder."""
     return max((folder / "checkpoints").glob("round-*.safetensors"))
 
 
 def parameters(soak: dict[str, Path], control: dict[str, Path]) -> dict[str, bool]:
-    """Of every member, if its newest checkpoint equals that of the control byte by byte."""
+    """For every member, True if its newest checkpoint equals that of the control byte by byte."""
     return {
         name: newest(soak[name]).name == newest(control[name]).name
         and newest(soak[name]).read_bytes() == newest(control[name]).read_bytes()
@@ -38,7 +37,7 @@ def parameters(soak: dict[str, Path], control: dict[str, Path]) -> dict[str, boo
 
 
 def results(seen: dict[tuple[str, str, int], str], control: Path) -> tuple[int, list[str]]:
-    """How many rounds and evaluations were compared with the control's, and those that differ or are missing."""
+    """Number of rounds and evaluations compared with the control's, and those that differ or are missing."""
     expected = {
         (event["kind"], str(event.get("part", "")), int(event["round"])): outcome(event)
         for event in read_lines(control / "events.jsonl")
@@ -51,7 +50,7 @@ def results(seen: dict[tuple[str, str, int], str], control: Path) -> tuple[int, 
 
 
 def ledgers(soak: dict[str, Path], control: dict[str, Path]) -> tuple[dict[str, Any], list[str]]:
-    """Entries and repeats of every party, and what is wrong: a broken chain, or entries beyond the control's."""
+    """Entries and repeats of every party, and faults: a broken chain, or entries beyond the control's."""
     found, wrong = {}, []
     for name in PARTIES:
         said = " ".join(colonnade("ledger", soak[name], "--verify").split())
@@ -75,7 +74,7 @@ def _entries(folder: Path) -> list[dict[str, Any]]:
 
 
 def _release(entry: dict[str, Any]) -> str:
-    """An entry without what no two runs have in common."""
+    """An entry without the fields that differ between any two runs."""
     return json.dumps({key: value for key, value in entry.items() if key not in ("time", "repeat", "chain")})
 
 
@@ -110,7 +109,7 @@ def errors(logs: dict[str, Path]) -> tuple[Counter[str], list[str]]:
 
 
 def codes(lives: list[Life]) -> tuple[dict[str, dict[str, int]], list[str]]:
-    """Exit codes of every member, and those that were not foreseen."""
+    """Exit codes of every member, and unexpected ones."""
     found: dict[str, Counter[str]] = {name: Counter() for name in MEMBERS}
     for life in lives:
         if life.code is not None:

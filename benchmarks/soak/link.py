@@ -10,15 +10,11 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
-_RESET = struct.pack("ii", 1, 0)  # closing sends RST, as of a cable that was pulled and a router that noticed
+_RESET = struct.pack("ii", 1, 0)  # closing sends RST, as after a pulled cable that a router noticed
 
 
 class Links:
-    """The event loop of all links, in a thread. Used as a context manager.
-
-    Args:
-        port: of the server.
-    """
+    """The event loop of all links, in a thread. A context manager."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -37,14 +33,12 @@ class Links:
         self._thread.join()
 
     def new(self) -> Link:
-        """A link of its own, at a free port."""
         link = Link(self._port, self)
         self.run(link.start())
         self._links.append(link)
         return link
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
-        """Runs a coroutine in the loop, and waits for it."""
         asyncio.run_coroutine_threadsafe(main, self._loop).result(30)
 
 
@@ -67,20 +61,18 @@ class Link:
 
     @property
     def open(self) -> int:
-        """Connections now."""
         return len(self._writers) // 2
 
     async def start(self) -> None:
-        """Listens."""
         self._listener = await asyncio.start_server(self._carry, "127.0.0.1", 0)
         self.port = self._listener.sockets[0].getsockname()[1]
 
     def cut(self) -> None:
-        """Resets all connections at both ends; new ones are carried."""
+        """Resets all connections at both ends; accepts new ones."""
         self._links.run(self._cut())
 
     def hold(self) -> None:
-        """Carries nothing until `mend`; connections stay open, and new ones are accepted."""
+        """Forwards nothing until `mend`; connections stay open, and new ones are accepted."""
         self._links.run(self._hold())
 
     def close(self) -> None:
@@ -89,7 +81,7 @@ class Link:
         self.cut()
 
     def mend(self) -> None:
-        """Carries again, what was held included."""
+        """Forwards again, including what was held."""
         self._accepts = True
         self._links.run(self._mend())
 

@@ -1,4 +1,4 @@
-"""The members' processes: started with the same command whenever they end, as a service manager does."""
+"""The members' processes: restarted with the same command whenever they end, as by a service manager."""
 
 from __future__ import annotations
 
@@ -23,11 +23,8 @@ class Life:
     """One process of a member.
 
     Args:
-        member: whose.
-        pid: of the process.
         begun: seconds since 1970.
         ended: the same; 0 while it runs.
-        code: its exit code.
         ordered: True if the soak ended it by a signal.
     """
 
@@ -49,15 +46,14 @@ class Member:
     log: Path
     lives: list[Life] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
-    held: float = 0.0  # not started before this time; infinite: not at all
+    held: float = 0.0  # earliest start; infinite: never
 
     @property
     def alive(self) -> bool:
-        """True while its process runs."""
         return self.process is not None and self.process.poll() is None
 
     def watched(self) -> psutil.Process | None:
-        """The process that runs, for its figures."""
+        """The running process, for its figures."""
         try:
             return psutil.Process(self.process.pid) if self.process is not None and self.alive else None
         except psutil.NoSuchProcess:
@@ -65,12 +61,7 @@ class Member:
 
 
 class Household:
-    """Starts members, starts them again, and keeps a record. Used as a context manager.
-
-    Args:
-        members: all.
-        scratch: folder for temporary files of members.
-    """
+    """Starts and restarts members, and keeps a record. A context manager."""
 
     def __init__(self, members: dict[str, Member], scratch: Path) -> None:
         self.members = members
@@ -95,7 +86,7 @@ class Household:
                 member.process.wait()
 
     def end(self, names: tuple[str, ...], number: int, seconds: float) -> None:
-        """Ends members by a signal, and starts them after so many seconds (infinite: when `begin` says so)."""
+        """Ends members by a signal, and restarts them after `seconds` (infinite: on `begin`)."""
         with self._lock:
             for name in names:
                 member = self.members[name]
@@ -105,7 +96,7 @@ class Household:
                     member.process.send_signal(number)
 
     def begin(self) -> None:
-        """Lets everyone start."""
+        """Lets all members start."""
         with self._lock:
             for member in self.members.values():
                 member.held = 0.0
@@ -125,7 +116,6 @@ class Household:
         return running
 
     def lives(self) -> list[Life]:
-        """All processes so far."""
         with self._lock:
             return [life for member in self.members.values() for life in member.lives]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MB = 1e6
-GROWTH = {"rss": 20 * MB, "descriptors": 1.0, "threads": 1.0}  # an hour: what the interval may exclude
+GROWTH = {"rss": 20 * MB, "descriptors": 1.0, "threads": 1.0}  # per hour: growth that the interval must stay below
 MEANINGS = {
     "kill": "one process killed (SIGKILL), started again",
     "stop": "one process ended (SIGTERM), started again",
@@ -44,7 +44,7 @@ MEANINGS = {
 
 
 def write(out: Path, results: dict[str, Any]) -> None:
-    """Leaves results.json, section.md and soak.svg in a folder that has samples.json."""
+    """Writes results.json, section.md and soak.svg to a folder that has samples.json."""
     samples: list[Sample] = json.loads((out / "samples.json").read_text(encoding="utf-8"))
     results["members"] = members(samples)
     results["broken"]["growth"] = [
@@ -88,7 +88,6 @@ def _told(found: Slope | None) -> dict[str, float] | None:
 
 
 def section(results: dict[str, Any]) -> str:
-    """The section for docs/adversaries.md."""
     kinds = defaultdict(list)
     for trouble in results["troubles"]:
         server = trouble["members"] == ["server"] and trouble["kind"] in ("kill", "stop", "freeze", "full")

@@ -11,14 +11,14 @@ from typing import Any
 
 @dataclass
 class Tail:
-    """Reads what a JSON lines file has gained since it was read last."""
+    """Reads what was appended to a JSON lines file since the last read."""
 
     path: Path
     lines: int = 0
     _read: int = 0
 
     def new(self) -> list[dict[str, Any]]:
-        """New complete lines; torn ones are passed over."""
+        """New complete lines; torn ones are skipped."""
         if not self.path.is_file():
             return []
         with self.path.open("rb") as file:
@@ -43,12 +43,11 @@ class Rounds:
     """Rounds by the server's events.
 
     Args:
-        done: events of rounds.
+        done: number of round events.
         highest: number of the newest round.
         newest: time of the newest event of a round that reached `highest`.
         kinds: events by kind.
-        broken: what must not be: a round after another than its predecessor, and a result that differs from the
-            first time that the round was done.
+        broken: faults: a round that does not follow its predecessor, or a result that differs from the round's first.
         results: of every round and evaluation, by kind, part and round.
     """
 
@@ -63,7 +62,6 @@ class Rounds:
     _committed: int = 0
 
     def take(self, event: dict[str, Any]) -> None:
-        """One event."""
         kind = str(event["kind"])
         self.kinds[kind] += 1
         if kind == "begin":
@@ -98,6 +96,6 @@ class Rounds:
 
 
 def outcome(event: dict[str, Any]) -> str:
-    """Numbers of a round or an evaluation that must be equal whenever it is done."""
+    """Numbers of a round or an evaluation that must be equal whenever it is repeated."""
     names = sorted(name for name in event if name == "loss" or "accuracy" in name or name.endswith("loss"))
     return json.dumps({name: event[name] for name in names})

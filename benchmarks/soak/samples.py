@@ -22,12 +22,11 @@ Sample = dict[str, Any]
 
 
 class Sampler:
-    """Takes samples in a thread. Used as a context manager.
+    """Takes samples in a thread. A context manager.
 
     Args:
-        household: the processes.
         metrics: the port of each member's metrics.
-        every: seconds between two.
+        every: seconds between two samples.
         shared: figures of the whole federation at this moment.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The schedule of troubles: which, to whom, and how long, from a seed alone."""
+"""The schedule of troubles: their kinds, victims and durations, from a seed alone."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ PARTIES = ("party1", "party2", "party3", "party4")
 MEMBERS = (SERVER, *PARTIES)
 
 BRIEF, LONG = (0.5, 5.0), (2.0, 30.0)  # seconds
-SHORT_OF_DISK = "party1", SERVER  # their folders lie on file systems of their own
+SHORT_OF_DISK = "party1", SERVER  # their folders are on file systems of their own
 OFTEN_RESTARTED = ("party1", "party2")
 STRANGERS = ("silent", "plain", "garbage", "foreign", "revoked", "hellos")
 
-# Kinds in which the server, party3 and party4 keep their processes, so that growth would show over many minutes.
+# Kinds in which the server, party3 and party4 keep their processes, so that growth shows over many minutes.
 CALM: dict[str, tuple[tuple[str, ...], tuple[float, float]]] = {
     "kill": (OFTEN_RESTARTED, BRIEF),
     "stop": (OFTEN_RESTARTED, BRIEF),
@@ -45,7 +45,6 @@ class Trouble:
 
     Args:
         kind: of `CALM` or `HARD`.
-        members: to whom.
         seconds: how long its cause lasts.
         pause: seconds of quiet rounds after it.
     """
@@ -61,10 +60,9 @@ class Trouble:
 
 
 def troubles(seed: int, minutes: float) -> Iterator[Trouble]:
-    """Troubles without end, in chapters: calm ones in random order, then hard ones in random order.
+    """Endless troubles, in chapters: calm ones in random order, then hard ones in random order.
 
     Args:
-        seed: of everything.
         minutes: of the soak. Up to ten minutes calm and hard ones are mixed; longer soaks have longer chapters.
     """
     draws = random.Random(seed)

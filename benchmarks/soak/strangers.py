@@ -14,19 +14,17 @@ from pathlib import Path
 
 from benchmarks.runs import ROOT
 
-RATE, SILENT = 20, 60  # connections a second; connections that say nothing, at a time
+RATE, SILENT = 20, 60  # connections a second; concurrent silent connections
 _PLAIN = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 _TLS = b"\x16\x03\x01\x02\x00\x01"  # a record that begins like a ClientHello
 
 
 def knock(kind: str, port: int, keys: Path, seconds: float) -> int:
-    """Knocks for so many seconds; returns how often, or 0 where another process does it.
+    """Knocks for some seconds; returns how often, or 0 where another process does it.
 
     Args:
         kind: one of `STRANGERS` of the schedule.
-        port: the server's.
         keys: folder of all members' keys, and those of `foreign` and `former`.
-        seconds: how long.
     """
     if kind in ("revoked", "hellos"):
         _flooder(kind, port, keys, seconds)

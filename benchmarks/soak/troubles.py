@@ -14,20 +14,12 @@ from benchmarks.soak.schedule import STRANGERS, Trouble
 from benchmarks.soak.strangers import knock
 
 UNTIL_TOLD = float("inf")
-FAREWELL = 20.0  # seconds that members have to end in when told to
+FAREWELL = 20.0  # seconds that members have to end after SIGTERM
 
 
 @dataclass
 class World:
-    """All that troubles reach.
-
-    Args:
-        household: the processes.
-        links: of every party.
-        disks: of members that have one.
-        authority: keys and files.
-        port: the server's.
-    """
+    """Everything that troubles can affect."""
 
     household: Household
     links: dict[str, Link]
