@@ -42,12 +42,7 @@ from colonnade.server.training.context import ServerContext
 
 
 class CodedSums:
-    """Sums of all parties' embeddings, stage by stage.
-
-    Args:
-        cfg, code: the agreed ones.
-        signer: from the session's key agreement.
-    """
+    """Sums of all parties' embeddings, stage by stage. `signer` comes from the session's key agreement."""
 
     def __init__(self, ctx: ServerContext, clients: Cohort, cfg: Config, code: LagrangeCode, signer: Signer) -> None:
         self._ctx, self._clients, self._code, self._cfg, self._signer = ctx, clients, code, cfg, signer
@@ -78,13 +73,8 @@ class CodedSums:
         everywhere is left out for all. Parties confirm the set to each other, unless it can only be all. A repeated
         stage waits for the parties of its first set.
 
-        Returns:
-            The set, uint8 (parties,); None if no set is large enough, if the stage's earlier set is incomplete, or if
-            too few parties confirm the set.
-
-        Raises:
-            PartyLost: too few parties share, open the shares of others, or respond about the set.
-            EnvironmentFault: the set cannot be recorded on disk.
+        Returns the set, uint8 (parties,); None if no set is large enough, if the stage's earlier set is incomplete, or
+        if too few parties confirm the set. Raises PartyLost if too few parties share or report what they opened.
         """
         bound = self._record.bound(place(round, stage))
         again = Quorum(need=0, grace=self._ctx.federation.timeouts.answer)
@@ -131,16 +121,11 @@ class CodedSums:
         """Steps 27 to 30: decodes the average embedding of a block of coded rows from the first R responses.
 
         Args:
-            number: of the block.
             coded: number of coded rows in the block.
             senders: the stage's set.
 
         Returns:
             float32 (K * coded, width) in segment order, or None if too many refuse; and the responding parties.
-
-        Raises:
-            ContractError: a response is for another set, is not in the field, or disagrees with the others.
-            PartyLost: fewer than R parties responded.
         """
         check = partial(self._check, stage=stage, number=number, coded=coded, senders=hash_of(senders))
         late = partial(_earlier, stage, number)
@@ -164,11 +149,7 @@ class CodedSums:
         stale: Callable[[M], bool],
         **dims: int,
     ) -> Responses[M]:
-        """The messages of the first `need` parties that do not refuse, or of as many as do not.
-
-        Args:
-            size: checks a message; 0 for a refusal.
-        """
+        """The messages of the first `need` parties that do not refuse (size 0), or of as many as do not."""
         awaited, received = set(self._names), dict[str, M]()
         while True:
             quorum = replace(self._enough, need=need - len(received))
@@ -254,7 +235,6 @@ class CodedSums:
 
 
 def _common(reports: Collection[Tensor]) -> Tensor:
-    """Marks the parties whose shares every reporting party could open."""
     return torch.stack(list(reports)).eq(1).all(0).to(torch.uint8)
 
 

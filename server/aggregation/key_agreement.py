@@ -18,14 +18,8 @@ from colonnade.server.training.context import ServerContext
 async def introduce(ctx: ServerContext, clients: Cohort) -> Signer:
     """Sends every party the others' public keys, and relays their confirmations that all hold the same keys.
 
-    The server cannot read what the parties seal with these keys.
-
-    Returns:
-        The server's signer, valid while these parties stay connected.
-
-    Raises:
-        PartyLost: a party offers no key, or does not confirm all keys.
-        ContractError: an offer is not a valid key, or is a party's second.
+    The server cannot read what the parties seal with these keys. Returns the server's signer, valid while these parties
+    stay connected.
     """
     patience = Quorum(limit=ctx.federation.timeouts.answer)
     offers = await clients.collect(KeyOffer, ctx.round, patience, key=KEY_BYTES)

@@ -29,12 +29,7 @@ _LONGEST_REST = 64  # rounds
 
 
 async def blinded(ctx: ServerContext, clients: Cohort, width: int) -> Sums:
-    """Relays the parties' keys; afterwards their values, `width` numbers a row, can be summed without being seen.
-
-    Raises:
-        PartyLost: a party offers no key.
-        ContractError: an offer is not a valid key, or is a party's second.
-    """
+    """Relays the parties' keys; afterwards their values, `width` numbers a row, can be summed without being seen."""
     await introduce(ctx, clients)
     sums = Blinded(ctx, clients, width)
     await sums.begin()
@@ -42,13 +37,10 @@ async def blinded(ctx: ServerContext, clients: Cohort, width: int) -> Sums:
 
 
 class Blinded:
-    """Sums of masked words, over a set of parties that is settled before any of them responds.
+    """Sums of masked words, `width` a row, over a set of parties that is settled before any of them responds.
 
     If one of the set does not respond there is no sum, or with recovery a sum over those that responded. That party is
     left out of the next 2 rounds, then of 4, 8, .. if it fails again.
-
-    Args:
-        width: numbers in a row of values.
     """
 
     def __init__(self, ctx: ServerContext, clients: Cohort, width: int) -> None:
@@ -61,7 +53,6 @@ class Blinded:
         self._rests_until: dict[str, int] = {}
 
     async def begin(self) -> None:
-        """With recovery, waits for the parties' first shares of keys. Raises PartyLost."""
         if self._shares is not None:
             await self._shares.begin(self._ctx.round + 1)
 

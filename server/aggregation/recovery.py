@@ -26,8 +26,7 @@ from colonnade.server.training.context import ServerContext
 class ShareCollection:
     """Keeps the parties' sealed shares, settles the sets of rounds, and requests opened shares.
 
-    Args:
-        record: sets of the rounds that may have been summed.
+    `record` holds the sets of the rounds that may have been summed.
     """
 
     def __init__(self, ctx: ServerContext, clients: Cohort, sharing: Sharing, record: MemberRecord) -> None:
@@ -51,10 +50,6 @@ class ShareCollection:
             laid: parties that the masks were computed for.
             arrived: parties whose words arrived.
             fresh: True if the round was not attempted before, so that its set may still shrink.
-
-        Raises:
-            PartyLost: too few parties confirm.
-            EnvironmentFault: the set cannot be recorded on disk.
         """
         lacking = [party for party in laid if not self._holds(party, round)]
         await self._receive(round, lacking, Quorum(need=0))
@@ -77,9 +72,8 @@ class ShareCollection:
     async def open(self, round: int, laid: Collection[str], summed: Sequence[str]) -> Recovered:
         """The keys of the masks that do not cancel in the sum.
 
-        Raises:
-            PartyLost: fewer than t parties open their shares.
-            ContractError: some opened shares are wrong; names the parties that can be the cause.
+        Raises PartyLost if fewer than t parties open their shares; ContractError, with the parties that can be the
+        cause, if some opened shares are wrong.
         """
         quorum = replace(self._ctx.quorum, need=self._sharing.threshold)
         opened = await self._clients.collect(

@@ -17,18 +17,11 @@ from colonnade.common.secure_aggregation.messages import SetProof, SetProofs
 async def relay_proofs(
     clients: Cohort, round: int, quorum: Quorum, members: Collection[str], there: Collection[str] | None = None
 ) -> Responses[SetProof]:
-    """Relays the proofs of a set once everyone in it has sent theirs, and none before.
+    """Relays the proofs of a set once everyone in it has sent theirs, and none before; returns the proofs that came.
 
     Args:
         members: the set.
         there: those of it that can still respond; None for all.
-
-    Returns:
-        The proofs of those who confirmed.
-
-    Raises:
-        ContractError: a party's proofs are not one for each party.
-        PartyLost: too few parties respond.
     """
     among = members if there is None else there
     sent = await clients.collect(SetProof, round, quorum, among=among, proof=PROOF_BYTES)

@@ -33,8 +33,6 @@ class Found:
 
 
 class Sums(Protocol):
-    """The server side of a session's sums."""
-
     async def training(self, round: int, batch: Tensor) -> Found:
         """Sums every party's values of a batch, row numbers int64 (rows,). A round without a sum is left out."""
 
@@ -52,7 +50,6 @@ async def evaluate_sums(
 
     Args:
         logits: (sum, number of responses) -> the joint model's logits, float32 (rows, classes).
-        among: parties that took part in the round.
     """
     for part in ctx.schedule.evaluations(round):
         score = ctx.score()
@@ -67,12 +64,11 @@ async def evaluate_sums(
 
 
 class Clear:
-    """Sums of values sent in the clear, with imputation for missing parties.
+    """Sums of values sent in the clear; `present` imputes missing parties.
 
     Args:
         training, evaluation: the protocol's messages; the latter has `part` and `block`.
         value: extracts a message's values, float32 (rows, width).
-        present: imputes missing values.
         dims: the messages' dimensions other than `rows`.
     """
 

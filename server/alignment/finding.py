@@ -21,8 +21,6 @@ from colonnade.server.alignment.reuse import Agreed, ServerReuse
 
 
 class MakeAligning(Protocol):
-    """Makes a new alignment."""
-
     def __call__(
         self, *, keys: RowKeys, agreed: Agreed, after: int, already: int, keep: Callable[[str, Tensor], None]
     ) -> Aligning:
@@ -54,10 +52,7 @@ class ServerFinding:
 
     Args:
         federation: the agreed section, with the present parties.
-        cohort: the present parties.
         aligning: makes a new alignment.
-        keeping: the server's stored alignments.
-        record: of this run, or of this prediction.
         part: what the server would use of a stored alignment; None if it has none.
         whole: True if the result is stored for other runs.
 
@@ -77,12 +72,7 @@ class ServerFinding:
     without: tuple[str, ...] = ()
 
     async def __call__(self) -> Tensor:
-        """The server's rows that all members have, int64 (common,), in the common order; they are then on its disk.
-
-        Raises:
-            DataError: no key is common.
-            PeerError: a party is gone, has failed or breaks the contract.
-        """
+        """The server's rows that all members have, int64 (common,), in the common order; they are then on its disk."""
         part, keys = self.part, self.record.keys
         others = self._others()
         reuse = ServerReuse(self.federation, self.cohort, others=len(others))
@@ -117,7 +107,6 @@ class ServerFinding:
         return torch.tensor([row for row in range(len(self.record.keys)) if row not in known], dtype=torch.int64)
 
     def _keep_new(self, aligning: Aligning, number: str, rows: Tensor) -> None:
-        """Stores a new alignment, after every party has stored it."""
         promised = aligning.commitments
         identity = self.keeping.identity(aligning.nonces, len(rows), promised) if self.whole else ""
         if identity:

@@ -27,11 +27,7 @@ class RelayedPledges:
     def collect(self, came: Responses[Pledge], round: int, own: bytes) -> Pledges:
         """Takes one pledge of every party, and returns what to show to all.
 
-        Args:
-            own: digest of the server's own list; empty while lists are raised, when all pledges are empty.
-
-        Raises:
-            ContractError: a party pledged nothing, or too early.
+        `own` is the digest of the server's own list; empty while lists are raised, when all pledges are empty.
         """
         for party, pledge in came.items():
             if len(pledge.digest) != len(own):
@@ -50,11 +46,7 @@ class RelayedPledges:
         return Pledges(round, digests, *certificates, *signatures, keys)
 
     def check(self, party: str, seat: int, stage: int, digest: bytes) -> None:
-        """Compares the digest of a list received from a party with the party's pledge.
-
-        Raises:
-            ContractError: they differ; names the party.
-        """
+        """Raises ContractError if the digest of a list received from a party differs from the party's pledge."""
         if digest != self.digests[stage][seat]:
             raise ContractError(party, "Points", "points", "the list that it has committed itself to", "another")
 

@@ -23,13 +23,7 @@ from colonnade.server.alignment.pledges import RelayedPledges
 
 @dataclass
 class ServerProving:
-    """The server's side of the lists in one alignment with proofs.
-
-    Args:
-        hand: makes and takes the server's lists.
-        ring: the schedule of the lists.
-        pledges: of all members.
-    """
+    """The server's side of the lists in one alignment with proofs; `hand` makes and takes the server's lists."""
 
     hand: PsiMember
     terms: PledgeTerms
@@ -44,14 +38,12 @@ class ServerProving:
         await cohort.broadcast({name: Proved(round, boxes[index]) for index, name in enumerate(names)})
 
     async def end(self, cohort: Cohort, round: int) -> None:
-        """Requests the next block of the last stage."""
         await cohort.broadcast(Proved(round, nothing(0, dtype=torch.uint8)))
 
     def read(self, seat: int, stage: int, block: int, box: Tensor) -> MaskedTensor:
         """Verifies a block that a party sent to the server; returns its elements, uint8 (keys, 64).
 
-        Raises:
-            ContractError: the party did not prove that it raised the list that it received to its exponent.
+        Raises ContractError if the party did not prove that it raised the list that it received to its exponent.
         """
         name = self.terms.federation.names[seat - 1]
         if self._proofs is None:

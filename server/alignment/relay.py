@@ -65,8 +65,6 @@ class Aligning:
     """One alignment, from the parties' counts to a file at every member.
 
     Args:
-        keys: of the server's rows.
-        session: the secrets belong to its number.
         keep: called with the alignment's number and the server's rows, once every party has stored its own.
         work: runs slow computations.
         report: called with the number of exchanges done and their total.
@@ -76,8 +74,7 @@ class Aligning:
         after: number of rounds before the alignment.
         already: number of common keys known from a stored alignment, which `keys` leaves out.
         daily: limits what parties test in a day.
-        checks: of the lists.
-        nonces: random numbers of all members.
+        nonces: of all members.
         partial: True for a prediction.
     """
 
@@ -114,10 +111,7 @@ class Aligning:
     async def __call__(self) -> Tensor:
         """The server's rows that all members have, int64 (common,), in the common order.
 
-        Raises:
-            DataError: no key is common, or with `sorted` not all keys are the same.
-            ContractError: a party breaks the contract.
-            PartyAway: a party is gone; its list is needed.
+        Raises DataError if no key is common, or with `sorted` if not all keys are the same.
         """
         ring, hand = await self._gather()
         if self.checks == "proofs":
@@ -146,7 +140,6 @@ class Aligning:
         return found
 
     async def _gather(self) -> tuple[PsiRing, PsiMember]:
-        """Collects all sizes, and sends them to every party."""
         self._round = self.after + 1
         census = await self._hear(Census)
         for party, count in census.items():
@@ -215,7 +208,6 @@ class Aligning:
         return rows
 
     async def _check_last(self, lists: list[ListDigest]) -> None:
-        """Compares the parties' lists of the last stage with their pledges."""
         for owner, own in enumerate(lists):
             if seat := (owner - 1) % len(lists):  # the server holds seat 0's list itself
                 party = self._members[seat]
@@ -272,7 +264,6 @@ class Aligning:
             raise ContractError(last, "Points", "points", "elements of the curve", str(broken)) from None
 
     def _lay_down(self, ring: PsiRing, lists: dict[str, Sorter], block: int, held: list[Tensor]) -> None:
-        """Stores the last stage's block of every list for comparison."""
         for index, points in enumerate(held):
             owner, raiser = ring.owner(index, ring.members - 1), self.federation.names[index - 1]
             try:
@@ -309,7 +300,6 @@ class Aligning:
             at[owner].write(span.start, to_records(found))
 
     async def _hear(self, kind: type[M]) -> Responses[M]:
-        """Collects one message of every party."""
         patience = Quorum(limit=self.federation.timeouts.answer)
         responses = await self.cohort.collect(kind, self._round, patience)
         if responses.missing:

@@ -28,7 +28,7 @@ class Agreed:
 
     Args:
         nonces: of all members, for the identity of a new alignment.
-        number: of the result; "" if rows are aligned anew.
+        number: of the stored alignment; "" if rows are aligned anew.
         without: members that hold none, or another than most; empty if no member holds one.
         round: the last one used.
     """
@@ -41,11 +41,9 @@ class Agreed:
 
 @dataclass
 class ServerReuse:
-    """One agreement.
+    """One agreement among the present parties.
 
     Args:
-        federation: the agreed section, with the present parties.
-        cohort: the present parties.
         identity: of the alignment that the server holds and would use; "" for none.
         rows: number of its rows that are used.
         wanted: their positions in it, int64; None for all rows.
@@ -61,12 +59,7 @@ class ServerReuse:
     _round: int = field(default=1, init=False)
 
     async def __call__(self) -> Agreed:
-        """Compares the members' statements, and sends the positions that are used.
-
-        Raises:
-            ContractError: a party breaks the contract.
-            PartyAway: a party is gone.
-        """
+        """Compares the members' statements, and sends the positions that are used."""
         held = await self._hear(Held)
         for party, own in held.items():
             if len(own.nonce) != NONCE:

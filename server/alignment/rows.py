@@ -36,11 +36,10 @@ class ServerRows:
     """The server's table before alignment, and the settled alignment.
 
     Args:
-        record: the stored alignment; written only when every party has stored its own.
+        record: written only when every party has stored its own.
         kinds: messages allowed once rows are aligned.
         use: called once in a start of the server, with the aligned rows, int64 (common,).
         seed: of the secret and the shuffles, until rows are aligned.
-        keeping: the server's stored alignments.
         part: what a prediction uses of a stored alignment; None for none.
         whole: True if all rows are aligned with the whole roster, so that the alignment is stored for other runs.
     """
@@ -57,13 +56,9 @@ class ServerRows:
     _used: bool = False
 
     def agreed(self, held: Mapping[str, str]) -> str:
-        """The number of the settled alignment; "" if rows are not aligned yet.
+        """The number of the settled alignment; "" if rows are not aligned yet. `held` has each party's number.
 
-        Args:
-            held: number of the alignment that each party holds.
-
-        Raises:
-            CheckpointError: the run is aligned, and a party has lost its part.
+        Raises CheckpointError if the run is aligned, and a party has lost its part.
         """
         number = self.record.number
         if number and (without := [party for party, own in held.items() if own != number]):
@@ -73,14 +68,9 @@ class ServerRows:
         return number
 
     async def align(self, cohort: Cohort, session: Session) -> str:
-        """Aligns rows if needed; afterwards only the protocol's own messages are allowed.
+        """Aligns rows if needed, and returns the alignment's number; then only the protocol's messages are allowed.
 
-        Returns:
-            The number of the alignment.
-
-        Raises:
-            DataError: no key is common, or the table has changed since it was aligned.
-            PeerError: a party is gone, has failed or breaks the contract.
+        Raises DataError if no key is common, or the table has changed since it was aligned.
         """
         if not self.record.number:
             started = time.monotonic()
@@ -132,13 +122,7 @@ class ServerRows:
 def server_keeping(
     federation: FederationConfig, config: ServerConfig, base: Path, out: Path, telemetry: Telemetry, *, secure: bool
 ) -> Keeping:
-    """The server's stored alignments, as configured.
-
-    Args:
-        base: the folder that paths in the configuration are relative to.
-        out: the run's folder.
-        secure: False for no TLS.
-    """
+    """The server's stored alignments, as configured; `secure` is False for no TLS."""
     place, own = Place(config.alignments, base, out, SERVER), config.identity
     return Keeping.of(
         federation,

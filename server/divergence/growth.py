@@ -23,8 +23,7 @@ _ROSE, _EXPLODED_BY = 0.5, 3.0  # rise of the median above its best, in multiple
 class NormGrowth:
     """Norm of one value over rounds: it grows while it is far above all norms more than a few entries back.
 
-    Args:
-        kept: the whole state between two rounds, part of the server's.
+    `kept` is the whole state between two rounds, part of the server's.
     """
 
     def __init__(self, kept: dict[str, Any]) -> None:
@@ -89,10 +88,8 @@ class NormGrowth:
 class LossGrowth:
     """The loss over rounds, by its moving median: a few bad batches do not move it.
 
-    It grows once it has risen above its best by half the first loss, and explodes by three times that loss.
-
-    Args:
-        kept: the whole state between two rounds, part of the server's.
+    It grows once it has risen above its best by half the first loss, and explodes by three times that loss. `kept` is
+    the whole state between two rounds, part of the server's.
     """
 
     def __init__(self, kept: dict[str, Any]) -> None:

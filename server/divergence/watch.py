@@ -50,11 +50,7 @@ class Onset:
 
 
 class GrowthWatch:
-    """Norms of messages and heads, and the loss, round by round.
-
-    Args:
-        telemetry: receives a `warning` at the beginning of every growth beyond noise.
-    """
+    """Norms of messages and heads, and the loss, by round. Growth beyond noise begins with a `warning` event."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
@@ -96,8 +92,7 @@ class GrowthWatch:
     def round(self, round: int, loss: float) -> None:
         """Adds the end of a round and its loss, and warns if a growth has begun.
 
-        Raises:
-            TrainingDiverged: the loss or a head is not finite.
+        Raises TrainingDiverged if the loss or a head is not finite.
         """
         if not math.isfinite(loss):
             raise self.blame(SERVER, f"the loss is {loss}", round, _LOSS)
@@ -108,13 +103,7 @@ class GrowthWatch:
         self._warn(round)
 
     def blame(self, member: str, said: str, round: int, stage: int = _RECEIVED) -> TrainingDiverged:
-        """The error for a number that is not finite; it names the member where growth began.
-
-        Args:
-            member: whose number it is.
-            said: describes the number.
-            round: in which it was found.
-        """
+        """The error for a number of `member` that is not finite; it names the member where growth began."""
         return self._blame(Onset(round, stage, -math.inf, member, said), round)
 
     def _blame(self, here: Onset, round: int) -> TrainingDiverged:
@@ -140,7 +129,6 @@ class GrowthWatch:
         return self.blame(SERVER, f"the loss is {loss}", self._round, _LOSS)
 
     def diverged(self, round: int) -> TrainingDiverged:
-        """The error for a loss that has exploded."""
         return self._blame(Onset(self._loss.since or round, _LOSS, -math.inf, SERVER, self._loss_words()), round)
 
     def _enter(self, message: Message, member: str, stage: int, party: str) -> None:
@@ -255,7 +243,6 @@ def _key(text: str) -> _Key:
 
 
 def _watched(kind: type[Message]) -> tuple[str, ...]:
-    """Names of a message's float fields."""
     return tuple(
         name for name, spec in schema(kind).items() if spec is float or (isinstance(spec, TensorSpec) and spec.floating)
     )

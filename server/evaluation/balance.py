@@ -20,17 +20,12 @@ UNEQUAL = 1.5
 
 @dataclass(frozen=True)
 class ClassBalance:
-    """Number of training rows by class.
-
-    Args:
-        counts: by class number, at least one class; estimates where the labels are noisy.
-    """
+    """Number of training rows by class, at least one class; estimates where the labels are noisy."""
 
     counts: Sequence[float]
 
     @classmethod
     def of(cls, labels: Tensor, classes: int) -> ClassBalance:
-        """Counts labels, int64 (rows,)."""
         return cls(torch.bincount(labels.cpu(), minlength=classes).tolist())
 
     @classmethod

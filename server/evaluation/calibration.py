@@ -55,12 +55,7 @@ class Platt:
 
 @dataclass(frozen=True)
 class Isotonic:
-    """Linear interpolation between points; constant before the first and after the last.
-
-    Args:
-        margins: ascending, at least one.
-        probabilities: non-decreasing.
-    """
+    """Linear interpolation between points, constant outside. Margins ascend; probabilities do not decrease."""
 
     margins: tuple[float, ...]
     probabilities: tuple[float, ...]

@@ -55,11 +55,8 @@ def of_classes(probabilities: Probabilities, labels: Classes, auc: float | None)
 def of_numbers(model: NDArray[np.float64], mean: NDArray[np.float64]) -> dict[str, Any] | None:
     """Verdict on predicted targets: the gain in squared error over predicting the training rows' mean.
 
-    Args:
-        model, mean: squared errors of the model and of the mean, on the scale of training, float64 (rows, targets).
-
-    Returns:
-        As `of_classes`; None for a single row, or where an error is not finite.
+    Both arguments are squared errors on the scale of training, float64 (rows, targets). Returns as `of_classes`; None
+    for a single row, or if an error is not finite.
     """
     gained = (mean - model).mean(axis=1)
     if len(gained) < 2 or not np.isfinite(gained).all():
@@ -70,9 +67,7 @@ def of_numbers(model: NDArray[np.float64], mean: NDArray[np.float64]) -> dict[st
 def warning(verdict: Mapping[str, Any] | None, part: str, rows: str) -> str | None:
     """Warning for the reader of a verdict; None without a verdict, or if the model is better than chance.
 
-    Args:
-        part: test or validation.
-        rows: the trivial model for comparison, such as "always saying the commonest class".
+    `rows` names the trivial model for comparison, such as "always saying the commonest class".
     """
     if verdict is None or verdict["above"]:
         return None

@@ -87,11 +87,7 @@ def read(record: Mapping[str, Any]) -> Decision:
 
 
 def kept(state: State, decide: DecideConfig | None) -> Decision | None:
-    """The decision stored with a model; None if there is none.
-
-    Args:
-        decide: the current configuration; a threshold given there replaces the stored one.
-    """
+    """The decision stored with a model, or None. A threshold in the current `decide` replaces the stored one."""
     record: dict[str, Any] = state.keep(_KEPT, dict)
     found = read(record) if record else None
     if decide is None or decide.at is None:
@@ -113,7 +109,6 @@ def choose(
 
     Args:
         margins: log-odds of the positive class, float64 (rows,).
-        positive: bool (rows,).
         round: of the model.
     """
     if not np.isfinite(margins).all() or not 0 < positive.sum() < len(positive):
@@ -131,16 +126,10 @@ def choose(
 
 
 def threshold(by: str, probabilities: Floats, positive: Bools, costs: tuple[float, float] | None = None) -> float:
-    """The best threshold by a criterion; of equals, the nearest to one half.
+    """The best threshold by a criterion (f1, youden or cost); of equals, the nearest to one half.
 
-    Args:
-        by: f1, youden or cost.
-        probabilities: float64 (rows,).
-        positive: bool (rows,), with both values present.
-        costs: of a false positive and of a false negative, with `cost`.
-
-    Returns:
-        0 if all rows are best positive; above all probabilities, possibly above 1, if none is.
+    `positive` must have both values; `costs` are of a false positive and of a false negative. Returns 0 if all rows are
+    best positive; above all probabilities, possibly above 1, if none is.
     """
     at = _candidates(probabilities)
     found = _Outcomes.at(at, probabilities, positive)
@@ -201,12 +190,9 @@ def details(decision: Decision, margins: Floats, positive: Bools) -> dict[str, A
 
 @dataclass(frozen=True)
 class _Outcomes:
-    """Counts of rows by outcome at each of several thresholds.
+    """Counts of rows by outcome at each of several thresholds, float64 (thresholds,).
 
-    Args:
-        thresholds: float64 (thresholds,).
-        hits, false: true and false positives, float64 (thresholds,).
-        positive, rows: number of positive rows, and of all.
+    `hits` and `false` are true and false positives; `positive` and `rows` are numbers of positive rows, and of all.
     """
 
     thresholds: Floats
@@ -243,7 +229,6 @@ class _Outcomes:
         return (costs[0] * self.false + costs[1] * self.missed) / self.rows
 
     def points(self, decision: Decision) -> list[dict[str, float | None]]:
-        """A curve's point for each threshold, as JSON values: see `details`."""
         columns = {
             "threshold": self.thresholds,
             "accuracy": (self.hits + self.others) / self.rows,

@@ -15,12 +15,8 @@ Floats = NDArray[np.float64]
 def of_classes(probabilities: Probabilities, labels: Classes) -> dict[str, float]:
     """Standard errors of `accuracy`, `balanced_accuracy`, `loss`, `log_loss`, and with two classes `auc`.
 
-    Args:
-        probabilities: float64 (rows, classes).
-        labels: class numbers, int64 (rows,).
-
-    Returns:
-        By metric; empty for a single row, or if a probability is not finite.
+    Probabilities are float64 (rows, classes), labels int64 (rows,). Empty for a single row, or if a probability is not
+    finite.
     """
     if len(labels) < 2 or not np.isfinite(probabilities).all():
         return {}
@@ -40,11 +36,8 @@ def of_classes(probabilities: Probabilities, labels: Classes) -> dict[str, float
 def of_numbers(predicted: Floats, true: Floats) -> dict[str, float]:
     """Standard errors of `rmse`, `mae` and `r2` of a single target, in its own units.
 
-    Args:
-        predicted, true: float64 (rows, targets).
-
-    Returns:
-        By metric; empty for several targets, for fewer than two rows, or if a number is not finite.
+    Arguments are float64 (rows, targets). Empty for several targets, for fewer than two rows, or if a number is not
+    finite.
     """
     if true.shape[1] != 1 or len(true) < 2 or not np.isfinite(predicted).all():
         return {}

@@ -17,19 +17,16 @@ _LEAST = 0.01  # least fall that is reported: one point, or 1 % of an error or l
 class Fall:
     """Whether the validation metric is below its best by more than the number of rows explains.
 
-    Args:
-        found: part of the state: `round`, `best` and `margin` of the best evaluation, and the `newest` values.
-        metric: as in `Best`.
+    `found` is part of the state: `round`, `best` and `margin` of the best evaluation, and the `newest` values.
     """
 
     found: dict[str, Any]
     metric: str
 
     def enter(self, round: int, value: float, error: float) -> bool:
-        """Enters an evaluation. Returns True if validation has fallen now, and had not before.
+        """Adds a value and its standard error on these rows (0 if unknown).
 
-        Args:
-            error: standard error of the value on these rows; 0 if unknown.
+        Returns True if validation has fallen now, and had not before.
         """
         if not math.isfinite(value):
             return False
@@ -48,7 +45,6 @@ class Fall:
 
     @property
     def reason(self) -> str:
-        """A sentence for people, or ""."""
         if not self.fallen:
             return ""
         best, now = (said(self.metric, value) for value in (self.found["best"], self.found["newest"][-1]))

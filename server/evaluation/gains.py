@@ -22,9 +22,7 @@ Numbers = NDArray[np.float64]
 def counts(scores: Numbers, positive: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
     """Cumulative numbers of rows and of positive rows at every distinct score, in descending order, from (0, 0).
 
-    Args:
-        scores: float64 (rows,), higher for the more likely.
-        positive: (rows,).
+    Scores are float64 (rows,), higher for the more likely.
     """
     order = np.argsort(-scores, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)

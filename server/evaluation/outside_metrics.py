@@ -21,9 +21,6 @@ class OutsideMetrics:
             probabilities float64 (rows, classes) and class numbers int64 (rows,); in regression: predicted and true
             targets float64 (rows, targets) in their own units.
         warn: reports a failure.
-
-    Raises:
-        ConfigError: a package cannot be imported, or an object is not a function.
     """
 
     def __init__(self, names: Sequence[str], warn: Callable[[str], None]) -> None:

@@ -16,10 +16,7 @@ from colonnade.server.evaluation import chance, errors
 
 
 class Residuals:
-    """RMSE, MAE and R2 in the targets' own units, and the mean loss on the scale of training.
-
-    With several targets each metric is the mean over them.
-    """
+    """RMSE, MAE and R2 in the targets' own units, each a mean over targets; and the mean loss on training's scale."""
 
     def __init__(self, scale: TargetScale) -> None:
         self._scale, self._loss, self.rows = scale, 0.0, 0
@@ -36,10 +33,7 @@ class Residuals:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """`rmse`, `mae`, `r2` and `loss` of all rows, at least one.
-
-        A target that is constant over these rows has an R2 of 0.
-        """
+        """`rmse`, `mae`, `r2` and `loss` of at least one row; a target constant over these rows has an R2 of 0."""
         true = torch.cat(self._true)
         error = torch.cat(self._predicted) - true
         squares, spread = error.square().sum(dim=0), (true - true.mean(dim=0)).square().sum(dim=0)

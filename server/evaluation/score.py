@@ -23,8 +23,7 @@ def margins(logits: Tensor) -> Floats:
 class Score:
     """Accuracy and mean cross-entropy, without class weights.
 
-    Args:
-        commonest: the most frequent class of the training rows, for the baseline; None for no baseline.
+    `commonest` is the most frequent class of the training rows, for the baseline; None for no baseline.
     """
 
     def __init__(self, commonest: int | None = None) -> None:

@@ -51,10 +51,8 @@ def load_columns(
         sample: rows to keep; None for all.
         kept: where the run stores the encoder; None for nowhere.
         ids: ids of the label rows, where rows have keys.
-        cache: copies of the server's tables; None for none.
 
-    Raises:
-        DataError: columns are missing or unusable, or their rows differ from the labels'.
+    Raises DataError if columns are missing or unusable, or their rows differ from the labels'.
     """
     if config.active is None:
         return None
@@ -104,9 +102,6 @@ def columns_of(
         places: position of each normalised key.
         out: the run's folder, which holds the encoder.
         taken: called with the unscaled rows.
-
-    Raises:
-        DataError: `server.active.data` has no keys, or lacks one of these.
     """
     if config.active is None:
         return None
@@ -128,11 +123,7 @@ def columns_of(
 
 
 def own_keys(federation: FederationConfig, config: ServerConfig, base: Path, out: Path) -> frozenset[str] | None:
-    """Normalised keys of the rows that the server has columns for; None if it has no columns.
-
-    Args:
-        out: the run's folder, which holds the encoder.
-    """
+    """Normalised keys of the rows that the server has columns for; None if it has no columns."""
     if config.active is None:
         return None
     kept = EncoderFile(out, begun=True)

@@ -21,8 +21,7 @@ class ActiveJoint:
     """An average over the active party and all others.
 
     Args:
-        own: the active party's model.
-        x: its columns of the rows, float32 (rows, ...).
+        x: the active party's columns of the rows, float32 (rows, ...).
         count: members in the average, the active party included.
         averaged: embeddings, from whose average the active party's head predicts (VFedMH), or logits (agg_vfl).
     """
@@ -33,7 +32,6 @@ class ActiveJoint:
     averaged: Averaged
 
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
-        """Parts in roster order, float32 (rows, width) each -> logits (rows, classes)."""
         return self.of_sum(torch.stack(list(parts)).sum(0))
 
     def of_sum(self, total: Tensor) -> Tensor:

@@ -24,11 +24,7 @@ _PRIOR = 0.5  # pseudo-count of every (class, code) cell
 
 
 class Confusions:
-    """P(code of party k | class), P(class) and all sets of training rows, in the state.
-
-    Args:
-        codes: k, number of codes.
-    """
+    """P(code of party k | class), P(class) and all sets of training rows, in the state; `codes` is their number k."""
 
     def __init__(self, ctx: ServerContext, codes: int) -> None:
         self._ctx, parties, classes = ctx, len(ctx.federation.names), ctx.federation.outputs
@@ -81,9 +77,8 @@ class Confusions:
     def log_likelihood(self, sets: Tensor, epsilon: Tensor) -> Tensor:
         """Log-likelihood of every class up to a constant per row, float64 (rows, classes).
 
-        Args:
-            sets: in roster order, (parties, rows, codes), or means of such; zeros carry no information.
-            epsilon: (rows, 1).
+        `sets` are in roster order, (parties, rows, codes), or means of such; zeros carry no information. `epsilon`:
+        (rows, 1).
         """
         total = torch.zeros(sets.shape[1], len(self.prior), dtype=torch.float64)
         for own, table in zip(sets.double(), self.table, strict=True):

@@ -33,12 +33,7 @@ class Grouping:
         self._classes = len(confusions[0])
 
     def best(self, fixed: Sequence[Tensor], free: Sequence[int]) -> list[Tensor]:
-        """Groupings of all parties, int64 (classes,) each.
-
-        Args:
-            fixed: initial groupings.
-            free: indices of the parties whose grouping may change.
-        """
+        """Groupings of all parties, int64 (classes,) each, from `fixed`; only parties at indices `free` may change."""
         draws, found = random.Random(0), list[tuple[float, list[Tensor]]]()  # noqa: S311  # no secret
         for start in range(_STARTS):
             groups = [own.clone() for own in fixed]
@@ -100,8 +95,7 @@ def frequencies(counts: Tensor) -> Tensor:
 def kept_codes(codes: int, size: int, kept: float) -> Tensor:
     """P(released code | code) for sets of one code; a larger set counts as one of its codes, drawn at random.
 
-    Args:
-        kept: probability that the set contains the code.
+    `kept` is the probability that the set contains the code.
     """
     right, wrong = kept / size, (1 - kept / size) / (codes - 1)
     return torch.full((codes, codes), wrong, dtype=torch.float64).fill_diagonal_(right)

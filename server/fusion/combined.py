@@ -27,12 +27,7 @@ COMBINE: Mapping[How, Callable[[Tensor], Tensor]] = {
 
 
 class CombinedHead:
-    """g(H; theta_0) and its optimiser, both in the state.
-
-    Args:
-        width: of an embedding.
-        how: how H is combined. An average or maximum accepts any number of embeddings.
-    """
+    """g(H; theta_0) and its optimiser, both in the state. An average or maximum H accepts any number of embeddings."""
 
     def __init__(self, ctx: ServerContext, width: int, how: How) -> None:
         self._device, self._how, self._parties, self._width = ctx.device, how, len(ctx.federation.names), width
@@ -44,14 +39,10 @@ class CombinedHead:
         self.step = stepper(self._optimiser)  # applies the gradient of the last `backward`
 
     def backward(self, parts: Sequence[Tensor], targets: Targets) -> tuple[float, Sequence[Tensor], int]:
-        """The batch's mean loss, its gradients, and their divisor.
+        """The batch's mean loss, its gradients dh_1 .. dh_n, float32 (rows, width), and their divisor, 1.
 
-        Args:
-            parts: h_1 .. h_n, each float32 (rows, width).
-
-        Returns:
-            The loss; dh_1 .. dh_n, each float32 (rows, width); 1. For an average, the gradient at H instead of each
-            dh_k, and n.
+        For an average, the gradient at H replaces each dh_k, and the divisor is n. `parts` are h_1 .. h_n, of dh's
+        shape.
         """
         h = torch.stack(list(parts)).to(self._device)
         averaged = self._how == "average"
@@ -66,31 +57,23 @@ class CombinedHead:
     def protected(self, parts: Sequence[Tensor], targets: Targets, batch: Tensor, noise: ResponseNoise) -> float:
         """The batch's mean loss, which stays on the server; the gradient of the head's parameters gets noise.
 
-        Args:
-            batch: row numbers, int64 (rows,).
-            noise: clips, adds noise and counts the release.
-
-        Raises:
-            InputError: the head cannot be differentiated row by row.
-            EnvironmentFault: the privacy cost cannot be written.
+        Raises InputError if the head cannot be differentiated row by row.
         """
         named = dict(self.head.named_parameters())
         loss, _ = noise.descend(self._loss_of_row, named, self.combined(parts), targets(self.logits(parts)), batch)
         return loss
 
     def combined(self, parts: Sequence[Tensor]) -> Tensor:
-        """h_1 .. h_n -> H, the head's input."""
         return COMBINE[self._how](torch.stack(list(parts)).to(self._device))
 
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
-        """h_1 .. h_n -> the head's logits, in evaluation mode (no dropout)."""
+        """h_1 .. h_n -> the head's logits, without dropout."""
         self.head.eval()
         logits: Tensor = self.head(self.combined(parts))
         self.head.train()
         return logits
 
     def of_sum(self, total: Tensor) -> Tensor:
-        """Logits from h_1 + .. + h_M, where H is the average."""
         return self.logits([total / self._parties])
 
     def heads(self) -> list[Tensor] | None:

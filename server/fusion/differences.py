@@ -20,11 +20,7 @@ _NOTHING = {"zeta": 0.0, "variance": 0.0, "sampled": 0, "turns": 0}
 
 
 class Perturbed:
-    """The joint model with one party's embeddings perturbed along directions that the party knows.
-
-    Args:
-        parties: in cohort order.
-    """
+    """The joint model with one party's embeddings perturbed along directions that the party knows."""
 
     def __init__(self, ctx: ServerContext, cfg: Config, whole: CombinedHead, parties: tuple[str, ...]) -> None:
         self._ctx, self._cfg, self._whole = ctx, cfg, whole
@@ -48,9 +44,6 @@ class Perturbed:
         Args:
             parts: every party's last embeddings, float32 (rows, width) each.
             batch: row numbers, int64 (rows,).
-
-        Raises:
-            TrainingDiverged: the loss is not finite.
         """
 
         def remembered(logits: Tensor) -> Tensor:
@@ -67,10 +60,7 @@ class Perturbed:
         return loss
 
     def of(self, party: str, turn: int) -> tuple[int, Tensor]:
-        """The directions' mark, and delta / mu, float32 (1, q) or (rows, q), with the parameters as in `begin`.
-
-        The head must not be stepped in between.
-        """
+        """The directions' mark, and delta / mu, float32 (1, q) or (rows, q). Must be called before the head's step."""
         drawn = self._directions.of(party, turn, len(self._h))
         u = drawn.u.to(self._h.device)
         slopes = self._slopes(self._h, u, self._y, self._places[party])

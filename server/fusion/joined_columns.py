@@ -27,14 +27,9 @@ class Joined:
         return sum(self._columns.values()) if len(self._columns) == len(self._parties) else 0
 
     def learn(self, kind: str, responses: Mapping[str, Tensor]) -> None:
-        """Records the number of columns of each party.
+        """Records the number of columns of each party's x_k, (rows, columns).
 
-        Args:
-            kind: message name, for the error.
-            responses: x_k by party, (rows, columns).
-
-        Raises:
-            ContractError: a party's number of columns changed.
+        Raises ContractError if a party's number of columns changed; `kind` is the message's name, for the error.
         """
         for party, x in responses.items():
             if (known := self._columns.setdefault(party, x.shape[1])) != x.shape[1]:

@@ -48,11 +48,7 @@ class HeadSum:
 
 
 class LogitSum:
-    """scale * sum_k o_k, for parties that hold their heads themselves.
-
-    Args:
-        scale: 1, or 1 / M for the mean.
-    """
+    """scale * sum_k o_k, for parties that hold their heads themselves; the scale is 1, or 1 / M for the mean."""
 
     def __init__(self, device: torch.device, scale: float = 1.0) -> None:
         self._device, self._scale = device, scale
@@ -71,9 +67,7 @@ class LogitSum:
 class JointHead:
     """g(.; theta_0), one head over all embeddings concatenated, and its optimiser, both in the state.
 
-    Args:
-        width: of an embedding.
-        head: the initial head, where its shape is agreed.
+    `head` is the initial head, where its shape is agreed.
     """
 
     def __init__(self, ctx: ServerContext, width: int, head: nn.Module | None = None) -> None:
@@ -86,11 +80,7 @@ class JointHead:
         self.step = stepper(self._optimiser)  # applies the gradient of the last `backward`
 
     def backward(self, parts: list[Tensor], targets: Targets) -> tuple[float, Mapping[str, Tensor]]:
-        """The batch's mean loss, and its gradient dh_k by party.
-
-        Args:
-            parts: h_1 .. h_M, each float32 (rows, width).
-        """
+        """The batch's mean loss, and its gradient dh_k by party; parts are h_1 .. h_M, each float32 (rows, width)."""
         h = torch.cat(parts, dim=1).to(self._device).requires_grad_()  # (rows, M * width)
         logits = self._head(h)
         loss = self._loss.mean(logits, targets(logits))
@@ -100,7 +90,7 @@ class JointHead:
         return loss.item(), dict(zip(self._parties, torch.split(h.grad, self._width, dim=1), strict=True))
 
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
-        """h_1 .. h_M -> the head's logits, in evaluation mode (no dropout)."""
+        """h_1 .. h_M -> the head's logits, without dropout."""
         self._head.eval()
         logits: Tensor = self._head(torch.cat(list(parts), dim=1).to(self._device))
         self._head.train()

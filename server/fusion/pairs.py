@@ -40,9 +40,6 @@ class PairedHead(CombinedHead):
             parts: h_1 .. h_M, each float32 (rows, width).
             perturbed: h'_m by party index, same shape.
             targets: called once, so that all losses of a turn share the targets.
-
-        Raises:
-            TrainingDiverged: a loss is not finite.
         """
         moved = [self.combined([*parts[:index], h, *parts[index + 1 :]]) for index, h in perturbed.items()]
         logits, *others = self._two_point(self.combined(parts), *moved)
@@ -59,12 +56,7 @@ class PairedHead(CombinedHead):
 async def serve_pairs(
     ctx: ServerContext, clients: Cohort, whole: PairedHead, present: StandIn, train: Callable[..., Turns]
 ) -> None:
-    """Runs all rounds of ZOO-VFL or SYN-ZOO-VFL.
-
-    Args:
-        present: imputes parties that are missing or not sampled.
-        train: `server.training.round_modes.together`, or `as_they_come`.
-    """
+    """Runs all rounds of ZOO-VFL or SYN-ZOO-VFL; `train` is `as_they_come`, or `together`."""
     width, turn = present.width, partial(_learn, ctx, clients, whole=whole, present=present)
 
     def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
@@ -89,10 +81,7 @@ async def _learn(
     whole: PairedHead,
     present: StandIn,
 ) -> float | None:
-    """Steps 2 to 4 of the protocol's box, for pairs of round t on one batch (row numbers, int64 (rows,)).
-
-    Returns the loss, or None if too few pairs came.
-    """
+    """Steps 2 to 4 of the protocol's box for pairs of round t on one batch: the loss, or None if too few came."""
     parts = present.fill({party: response.h for party, response in responses.items()}, batch, t)
     if parts is None:
         return None

@@ -20,13 +20,8 @@ from colonnade.server.training.context import ServerContext
 class WeightedHead:
     """g(sum_k a_k h_k; theta_0), or g([h_1 .. h_M]; theta_0), and its optimisers, all in the state.
 
-    Args:
-        parties: M; every weight a_k starts at 1 / M.
-        width: of an embedding.
-        weights_lr: learning rate of the weights, which take plain gradient steps; None to concatenate, without weights.
-
-    Attributes:
-        module: h (M, rows, width) -> logits (rows, classes), with all parameters.
+    Every weight a_k starts at 1 / M and takes plain gradient steps of `weights_lr`; None to concatenate, without
+    weights. `module` maps h (M, rows, width) to logits (rows, classes), with all parameters.
     """
 
     def __init__(self, ctx: ServerContext, parties: int, width: int, weights_lr: float | None) -> None:
@@ -46,11 +41,7 @@ class WeightedHead:
         self._steps = [stepper(optimiser) for optimiser in self._optimisers]
 
     def backward(self, parts: list[Tensor], targets: Targets) -> tuple[float, Tensor]:
-        """The batch's mean loss, and its gradients dh_1 .. dh_M, float32 (M, rows, width).
-
-        Args:
-            parts: h_1 .. h_M, each float32 (rows, width).
-        """
+        """The batch's mean loss, and its gradients dh_1 .. dh_M, float32 (M, rows, width); `parts` are h_1 .. h_M."""
         h = torch.stack(parts).to(self._device).requires_grad_()
         logits = self._logits(h)
         loss = self._loss.mean(logits, targets(logits))
@@ -65,17 +56,8 @@ class WeightedHead:
     ) -> tuple[float, Mapping[int, Tensor]]:
         """As `backward`, with noise on everything that depends on labels except the loss, which stays on the server.
 
-        Args:
-            batch: row numbers, int64 (rows,).
-            indices: parties that get a response.
-            noise: clips, adds noise and counts releases: one for every response and one for the step.
-
-        Returns:
-            The loss; dh_k by party index, float32 (rows, width).
-
-        Raises:
-            InputError: the head cannot be differentiated row by row.
-            EnvironmentFault: the privacy cost cannot be written.
+        One release is counted for every response (a party of `indices`) and one for the step. Returns the loss, and
+        dh_k by party index, float32 (rows, width). Raises InputError if the head cannot be differentiated row by row.
         """
         h = torch.stack(parts, dim=1).to(self._device)  # (rows, M, width)
         named = dict(self.module.named_parameters())
@@ -87,7 +69,7 @@ class WeightedHead:
             step()
 
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
-        """h_1 .. h_M -> the head's logits, in evaluation mode (no dropout)."""
+        """h_1 .. h_M -> the head's logits, without dropout."""
         self._head.eval()
         logits = self._logits(torch.stack(list(parts)).to(self._device))
         self._head.train()
@@ -113,8 +95,6 @@ class WeightedHead:
 
 
 class _WeightedSum(nn.Module):
-    """All parameters of the joint model in one module: h (M, rows, width) -> logits (rows, classes)."""
-
     def __init__(self, weights: nn.Parameter, head: nn.Module) -> None:
         super().__init__()
         self.weights, self.head = weights, head

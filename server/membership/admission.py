@@ -32,7 +32,6 @@ class Admission:
 
     Args:
         federation: the agreed section; its roster lists the parties that may join.
-        data_shape: of the labels.
         run: the run's number; a party with checkpoints of another run is refused.
         secure: True if certificates are checked (False on loopback only).
         purpose: what a Hello must state besides the agreed configuration.
@@ -55,9 +54,8 @@ class Admission:
     def screen(self, pem: bytes | None) -> None:
         """Checks a connection's certificate before anything is read from it (PEM; None without TLS).
 
-        Raises:
-            RefusedError: the certificate is not pinned in the roster, or is revoked.
-            IdentityError: the revocation list is missing or unreadable, so no party can be admitted.
+        Raises RefusedError if the certificate is not pinned in the roster, or is revoked; IdentityError if the
+        revocation list is missing or unreadable, so that no party can be admitted.
         """
         if not self._secure:
             return
@@ -66,11 +64,7 @@ class Admission:
         verify_peer(pem, _named(pem), self._federation.parties, self._revoked)
 
     def check(self, hello: Hello, pem: bytes | None) -> None:
-        """Checks a Hello and its certificate (PEM; None without TLS).
-
-        Raises:
-            RefusedError: the party may not join.
-        """
+        """Checks a Hello and its certificate (PEM; None without TLS). Raises RefusedError."""
         self._check_identity(hello.party, pem)
         self._check_agreement(hello)
         self._check_rows(hello)

@@ -31,10 +31,9 @@ _REASONS = {
 
 @contextmanager
 def watch_handshakes(broadcast: Callable[[str], None]) -> Iterator[None]:
-    """Reports every handshake that fails while the context is open; does nothing if GRPC_VERBOSITY is NONE.
+    """Calls `broadcast`, in the running event loop, with the reason of every handshake that fails inside the context.
 
-    Args:
-        broadcast: called with the reason, in the running event loop.
+    Does nothing if GRPC_VERBOSITY is NONE.
     """
     if os.environ.get("GRPC_VERBOSITY") == "NONE":
         yield

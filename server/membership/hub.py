@@ -90,7 +90,6 @@ class Hub:
         self.watch: GrowthWatch | None = None
 
     async def greet(self, connection: Connection, pem: bytes | None) -> None:
-        """Checks a new connection's certificate and Hello, and admits it or refuses it with a reason."""
         party = claimed(pem)
         try:
             await screened(self._admission, pem)
@@ -106,8 +105,7 @@ class Hub:
     async def assemble(self, patience: float, names: Collection[str] | None = None) -> None:
         """Waits until all parties, or those in `names`, are present and ready.
 
-        Raises:
-            PartyLost: some did not come within `patience` seconds; the message names all of them.
+        Raises PartyLost if some did not come within `patience` seconds; the message names all of them.
         """
         try:
             async with asyncio.timeout(patience):
@@ -142,11 +140,7 @@ class Hub:
             enough: returns True to end the run early.
             names: the parties that take part, where not all are needed.
 
-        Returns:
-            The parties' links, and the round to restore.
-
-        Raises:
-            CheckpointError: a common checkpoint should exist but does not.
+        Returns the parties' links, and the round to restore. Raises CheckpointError if a common checkpoint is missing.
         """
         self._names = names = self._federation.names if names is None else tuple(names)
         everyones = {name: self.members[name].hello.held for name in names}

@@ -25,10 +25,7 @@ _HELD = 3  # checkpoints that a party keeps: the newest, the sound one before it
 
 @dataclass
 class Member:
-    """A party's connection and its latest Hello.
-
-    `ready` is False from the rewind of its session until its next Hello.
-    """
+    """A party's connection and its latest Hello; not `ready` from the rewind of its session until the next Hello."""
 
     connection: Connection
     pem: bytes | None
@@ -42,8 +39,7 @@ class Member:
     def count(self, parcel: Parcel, round: int) -> None:
         """Counts a parcel, unless it is a message: messages have limits of their own.
 
-        Raises:
-            FloodError: the party sent more than a session up to this round needs. It ends the connection.
+        Raises FloodError if the party sent more than a session up to this round needs. It ends the connection.
         """
         self._notices += not isinstance(parcel, Message | Statement)
         self._statements += isinstance(parcel, Statement)
@@ -63,7 +59,7 @@ class Member:
         self.connection.session = begin.session
 
     def renew(self, hello: Hello, admission: Admission) -> None:
-        """Accepts its next Hello. Raises RefusedError: it may no longer take part, or it changed its name."""
+        """Accepts its next Hello. Raises RefusedError if it may no longer take part, or it changed its name."""
         if hello.party != self.hello.party:
             raise RefusedError(f"{self.hello.party!r} now calls itself {hello.party[:80]!r}")
         admission.check(hello, self.pem)
@@ -72,11 +68,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Intake:
-    """Routes a member's messages to the link of its session.
-
-    Args:
-        link: returns the session's link; None before the first session.
-    """
+    """Routes a member's messages to the link of its session; `link` returns None before the first session."""
 
     member: Member
     link: Callable[[], Link | None]
@@ -120,12 +112,7 @@ class Versions:
 
 
 async def first_hello(connection: Connection) -> Hello:
-    """The first message of a new connection.
-
-    Raises:
-        RefusedError: it is not a Hello, or none came in time.
-        PeerError: the connection is lost.
-    """
+    """The first message of a new connection. Raises RefusedError if it is not a Hello, or none came in time."""
     try:
         return await asyncio.wait_for(connection.hello(), _HELLO_PATIENCE)
     except TimeoutError:
@@ -133,10 +120,7 @@ async def first_hello(connection: Connection) -> Hello:
 
 
 async def screened(admission: Admission, pem: bytes | None) -> None:
-    """Checks a certificate. Raises as `Admission.screen`, after a pause.
-
-    A refused party redials; the pause limits it to one refusal a second, as a connection has one stream.
-    """
+    """Checks a certificate. Raises as `Admission.screen`, but only after a second: a refused party redials at once."""
     try:
         admission.screen(pem)
     except ColonnadeError:

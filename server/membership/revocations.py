@@ -14,11 +14,7 @@ _PATIENCE = 10.0  # seconds without the list after which no round is opened
 
 
 class Revocations:
-    """Tracks whether the revocation list can be read.
-
-    Args:
-        limit: seconds that rounds may be held back before the run fails.
-    """
+    """Tracks whether the revocation list can be read; rounds may be held back for at most `limit` seconds."""
 
     def __init__(self, admission: Admission, telemetry: Telemetry, limit: float) -> None:
         self._admission, self._telemetry, self._limit = admission, telemetry, limit
@@ -42,8 +38,7 @@ class Revocations:
     async def seen(self, _round: int = 0) -> None:
         """Called between rounds: if the list has been unreadable for some seconds, waits until it is read again.
 
-        Raises:
-            IdentityError: it stays unreadable for longer than `limit`.
+        Raises IdentityError if it stays unreadable for longer than `limit`.
         """
         loop, reported = asyncio.get_running_loop(), False
         while self._unseen is not None and (age := loop.time() - self._unseen) > _PATIENCE:

@@ -91,11 +91,7 @@ class Saving:
     async def make_way(self, limit: float) -> None:
         """Ends the pending checkpoint, if any, before the next begins; gives it up if a party withholds its part.
 
-        Args:
-            limit: seconds that the parties have. The wait for the server's own file has no limit.
-
-        Raises:
-            EnvironmentFault: the end of a checkpoint could not be recorded.
+        The parties have `limit` seconds. The wait for the server's own file has no limit.
         """
         if (pending := self._pending) is not None:
             if pending.writing is not None:
@@ -118,10 +114,7 @@ class Saving:
     ) -> None:
         """Saves the server's part in the background and requests the parties'. Needs `make_way` before it.
 
-        Args:
-            ask: sends the request to the parties.
-            best: the best round so far.
-            sound: True if nothing grows in this round.
+        `best` is the best round so far; `sound` is True if nothing grows in this round.
         """
         loop = asyncio.get_running_loop()
         keep, model = self.sound or self.committed, round if best == round else self.best or round
@@ -144,8 +137,7 @@ class Saving:
     async def go_back(self, backed_off: int, limit: float) -> int:
         """Drops the checkpoints of a divergence. Returns the round to continue from: the newest sound one, or 0.
 
-        Args:
-            limit: as in `settle`, so that the round does not depend on the speed of members' disks.
+        Waits as `settle`, so that the round does not depend on the speed of members' disks.
         """
         await self.settle(limit)
         if (pending := self._pending) is not None:
@@ -164,7 +156,6 @@ class Saving:
         return self.sound
 
     def saved(self, member: str, round: int, error: str = "") -> None:
-        """Records that a member saved a round, or failed to."""
         pending = self._pending
         if pending is None or pending.round != round or member not in pending.waiting:
             return  # it belongs to a checkpoint that was given up
@@ -184,9 +175,7 @@ class Saving:
     async def finish(self, limit: float) -> None:
         """Waits until the pending checkpoint is committed or given up.
 
-        Raises:
-            EnvironmentFault: the end of a checkpoint could not be recorded.
-            PartyLost: a party has not saved within `limit` seconds.
+        Raises PartyLost if a party has not saved within `limit` seconds.
         """
         if (pending := self._pending) is not None:
             await asyncio.wait({pending.done}, timeout=limit)
@@ -241,12 +230,7 @@ class Saving:
 def common_round(held: Mapping[str, Collection[int]], committed: int) -> int:
     """The newest round that all members hold; 0, the beginning, only if nothing was committed yet.
 
-    Args:
-        held: rounds of the checkpoints by member.
-        committed: the newest round that every member has saved.
-
-    Raises:
-        CheckpointError: something was committed, but no round is held by all.
+    Raises CheckpointError if something was committed, but no round is held by all.
     """
     common = set.intersection(*map(set, held.values()))
     if not common and committed:
@@ -260,10 +244,8 @@ def common_round(held: Mapping[str, Collection[int]], committed: int) -> int:
 def refuse_older(record: Path, name: str, count: int, path: Path) -> None:
     """Raises CheckpointError if an append-only record is shorter than at the newest commit.
 
-    Args:
-        record: the record of commits.
-        name, count: name and current length of the append-only record, as in `Saving.grown`.
-        path: file of the append-only record.
+    `name` and `count` are its name and length as in `Saving.grown`, `path` its file, and `record` the record of
+    commits.
     """
     try:
         noted = whole(unsealed(record.read_bytes()).get(name, 0))
@@ -289,11 +271,7 @@ def read_committed(record: Path) -> tuple[int, int, int, int]:
 
 
 def run_number(folder: RunFolder, store: Checkpoints) -> str:
-    """The run's number: drawn when the run begins, and read again when it resumes.
-
-    Raises:
-        CheckpointError: its record was altered, or is missing although there are checkpoints.
-    """
+    """The run's number: drawn when the run begins, and read again when it resumes."""
     if (number := folder.number()) is not None:
         return number
     if not folder.run.exists() and not (run := store.run()):

@@ -18,23 +18,15 @@ _MOST = (1 << 32) - 2  # one less than the wire's largest, so that the next stil
 class SessionNumbers:
     """Source of session numbers. Parties refuse a session whose number is not larger than the previous one.
 
-    Numbers are seconds since 1970, so they increase even if the file is lost or the folder is an older copy. The file
-    protects against a clock that goes back.
-
-    Args:
-        folder: the run's, which stores the newest number; None stores none.
-        clock: seconds since 1970.
+    Numbers are seconds since 1970 (`clock`), so they increase even if the file is lost or the folder is an older copy.
+    The file protects against a clock that goes back; without a folder there is none.
     """
 
     folder: Path | None = None
     clock: Callable[[], float] = time.time
 
     def after(self, last: int) -> int:
-        """A number larger than `last` and all earlier ones; it is on disk when this returns.
-
-        Raises:
-            EnvironmentFault: the disk refuses it.
-        """
+        """A number larger than `last` and all earlier ones; it is on disk when this returns."""
         number = max(last + 1, int(self.clock()))
         if self.folder is None:
             return number

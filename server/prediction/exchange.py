@@ -44,11 +44,7 @@ class Question:
 
 
 class IdsRenewed(Exception):  # no error: the next session goes on
-    """Rows must be aligned anew, since other ids may be asked for from now on.
-
-    Args:
-        asked: distinct normalised keys.
-    """
+    """Rows must be aligned anew, since other ids (`asked`: distinct normalised keys) may be asked for from now on."""
 
     def __init__(self, asked: tuple[str, ...]) -> None:
         super().__init__("other ids may be asked for")
@@ -114,11 +110,7 @@ async def predict(
         own: True if parties predict too, where they can.
         scored: called with the rows that were predicted.
 
-    Raises:
-        InputError: nothing is stored that could replace an absent party.
-        ContractError: a party breaks the contract.
-        PartyLost: a party does not respond in time.
-        IdsRenewed: rows must be aligned for other ids.
+    Raises InputError if nothing stored can replace an absent party, IdsRenewed if rows must be aligned for other ids.
     """
     of_rows, numbers = _joint(ctx), width(ctx.federation)
     missing = tuple(party for party in ctx.federation.names if party not in clients)

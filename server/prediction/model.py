@@ -50,7 +50,6 @@ class Model:
     """Trained model of a run, available while every party is present.
 
     Args:
-        round: round of the model.
         names: what a row's values stand for: the classes, or in regression the targets.
         classes: True if the values are class probabilities.
         finish: the joint model's outputs, (rows, names) -> probabilities, or targets in their own units.
@@ -82,17 +81,12 @@ class Model:
     def renew(self, ids: Collection[str]) -> None:
         """Where rows are aligned: allows only these ids from now on, with all tables as they are then.
 
-        Raises:
-            DataError: no id is left, or the server's own columns cannot be read. The earlier ids stay.
+        Raises DataError if no id is left, or the server's own columns cannot be read. The earlier ids stay.
         """
         self.questions.renew(self.able(ids))
 
     async def predict(self, ids: Sequence[str]) -> Predicted:
-        """Predictions for at most `ROWS` ids, by one request to the parties; ids may be repeated.
-
-        Raises:
-            ColonnadeError: the conversation with the parties has ended.
-        """
+        """Predictions for at most `ROWS` ids, by one request to the parties; ids may be repeated."""
         answer = await self.questions.ask(ids)
         lines = answer.lines.numpy()
         known = lines >= 0
@@ -108,11 +102,7 @@ class Model:
         return values.argmax(1) if decision is None else decision.positive(values[:, 1]).astype(np.int64)
 
     async def say(self, ids: Iterable[str]) -> dict[str, Said]:
-        """Predictions by id; ids that some member lacks are left out.
-
-        Raises:
-            ColonnadeError: the conversation with the parties has ended.
-        """
+        """Predictions by id; ids that some member lacks are left out."""
         said: dict[str, Said] = {}
         wanted = iter(dict.fromkeys(ids))
         while block := tuple(islice(wanted, prediction.ROWS)):

@@ -33,7 +33,6 @@ class RowIndex:
         labels: of the training rows, in their common order.
         asked: distinct normalised keys that may be asked for; unused without alignment.
         seed: of alignments; each uses it until it is settled.
-        keeping: the server's stored alignments.
         identity: of the run's alignment, which gave the labels' rows; "" if it is not stored.
 
     Attributes:
@@ -41,8 +40,7 @@ class RowIndex:
             alignment. With alignment it is empty before the first one.
         here: the parties that take part now.
 
-    Raises:
-        DataError: two of the labels' keys are equal once normalised.
+    Raises DataError if two of the labels' keys are equal once normalised.
     """
 
     federation: FederationConfig
@@ -64,15 +62,7 @@ class RowIndex:
         return torch.from_numpy(np.fromiter(map(self.places.get, names, repeat(-1)), np.int64, len(names)))
 
     def rows(self, names: Collection[str], kinds: Kinds, telemetry: Telemetry, use: Callable[[], None]) -> ServerRows:
-        """An alignment with these parties, which sets new positions.
-
-        Args:
-            kinds: messages allowed afterwards.
-            use: called when positions are known.
-
-        Raises:
-            DataError: there is no row to ask for.
-        """
+        """An alignment with these parties: it sets new positions, calls `use`, and then allows `kinds`."""
         there = {name: pin for name, pin in self.federation.parties.items() if name in names}
         federation = self.federation.model_copy(update={"parties": there})
         keys = RowKeys.of(self.asked, self.federation.keys, SERVER)

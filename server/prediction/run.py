@@ -57,10 +57,8 @@ class PredictionRun:
 
     Args:
         base: the folder that paths in the configuration are relative to.
-        out: the run's folder.
         work: uses the model; when it returns, the parties are dismissed.
         ids: ids that may be asked for, where rows are aligned; None for the training rows' ids.
-        listeners: receive every event, for progress lines.
     """
 
     federation: FederationConfig
@@ -78,12 +76,6 @@ class PredictionRun:
         self._folder = RunFolder(self.out)
 
     async def run(self) -> None:
-        """Gathers the parties, and runs the work.
-
-        Raises:
-            CheckpointError: the run's folder holds no model.
-            ColonnadeError: a party did not come, or failed.
-        """
         raise_limit()
         task, (owner, store, held) = prediction_task(self.federation), self.check()
         service = Service(self.federation, self.config, self.base, task, secure=self.terms.secure)
@@ -114,13 +106,8 @@ class PredictionRun:
     def check(self) -> tuple[Owner, Checkpoints, list[int]]:
         """Refuses unusable models and terms before any party is started or any file is written.
 
-        Returns:
-            The model's owner, the server's checkpoints, and the rounds that may predict, newest first: only the best if
-            the run kept one.
-
-        Raises:
-            InputError: this model cannot predict, or not on these terms.
-            CheckpointError: the run's folder holds no model.
+        Returns the model's owner, the server's checkpoints, and the rounds that may predict, newest first: only the
+        best if the run kept one.
         """
         prediction.contract(self.federation)
         if self.terms.own:
@@ -228,7 +215,6 @@ def _probabilities(ctx: ServerContext, logits: Tensor) -> Tensor:
 
 
 async def _all_done(tasks: Collection[asyncio.Future[None]]) -> None:
-    """Waits for all tasks, or for the first that fails, and raises its error."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     for task in done:
         task.result()

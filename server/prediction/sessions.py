@@ -32,14 +32,7 @@ from colonnade.server.training.context import ServerContext
 
 @dataclass
 class PredictionSessions:
-    """The sessions of one start.
-
-    Args:
-        ctx: its state is restored in every session.
-        store, owner: of the server's checkpoints.
-        held: rounds of the checkpoints, newest first.
-        folder: the run's.
-    """
+    """The sessions of one start. The context's state is restored in every session; `held` are rounds, newest first."""
 
     terms: PredictionTerms
     federation: FederationConfig
@@ -64,9 +57,7 @@ class PredictionSessions:
     async def sessions(self, questions: Questions) -> None:
         """Answers questions, over as many sessions as needed.
 
-        Raises:
-            PartyLost: no party came, or one that may not be absent did not come or did not answer.
-            PartyFailed: a party failed that may not be absent.
+        Raises PartyLost or PartyFailed for a party that may not be absent, or PartyLost if no party came.
         """
         ctx, hub, federation = self.ctx, self.hub, self.federation
         while True:
@@ -112,7 +103,6 @@ class PredictionSessions:
             )
 
     async def _gather(self) -> tuple[str, ...]:
-        """The present parties, once all have joined or the time limit is over."""
         terms, hub, loop, names = self.terms, self.hub, asyncio.get_running_loop(), self.federation.names
         patience = self._patience
         until = loop.time() + patience
@@ -167,7 +157,6 @@ class PredictionSessions:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _tell_decision(self) -> None:
-        """Reports the decision rule, once."""
         if (made := self.ctx.decision) is None or made == self._told:
             return
         self._told, classes = made, self.row_index.labels.classes

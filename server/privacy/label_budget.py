@@ -33,7 +33,6 @@ class RowReleases:
 
     Args:
         config: settings that a release's cost depends on.
-        rows: number of aligned rows.
         block: number of releases by which the ceiling is raised.
         path: of the ceiling's file; None keeps counts in memory only.
         spent: releases of every row before this start.
@@ -61,11 +60,7 @@ class RowReleases:
         return epsilon(self.most, config.noise_multiplier, config.delta, "replace", config.accounting)
 
     def spend(self, batch: Tensor) -> None:
-        """Counts one release of these rows, int64 (rows,), before it is made.
-
-        Raises:
-            EnvironmentFault: the ceiling cannot be written.
-        """
+        """Counts one release of these rows, int64 (rows,), before it is made. Raises EnvironmentFault."""
         wanted = int(self._counts[batch].max()) + 1
         if wanted > self._ceiling:
             self.write(wanted + self._block - 1)
@@ -103,16 +98,11 @@ def open_releases(
     """The counts of a run, as an earlier start left them; None if responses are not protected.
 
     Args:
-        config: `server.privacy.answers`.
         parties: number of parties that get responses; with the run's length it sizes the blocks.
-        rows: number of aligned rows.
         folder: the run's; None keeps the counts in memory only.
         begun: True if the run has begun, so responses may have been sent.
 
-    Raises:
-        ConfigError: delta is too large for the number of training rows.
-        CheckpointError: the run was begun with other settings, or the file cannot be read.
-        EnvironmentFault: the file cannot be written.
+    Raises CheckpointError if the run was begun with other settings, or the file cannot be read.
     """
     path = None if folder is None else RunFolder(folder).answers
     kept = None if folder is None or path is None else _content(RunFolder(folder).witness, path)
@@ -137,10 +127,8 @@ def open_releases(
 def expected_releases(schedule: Schedule, parties: int, *, arrivals: bool = False) -> int:
     """Releases of a row in a whole run.
 
-    Args:
-        parties: number of parties that get responses.
-        arrivals: True for asynchronous turns, each of which is one release to the party and one in the server's own
-            step. Else an epoch is one release to every party, and one in the server's step.
+    With `arrivals` (asynchronous turns) each turn is one release to the party and one in the server's own step. Else an
+    epoch is one release to every party, and one in the server's step.
     """
     return math.ceil(schedule.epoch(schedule.rounds)) * (2 * parties if arrivals else parties + 1)
 

@@ -29,7 +29,6 @@ def refuse_other_labels(run_cache: RunCache, labels: LabelColumn) -> None:
 
 
 def digest_of(labels: LabelColumn) -> str:
-    """Digest over all values, ids and their order."""
     digest = hashlib.sha256(labels.values.contiguous().numpy().tobytes())
     for id in labels.ids or ():
         digest.update(len(id).to_bytes(8) + id.encode(errors="surrogatepass"))

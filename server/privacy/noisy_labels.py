@@ -21,12 +21,9 @@ _ANEW = "begin a new run, which draws noise and spends epsilon anew"
 
 
 class NoisyLabelFile:
-    """File of a run's noisy labels.
+    """File of a run's noisy labels. `begun` is True if the run has begun, so labels have been used already.
 
     It stores fingerprints of the labels and settings; the fingerprint of the true labels never leaves the server.
-
-    Args:
-        begun: True if the run has begun, so labels have been used already.
     """
 
     def __init__(self, folder: Path, *, begun: bool) -> None:
@@ -41,9 +38,7 @@ class NoisyLabelFile:
             labels: class numbers of all rows, int64 (n,).
             rows: the training rows, int64 (m,).
 
-        Raises:
-            CheckpointError: the run was begun with other labels or other settings.
-            EnvironmentFault: the file cannot be written.
+        Raises CheckpointError if the run was begun with other labels or other settings.
         """
         there = self._path.exists()
         if config is None and not there:

@@ -53,12 +53,8 @@ class ResponseNoise:
             targets: labels, (rows,) or (rows, classes).
             batch: row numbers, int64 (rows,).
 
-        Returns:
-            The mean loss, and every row's gradient of its own loss at h, of h's shape: neither is protected yet.
-
-        Raises:
-            InputError: the loss cannot be differentiated row by row.
-            EnvironmentFault: the privacy cost cannot be written.
+        Returns the mean loss, and every row's gradient of its own loss at h, of h's shape: neither is protected yet.
+        Raises InputError if the loss cannot be differentiated row by row.
         """
         losses, at_parameters, at_h = row_gradients(loss, named, h, targets)
         for name, gradient in self.gradients(at_parameters, batch).items():
@@ -68,12 +64,8 @@ class ResponseNoise:
     def rows(self, values: Tensor, batch: Tensor) -> Tensor:
         """One response with a value per row, each clipped to C; every entry gets noise of standard deviation sigma C.
 
-        Args:
-            values: (rows, k): gradients at a party's outputs, or differences of losses.
-            batch: row numbers, int64 (rows,).
-
-        Raises:
-            EnvironmentFault: the privacy cost cannot be written; nothing is released.
+        Values are (rows, k): gradients at a party's outputs, or differences of losses. Raises EnvironmentFault, and
+        releases nothing, if the privacy cost cannot be written.
         """
         self._paid.spend(batch)
         return self._answer.rows(values)
@@ -81,7 +73,7 @@ class ResponseNoise:
     def mean(self, values: Tensor, batch: Tensor) -> Tensor:
         """One response for the whole batch: the mean of rows clipped to C, (rows, k) -> (k,).
 
-        The noise's standard deviation is sigma C / rows. Arguments and errors as in `rows`.
+        The noise's standard deviation is sigma C / rows. Raises as `rows`.
         """
         self._paid.spend(batch)
         (total,) = self._answer.sums([values])
@@ -90,14 +82,8 @@ class ResponseNoise:
     def gradients(self, gradients: Mapping[str, Tensor], batch: Tensor) -> dict[str, Tensor]:
         """The server's own step: the mean of rows that are clipped to C_0 over all parameters together.
 
-        Args:
-            gradients: of every row at every parameter, (rows, *shape) by name.
-
-        Returns:
-            (*shape) by name, with noise of standard deviation sigma C_0 / rows in every entry.
-
-        Raises:
-            EnvironmentFault: as in `rows`.
+        Maps gradients of every row, (rows, *shape) by parameter, to (*shape) with noise of standard deviation
+        sigma C_0 / rows in every entry.
         """
         self._paid.spend(batch)
         totals = self._step.sums(list(gradients.values()))

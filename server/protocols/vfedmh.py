@@ -66,9 +66,7 @@ class Together:
     ) -> tuple[Tensor, Responses[Prediction]]:
         """E of a batch or block, on the device, and R_k of the parties that send it in time.
 
-        Args:
-            own: E_a, float32 (rows, width).
-            found: must have a sum.
+        `own` is E_a, float32 (rows, width); `found` must have a sum.
         """
         assert found.total is not None
         count = len(found.answers) + 1
@@ -114,7 +112,6 @@ async def _evaluate(ctx: ServerContext, together: Together, model: TwoPart, roun
 
 
 def _columns(ctx: ServerContext, rows: Tensor) -> Tensor:
-    """x_a, float32 (rows, ...)."""
     assert ctx.columns is not None  # required by the protocol's contract
     return ctx.columns[rows]
 

@@ -39,11 +39,8 @@ def which_model(federation: FederationConfig, schedule: Schedule) -> Sentence:
 def planned(federation: FederationConfig, server: ServerConfig | None, schedule: Schedule) -> list[Sentence]:
     """A sentence for each guarantee, and a warning for each that protects little, prefixed by its key.
 
-    Args:
-        server: None where it is not known, as in a party's file.
-
-    Raises:
-        ConfigError: delta of `server.privacy.answers` is too large for the number of training rows.
+    `server` is None where it is not known, as in a party's file. Raises ConfigError if delta of
+    `server.privacy.answers` is too large for the number of training rows.
     """
     found: list[tuple[str, Sentence]] = []
     if schedule.privacy is not None:

@@ -33,13 +33,12 @@ from colonnade.server.training.staleness import Staleness
 def summarise(
     ctx: ServerContext, hub: Hub, status: str, error: str | None, *, begun: float, first: float | None, saved: int
 ) -> dict[str, Any]:
-    """The summary of a run.
+    """The summary of a run. Times are seconds since 1970.
 
     Args:
         status: completed, interrupted or failed.
-        error: reason of the failure.
-        begun: when the run was launched, seconds since 1970.
-        first: when the first round was done, seconds since 1970; None if none was.
+        begun: when the run was launched.
+        first: when the first round was done; None if none was.
         saved: the best round whose checkpoint all members hold, 0 if none.
     """
     federation = ctx.federation
@@ -73,7 +72,6 @@ def summarise(
 
 
 def _versions(others: Mapping[str, str]) -> dict[str, str]:
-    """Parties whose Colonnade version differs from the server's."""
     named = ", ".join(f"{party} {version}" for party, version in sorted(others.items()))
     return {"other versions": named} if named else {}
 
@@ -97,11 +95,7 @@ def findings(ctx: ServerContext) -> dict[str, Any]:
 
 
 def model_of(ctx: ServerContext, saved: int) -> dict[str, Any]:
-    """The round whose model predicts, and why.
-
-    Args:
-        saved: the best round whose checkpoint all members hold, 0 if none.
-    """
+    """The round whose model predicts, and why; `saved` as in `summarise`."""
     best, federation = ctx.best, ctx.federation
     if best.round and saved == best.round:
         return {"round": best.round, "why": f"the best by validation {named(best.metric)}"}
@@ -129,10 +123,7 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
     """The parties' privacy: a person's `epsilon`, `epsilon` by party, `delta`, and their derivation.
 
     `epsilon` is null where there is no guarantee; `privacy.void` then gives the reason, and `privacy.epsilon` the
-    accounting's result. `person` is for a person present at every party.
-
-    Args:
-        releases: number of releases by party, as it reported; null if it never did.
+    accounting's result. `person` is for a person present at every party. `releases` are the parties' own reports.
     """
     names, plan = ctx.federation.names, ctx.schedule.privacy
     if plan is None:
@@ -221,10 +212,7 @@ def _neighbours(config: AnyPrivacyConfig) -> tuple[Adjacency, ...]:
 
 
 def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:
-    """Protection of the training labels, or None. Epsilon holds for each label, with delta 0.
-
-    Seeded noise can be reproduced by anyone who knows the seed: then epsilon is null.
-    """
+    """Protection of the training labels, or None. Epsilon holds for each label, at delta 0; null for seeded noise."""
     if (noisy := ctx.noisy) is None:
         return None
     epsilon = None if noisy.seeded else round(noisy.epsilon, 6)
@@ -282,11 +270,7 @@ def describe_source(source: Mapping[str, Any]) -> str:
 
 
 def write_whole(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes JSON atomically: a reader finds the old file or the new one, never a partial one.
-
-    Raises:
-        EnvironmentFault: the disk refuses it.
-    """
+    """Writes JSON atomically: a reader finds the old file or the new one, never a partial one."""
     try:
         write_durably(path, (json.dumps(without_nan(content), indent=2) + "\n").encode())
     except OSError as failed:

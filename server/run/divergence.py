@@ -23,12 +23,7 @@ def worth_saving(ctx: ServerContext, saving: Saving, last: int) -> bool:
 async def after_divergence(ctx: ServerContext, saving: Saving | None, diverged: TrainingDiverged) -> None:
     """Drops the checkpoints of a divergence, and lowers the learning rates of the next session.
 
-    Args:
-        saving: None if the run keeps no checkpoints.
-
-    Raises:
-        TrainingDiverged: no rollback is left.
-        EnvironmentFault: the disk refuses it.
+    `saving` is None if the run keeps no checkpoints. Raises TrainingDiverged if no rollback is left.
     """
     times, most = ctx.backed_off, 0 if saving is None else ctx.federation.back_off
     sound = 0 if saving is None else await saving.go_back(times + (times < most), ctx.federation.timeouts.answer)

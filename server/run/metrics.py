@@ -20,10 +20,7 @@ _COUNTED = {
 
 
 class ServerMetrics:
-    """Collects events as they happen, and reads the other counts on demand.
-
-    Counters are of this process: unlike the summary's they restart when a run is resumed.
-    """
+    """Collects events as they happen, and reads other counts on demand. Counters restart when a run is resumed."""
 
     def __init__(self, sessions: ServerSessions) -> None:
         self._sessions = sessions

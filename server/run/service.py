@@ -42,8 +42,7 @@ class ServerTask:
 
     Args:
         federation: the agreed section, adapted to this task.
-        kinds: the messages that may travel, by name.
-        limits: of their dimensions.
+        kinds: the messages that may travel, by name; `limits` of their dimensions.
         arriving: format of tensors from a party, by kind of message.
         purpose: what a Hello must state besides the agreed configuration.
         dismisses: True if parties may leave when the server is interrupted; else they redial for as long as a member
@@ -59,12 +58,10 @@ class ServerTask:
     dismisses: bool = False
 
     def codec(self) -> Codec:
-        """Codec of messages from a party."""
         return Codec(self.kinds, self.arriving, self.limits)
 
     @property
     def largest(self) -> int:
-        """Largest message from a party, in bytes."""
         return max(
             (largest_bytes(kind, self.limits, self.arriving[name]) for name, kind in self.kinds.items()), default=0
         )
@@ -93,18 +90,7 @@ def prediction_task(federation: FederationConfig) -> ServerTask:
 
 
 class Service:
-    """One start of the server.
-
-    Args:
-        base: the folder that paths in the configuration are relative to.
-        secure: False for no TLS, on loopback only.
-
-    Attributes:
-        identity: the server's key and certificate; None on loopback without TLS.
-
-    Raises:
-        ConfigError, IdentityError: as `own_identity`.
-    """
+    """One start of the server. `secure` is False for no TLS, on loopback only; there is no `identity` then."""
 
     def __init__(
         self, federation: FederationConfig, config: ServerConfig, base: Path, task: ServerTask, *, secure: bool
@@ -119,7 +105,6 @@ class Service:
         )
 
     def watch_handshakes(self, telemetry: Telemetry) -> AbstractContextManager[None]:
-        """Records failed handshakes, if TLS is on."""
         if not self._secure:
             return nullcontext()
         return watch_handshakes(lambda reason: telemetry.refused("unknown", reason))
@@ -151,7 +136,6 @@ class Service:
         """Runs the work while revoked parties are cut off; then sends the parties the error, or the end of the run.
 
         Args:
-            work: the conversation ends with it.
             over: called last, with completed, interrupted or failed, and the reason of a failure.
             shared: maps an error to the one that parties receive.
             beside: cancelled before the farewell.
@@ -186,9 +170,8 @@ class Service:
 def own_identity(federation: FederationConfig, config: ServerConfig, base: Path, *, secure: bool) -> Identity | None:
     """The server's key and certificate; None on loopback without TLS.
 
-    Raises:
-        ConfigError: there is no identity, or a party's fingerprint is missing; or TLS is off, and not on loopback.
-        IdentityError: the certificate is another member's.
+    Raises ConfigError if there is no identity, if a party's fingerprint is missing, or if TLS is off and the address is
+    not loopback; IdentityError if the certificate is another member's.
     """
     if not secure:
         _only_loopback(config.listen)

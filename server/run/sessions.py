@@ -35,8 +35,6 @@ class ServerSessions:
 
     Args:
         ctx: its state is restored in every session.
-        store, owner: of the server's checkpoints.
-        folder: the run's, where its number and the commits are recorded.
         start: the secret from which the context's draws follow.
         rows: aligns rows; None where they are in the same order already.
     """
@@ -66,12 +64,7 @@ class ServerSessions:
         self.ctx.traffic, self.ctx.phases = self.hub.totals.wire, self.hub.phases
 
     async def run(self) -> None:
-        """Serves the protocol to its end, over as many sessions as needed.
-
-        Raises:
-            PartyLost: a party did not come, or did not come back.
-            ColonnadeError: any other error that ends a run.
-        """
+        """Serves the protocol to its end, over as many sessions as needed."""
         ctx, hub, name = self.ctx, self.hub, self.ctx.federation.protocol.name
         while True:
             await hub.assemble(ctx.federation.timeouts.away)

@@ -24,14 +24,8 @@ def server_tracking(
 ) -> Tracking:
     """The server's trackers, as a listener of its events. Nothing is opened before the run begins.
 
-    Args:
-        base: the folder that paths in the configuration are relative to.
-        folder: the run's.
-        number: returns the run's number once it has begun; "" if it has none.
-
-    Raises:
-        EnvironmentFault: a tracker's package is not installed, or cannot be imported.
-        ConfigError: a tracker's address in the environment contains a password.
+    `number` returns the run's number once it has begun; "" if it has none. Raises ConfigError if a tracker's address in
+    the environment contains a password.
     """
     prepare(PLACE, config.trackers)
     parameters = {

@@ -64,7 +64,6 @@ class ServerRun:
         out: the run's folder, which exists.
         secure: False for no TLS, on loopback only.
         launched: when the run was started, seconds since 1970.
-        listeners: receive every event, for progress lines.
     """
 
     federation: FederationConfig
@@ -83,11 +82,7 @@ class ServerRun:
         """True if this start has reached a round or the end of the run; else an earlier start's summary stays valid."""
 
     async def run(self) -> None:
-        """Serves the federation to its end and writes summary.json, however it ends.
-
-        Raises:
-            ColonnadeError: the run could not begin or has failed; the summary then records it too.
-        """
+        """Serves the federation to its end and writes summary.json, however it ends."""
         raise_limit()
         with Endpoints(SERVER, self.config) as watch:
             await self._serve(watch)
@@ -145,7 +140,6 @@ class ServerRun:
     def _protect(
         self, labels: LabelColumn, schedule: Schedule, begun: bool
     ) -> tuple[NoisyLabels | None, RowReleases | None]:
-        """Noisy training labels, and counts of releases, where configured."""
         private, federation = self.config.privacy, self.federation
         noisy = NoisyLabelFile(self.out, begun=begun).get(
             private.labels, labels.values, schedule.partition.train, federation.outputs, federation.seed
@@ -169,11 +163,7 @@ class ServerRun:
         *,
         begun: bool,
     ) -> None:
-        """Sets up the context for its rows.
-
-        Args:
-            common, sample: of aligned rows, their labels and positions in the table, int64 (common,).
-        """
+        """Sets up the context for its rows; `common` and `sample` are aligned rows' labels and table positions."""
         kept = EncoderFile(self.out, begun=begun and bool(Checkpoints(self._folder.checkpoints).usable()))
         columns = load_columns(
             self.federation,

@@ -25,9 +25,6 @@ class Absence(Generic[M]):
 
     Every evaluation stores the means of the parties that answered any of its blocks. A straggler that misses the
     run's last evaluation is therefore replaced by the mean of the last one that it answered.
-
-    Args:
-        kind: the protocol's evaluation message, which has one tensor (rows, width).
     """
 
     def __init__(self, ctx: ServerContext, kind: type[M]) -> None:
@@ -36,12 +33,7 @@ class Absence(Generic[M]):
         self._sums: dict[str, tuple[Tensor, int]] = {}
 
     def add(self, responses: Responses[M], block: Tensor, *, again: bool) -> None:
-        """Adds a block.
-
-        Args:
-            block: row numbers, int64 (rows,).
-            again: True if `scores` will be called, which needs the responses.
-        """
+        """Adds a block (row numbers, int64); `again` keeps the responses, for `scores`."""
         for party, response in responses.items():
             total, rows = self._sums.get(party, (torch.tensor(0.0), 0))
             self._sums[party] = total + self._of(response).sum(0), rows + len(block)
@@ -78,8 +70,7 @@ class Absence(Generic[M]):
 class Standing:
     """Replacements of absent parties, from the state of a finished run.
 
-    Raises:
-        InputError: the run stored nothing to replace a party with.
+    Raises InputError if the run stored nothing to replace a party with.
     """
 
     def __init__(self, ctx: ServerContext, how: Absent, absent: tuple[str, ...]) -> None:

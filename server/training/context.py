@@ -74,12 +74,10 @@ class ServerContext:
         trained_as: maps rows to their numbers in training, int64 (rows,); -1 for rows that it did not have.
         noisy: the protected training labels; None if labels are not protected.
         releases: number of releases of each label, if responses are protected; a new session does not reset it.
-        base: the folder that paths in the config are relative to.
         traffic: bytes on the wire so far, up and down.
         round: the last completed one.
         clock: seconds from an arbitrary origin.
-        session: every signature in the session covers its number.
-        identity: the server's key and certificate; None on loopback without TLS.
+        identity: None on loopback without TLS.
         run_cache: values computed once in a run.
         thorough: True to compute every metric in every evaluation, not only after the last round.
         classes: class names in the order of their numbers; empty in regression.
@@ -174,13 +172,9 @@ class ServerContext:
         self._evidence[train] = noisy.evidence().to(self.device, torch.float32)
 
     def protection(self, head: nn.Module) -> ResponseNoise | None:
-        """Noise on responses to the parties; None if they are not protected.
+        """Noise on responses computed with `head`; None if they are not protected.
 
-        Args:
-            head: the module that responses are computed with.
-
-        Raises:
-            InputError: the head mixes rows, so one row's contribution cannot be clipped.
+        Raises InputError if the head mixes rows, so that one row's contribution cannot be clipped.
         """
         config = self.config.privacy.answers
         if config is None:
@@ -190,15 +184,10 @@ class ServerContext:
         return ResponseNoise(config, self.releases, self.state, self.federation.seed)
 
     def targets(self, batch: Tensor, logits: Tensor) -> Tensor:
-        """Targets of the loss for training rows.
+        """Targets of the loss for training rows (int64), with the model's current logits as the prior of noisy labels.
 
-        Args:
-            batch: row numbers, int64 (rows,).
-            logits: the model's current logits, (rows, classes): the prior where labels are noisy.
-
-        Returns:
-            Class numbers, int64 (rows,); with noisy labels, distributions (rows, classes); in regression,
-            scaled targets (rows, targets).
+        Returns class numbers, int64 (rows,); with noisy labels, distributions (rows, classes); in regression, scaled
+        targets (rows, targets).
         """
         if self._evidence is not None:
             self._release(batch, logits)
@@ -219,12 +208,7 @@ class ServerContext:
     def minimise_z(self, batch: Tensor, dual: Tensor, total: Tensor, rho: float) -> tuple[Tensor, Tensor]:
         """VIMADMM's Eq. 5 for training rows, with the true labels or their noisy releases.
 
-        Args:
-            batch: row numbers, int64 (rows,).
-            dual, total, rho: as in `admm.minimise_z`.
-
-        Returns:
-            z, (rows, classes), and the targets at `total`.
+        Arguments as in `admm.minimise_z`. Returns z, (rows, classes), and the targets at `total`.
         """
         y, loss, config = self.targets(batch, total), self.loss, self.config.privacy.labels
         if config is not None and config.likelihood(rho):
@@ -239,12 +223,10 @@ class ServerContext:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Newest value of every metric."""
         return self.state.keep("metrics", dict)
 
     @property
     def missing(self) -> dict[str, int]:
-        """Number of missed rounds by party."""
         return self.state.keep("missing", dict)
 
     @property
@@ -315,11 +297,7 @@ class ServerContext:
         return self.federation.round_quorum
 
     def restore(self, round: int, snapshot: Snapshot | None, backed_off: int = 0) -> None:
-        """Restores the state after a round (0: the beginning) and restarts the round's clock.
-
-        Args:
-            backed_off: number of rollbacks; each one lowers the learning rates.
-        """
+        """Restores the state after a round (0: the beginning) and restarts its clock; rollbacks lower the rates."""
         self.config, self.backed_off = with_lower_rates(self._configured, backed_off), backed_off
         self.state, self.round = State(snapshot), round
         for name in _OF_BEST:
@@ -329,11 +307,8 @@ class ServerContext:
         self._begun = self.clock()
 
     def confirm(self) -> None:
-        """Checks the settled rows.
-
-        Raises:
-            CheckpointError: the targets differ from those that the run began with.
-            DataError: the metric of `federation.stop` is not defined on the validation rows.
+        """Raises CheckpointError if the targets differ from those that the run began with, DataError if the metric of
+        `federation.stop` is not defined on the validation rows.
         """
         self._refuse_undefined()
         if self.scale is not None and self.state.keep("targets", self.scale.record) != self.scale.record():
@@ -345,10 +320,9 @@ class ServerContext:
     def look_at_classes(self) -> None:
         """Warns once about parts of the settled rows that lack a class.
 
-        Raises:
-            DataError: all training rows have one class and nothing was trained yet (with private labels only a
-                warning: a refusal would reveal it to others); or `server.decide` or `server.calibrate` have no
-                validation rows of a class.
+        Raises DataError if all training rows have one class and nothing was trained yet (with private labels only a
+        warning: a refusal would reveal it to others); or if `server.decide` or `server.calibrate` have no validation
+        rows of a class.
         """
         if (parts := self._parts) is None:
             return
@@ -368,11 +342,7 @@ class ServerContext:
             )
 
     def record(self, round: int, loss: float, responses: Responses[Message]) -> None:
-        """Records a training round.
-
-        Raises:
-            TrainingDiverged: the loss or a head is not finite.
-        """
+        """Records a training round. Raises TrainingDiverged if the loss or a head is not finite."""
         self.metrics["train_loss"] = loss
         self._enter(round, responses, loss=loss)
         self.watch.round(round, loss)
@@ -438,7 +408,6 @@ class ServerContext:
                 self.telemetry.event("stopped", round=round, reason=self.stopped)
 
     def _judge(self, round: int, part: str, metrics: dict[str, float]) -> None:
-        """Passes an evaluation to early stopping."""
         best, metric = self.best, self.stop_metric
         also = {self.plain_metric, self.measure}
         if best.config is not None and best.config.metric == "measure":

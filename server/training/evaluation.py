@@ -32,8 +32,7 @@ async def evaluate(
     Args:
         kind: the protocol's evaluation message, with fields `part` and `block`.
         predict: (responses of a block, its row numbers int64 (rows,)) -> logits, float32 (rows, classes).
-        among: parties that took part in the round. Parties not sampled for it evaluate too; those that missed it do
-            not.
+        among: parties that took part in the round. Those not sampled for it evaluate too; those that missed it do not.
         dims: the message's dimensions other than `rows`.
     """
     looks_back = round == ctx.schedule.rounds or ctx.federation.stop is not None  # the round may become the best one
@@ -73,15 +72,9 @@ async def collect_block(
     among: Collection[str],
     **dims: int,
 ) -> Responses[M]:
-    """Collects the parties' responses for one block.
+    """Collects the parties' responses for one block; `place` is its part and number, `dims` all of the message's.
 
-    Args:
-        place: part and number of the block.
-        kind, among: as in `evaluate`.
-        dims: all of the message's dimensions.
-
-    Raises:
-        ContractError: a response is for a later or unknown block.
+    Raises ContractError if a response is for a later or unknown block.
     """
     resting = set(ctx.federation.names).difference(ctx.schedule.participants(round))
     late = partial(_is_before, ctx, round, place)

@@ -14,11 +14,9 @@ How = Literal["zero", "last", "skip"]
 
 
 class StandIn:
-    """A round's embeddings in roster order; missing ones are imputed.
+    """A round's embeddings, or logits, in roster order; missing ones are imputed.
 
     Args:
-        parties: in cohort order.
-        width: of an embedding, or of logits.
         how: zero: zeros. last: the party's last embedding of the same rows, zeros if it sent none; the state
             keeps a copy of every party's embeddings. skip: the round is left out, except the last, which is evaluated.
     """
@@ -34,12 +32,7 @@ class StandIn:
         return [responses.get(party, nothing) for party in self._parties]
 
     def fill(self, responses: Mapping[str, Tensor], batch: Tensor, round: int) -> list[Tensor] | None:
-        """h_1 .. h_M of a training batch, each float32 (rows, width); None if the round is left out.
-
-        Args:
-            responses: each party's embeddings, (rows, width).
-            batch: row numbers, int64 (rows,).
-        """
+        """h_1 .. h_M of a training batch (int64), each float32 (rows, width); None if the round is left out."""
         complete = len(responses) == len(self._ctx.schedule.participants(round))
         if not responses or (self._how == "skip" and not complete and round < self._ctx.schedule.rounds):
             return None

@@ -51,8 +51,7 @@ class LabelParts:
     def few(self, decide: DecideConfig | None, calibrate: Calibrate) -> Iterator[str]:
         """Warns if a threshold or a recalibration is chosen on few validation rows.
 
-        Raises:
-            DataError: the validation rows lack a class.
+        Raises DataError if the validation rows lack a class.
         """
         labels = self._parts.get("validation")
         if labels is not None and (key := _chosen(decide, calibrate)):
@@ -78,12 +77,7 @@ _UNSAID = "so that what is measured there says nothing of it"
 
 
 def refuse_one_class(rows: str, names: Sequence[str], only: int) -> None:
-    """Raises DataError: all these rows have one class.
-
-    Args:
-        rows: for the message, such as `all 58 training rows`.
-        only: number of that class.
-    """
+    """Raises DataError: all these rows (such as `all 58 training rows`) have the class with number `only`."""
     others = [name for place, name in enumerate(names) if place != only]
     raise DataError(
         f"{rows} are of the class {names[only]!r}, and none is of the class{_listed(others)}: "
@@ -101,8 +95,7 @@ def of_common(labels: Tensor, names: Sequence[str], sizes: Sequence[int]) -> Ite
         names: class names; empty in regression.
         sizes: of the training, validation and test parts.
 
-    Raises:
-        DataError: all common rows have one class, or a target is constant.
+    Raises DataError if all common rows have one class, or a target is constant.
     """
     if not names:
         for place in range(labels.shape[1]):
@@ -135,12 +128,7 @@ def of_common(labels: Tensor, names: Sequence[str], sizes: Sequence[int]) -> Ite
 def few_of_common(
     labels: Tensor, names: Sequence[str], size: int, decide: DecideConfig | None, calibrate: Calibrate
 ) -> Iterator[str]:
-    """As `LabelParts.few`, from expected counts, for rows whose partition is not known yet.
-
-    Args:
-        labels: classes of the common rows, int64 (rows,), at least one.
-        size: of the validation part.
-    """
+    """As `LabelParts.few`, from expected counts, for `size` validation rows whose partition is not known yet."""
     if key := _chosen(decide, calibrate):
         counts = torch.bincount(labels, minlength=len(names)).double() * size / len(labels)
         yield from _few(key, calibrate, names, counts.round().long().tolist(), "about ")

@@ -20,9 +20,6 @@ class OutsideLoss:
     Args:
         name: of the entry point, a function of scores float32 (rows, outputs) and targets that returns losses (rows,).
             Targets are class numbers int64 (rows,), in regression standardised numbers (rows, targets).
-
-    Raises:
-        ConfigError: the package cannot be imported, or the object cannot be called.
     """
 
     def __init__(self, name: str) -> None:

@@ -21,11 +21,7 @@ Learn = Callable[[Mapping[str, M], Tensor, int], Awaitable[float | None]]
 async def together(
     ctx: ServerContext, clients: Cohort, kind: type[M], width: int, learn: Learn[M], t: int
 ) -> tuple[Responses[M], float | None]:
-    """Runs a synchronous round: all parties respond about one batch.
-
-    Returns:
-        The responses, and the loss; None if nothing was learned.
-    """
+    """Runs a synchronous round: all parties respond about one batch. The loss is None if nothing was learned."""
     batch = ctx.schedule.batch(t)
     responses = await clients.collect(kind, t, ctx.quorum, rows=len(batch), width=width)
     return responses, await learn(responses, batch, t)
@@ -47,9 +43,6 @@ async def as_they_come(
         kind: the message of a turn, with a field `turn`.
         learn: called with one response at a time.
         ahead: number of turns that a party may be ahead of the slowest before it waits; None for no limit.
-
-    Raises:
-        ContractError: the turn's number is below 1, or the response has another number of rows than its batch.
     """
     came: dict[str, M] = {}
     losses = []

@@ -17,9 +17,6 @@ class Staleness:
     The age of a party's embedding of a row is the number of turns, of any party, that the server has served since it
     arrived: the delay tau of the papers. Ages are measured when another party's turn uses the embedding. Rows that a
     party never sent do not count.
-
-    Args:
-        parties: in cohort order.
     """
 
     def __init__(self, ctx: ServerContext, parties: tuple[str, ...]) -> None:

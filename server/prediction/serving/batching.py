@@ -57,7 +57,6 @@ class Batcher:
 
     @property
     def open(self) -> bool:
-        """True if the parties are present."""
         return self._model.questions.hearing.is_set()
 
     async def ask(self, ids: Sequence[str]) -> list[Reply]:
@@ -73,7 +72,6 @@ class Batcher:
         return [Reply(id, id in found, *found.get(id, ())) for id in ids]
 
     async def run(self) -> None:
-        """Sends waiting requests to the model until cancelled."""
         while True:
             while not (taken := self._take()):
                 self._news.clear()

@@ -36,25 +36,14 @@ _STATUS: Mapping[type[Exception], grpc.StatusCode] = {
 
 
 class Remote(grpc.GenericRpcHandler):
-    """The gRPC service.
-
-    Args:
-        patience: seconds for a handshake, and for receiving a whole request.
-    """
+    """The gRPC service. `patience`: seconds for a handshake, and for receiving a whole request."""
 
     def __init__(self, batcher: Batcher, callers: Tokens, patience: float = PATIENCE) -> None:
         self._batcher, self._callers, self._patience = batcher, callers, patience
         self._server: grpc.aio.Server | None = None
 
     async def start(self, address: str, tls: tuple[bytes, bytes] | None) -> str:
-        """Listens on HOST:PORT and returns the address.
-
-        Args:
-            tls: key and certificate chain, PEM.
-
-        Raises:
-            EnvironmentFault: the port is in use.
-        """
+        """Listens on HOST:PORT and returns the address; `tls` is key and certificate chain, PEM."""
         refuse_taken(address, _KEY)
         options = [("grpc.max_receive_message_length", _LARGEST), *bounds(affordable(_MOST), self._patience)]
         self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_CALLS)

@@ -33,12 +33,7 @@ class Unknown(Exception):
 
 
 class TooMany(Exception):
-    """The caller has exceeded its rate.
-
-    Args:
-        wait: seconds until it may ask again.
-        what: what was exceeded, for the message.
-    """
+    """The caller has exceeded its rate, and may ask again after `wait` seconds."""
 
     def __init__(self, wait: float, what: str = "ids") -> None:
         super().__init__(f"too many {what}: ask again in {wait:.1f} s")
@@ -47,12 +42,7 @@ class TooMany(Exception):
 
 @dataclass
 class Bucket:
-    """Token bucket: `rate` ids a second on average, with bursts of the same number.
-
-    Args:
-        rate: ids a second.
-        clock: seconds from an arbitrary origin.
-    """
+    """Token bucket: `rate` ids a second on average, with bursts of the same number."""
 
     rate: float
     clock: Callable[[], float] = time.monotonic
@@ -73,12 +63,7 @@ class Bucket:
 
 
 class Tokens:
-    """Accepted tokens, and each caller's bucket. Only hashes of the tokens stay in memory.
-
-    Args:
-        tokens: by the caller's name.
-        rate: ids a second for each caller.
-    """
+    """Accepted tokens (only their hashes stay in memory), and each caller's bucket of `rate` ids a second."""
 
     def __init__(self, tokens: dict[str, str], rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._hashes = {name: _hash(token) for name, token in tokens.items()}
@@ -90,10 +75,7 @@ class Tokens:
     def read(cls, path: Path, rate: float) -> Tokens:
         """Reads callers from a file with lines `NAME TOKEN`; if missing, the file is created with one token.
 
-        Raises:
-            DataError: a line is malformed, a name occurs twice, or a token is short enough to be guessed.
-            IdentityError: others can read or change the file.
-            EnvironmentFault: the file cannot be created.
+        Raises DataError if a line is malformed, a name occurs twice, or a token is short enough to be guessed.
         """
         if not path.exists():
             add_caller(path, "default")
@@ -118,12 +100,7 @@ class Tokens:
         return cls(tokens, rate)
 
     def admit(self, authorization: str, ids: int) -> str:
-        """The name of the caller with this header, `Bearer TOKEN`; charges it for `ids` ids.
-
-        Raises:
-            Unknown: no caller has this token.
-            TooMany: the caller has exceeded its rate.
-        """
+        """The name of the caller with this header, `Bearer TOKEN`; charges it for ids. Raises Unknown or TooMany."""
         name = self._caller(authorization)
         self._buckets[name].take(ids)
         return name
@@ -132,9 +109,7 @@ class Tokens:
     async def seat(self, authorization: str) -> AsyncIterator[None]:
         """Context in which a request is read and answered. A caller has few seats, and waits for a free one.
 
-        Raises:
-            Unknown: no caller has this token.
-            TooMany: too many of the caller's requests are waiting.
+        Raises Unknown, or TooMany if too many of the caller's requests are waiting.
         """
         name = self._caller(authorization)
         if self._in_line[name] >= _IN_LINE:
@@ -173,10 +148,7 @@ def _text(path: Path) -> str:
 def add_caller(path: Path, name: str) -> str:
     """Creates a token for a caller, appends it to the file (created if missing) and returns it.
 
-    Raises:
-        DataError: the name is invalid or already in the file, or the file is malformed.
-        IdentityError: others can read or change the file.
-        EnvironmentFault: the file cannot be written.
+    Raises DataError if the name is invalid or already in the file, or the file is malformed.
     """
     if not _NAME.fullmatch(name):
         raise DataError(f"{name[:80]!r} is no name for a caller", hint="use 1 to 63 letters, digits, ., - and _")

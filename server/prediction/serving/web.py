@@ -39,11 +39,7 @@ class Refused(Exception):
 
 
 def read_ids(body: Any) -> list[str]:
-    """The ids of a request's JSON, as text.
-
-    Raises:
-        Refused: there are none, too many, or an invalid one.
-    """
+    """The ids of a request's JSON, as text. Raises Refused if there are none, too many, or an invalid one."""
     ids = body.get("ids") if isinstance(body, dict) else None
     if not isinstance(ids, list) or not ids:
         raise Refused('expected {"ids": [..]} with one id or more')
@@ -67,9 +63,8 @@ def read_body(text: str) -> list[str]:
 class Web:
     """The HTTP service.
 
-    Args:
-        about: description of the model for `/v1/model`.
-        patience: seconds that a caller has for the header of a request, and for its body.
+    `about` describes the model for `/v1/model`; `patience` is the time in seconds for a request's header, and for its
+    body.
     """
 
     def __init__(self, batcher: Batcher, callers: Tokens, about: dict[str, Any], patience: float = PATIENCE) -> None:
