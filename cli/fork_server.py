@@ -32,7 +32,7 @@ def main() -> None:
         _preload_answers()
     else:
         _preload()
-    gc.freeze()  # what is imported now stays shared: a collection would write to every page
+    gc.freeze()  # keeps imported memory shared: a collection would write to every page
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
@@ -61,12 +61,12 @@ def main() -> None:
 def _preload() -> None:
     """Imports the heavy modules that both roles need, except those that must not be inherited."""
     import google.protobuf.descriptor_pool  # noqa: F401, PLC0415
-    import torch.fx.experimental.symbolic_shapes  # noqa: F401, PLC0415  # else at the first backward pass
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401, PLC0415  # otherwise imported at the first backward pass
 
     from colonnade.common.contracts.registry import NAMES  # noqa: PLC0415
     from colonnade.server.protocols import SERVE  # noqa: PLC0415
 
-    assert all(SERVE[name] for name in NAMES)  # imports them; a package's own code is no part of it
+    assert all(SERVE[name] for name in NAMES)  # imports them, but not other packages' code
     assert "grpc" not in sys.modules, "a protocol imports gRPC"
 
 
@@ -81,7 +81,7 @@ def _preload_answers() -> None:
     from colonnade.common.parsing import file  # noqa: PLC0415
 
     assert all((command_line, LOCAL, sources, table, file))
-    pa.array([""]).to_numpy(zero_copy_only=False)  # imports pandas where it is installed: else every child does
+    pa.array([""]).to_numpy(zero_copy_only=False)  # imports pandas if installed; otherwise every child would
     assert "grpc" not in sys.modules, "a protocol imports gRPC"
 
 
@@ -105,7 +105,7 @@ def _become(request: dict[str, Any], parent: int) -> NoReturn:
     code = 1
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it ended before prctl took effect
+        if os.getppid() != parent:  # the parent ended before prctl took effect
             os._exit(1)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -137,7 +137,7 @@ def _reseed(threads: int) -> None:
 
     torch.set_num_threads(threads)
     reseed_torch()
-    np.random.seed(np.frombuffer(os.urandom(2496), np.uint32))  # the global one, since libraries use it
+    np.random.seed(np.frombuffer(os.urandom(2496), np.uint32))  # the global generator, which libraries use
     random.seed()
 
 

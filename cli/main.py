@@ -75,7 +75,7 @@ def _refuse_undecodable(words: Sequence[str]) -> None:
 
 def main() -> None:
     for stream in (sys.stdout, sys.stderr):
-        lenient(stream)  # for what Typer and Python print
+        lenient(stream)  # for output of Typer and Python
     # PID 1 of a container receives only signals that it handles.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED))
     if "--debug" in sys.argv:
@@ -84,7 +84,7 @@ def main() -> None:
     try:
         if level := os.environ.get(VARIABLE):
             write_to_stderr(level)
-        keep_private()  # before anything is written, by this process or by those that it starts
+        keep_private()  # before this process or a child writes anything
         _refuse_undecodable(sys.argv[1:])
         add_laboratory(sys.argv[1:])
         app(completed(sys.argv[1:]))

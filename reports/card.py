@@ -35,7 +35,7 @@ _MORE = {
     "average_precision": "average precision", "log_loss": "log loss", "brier": "Brier score",
     "ece": "expected calibration error",
 }  # fmt: skip
-_HASH = 16  # shown digits of a hash that is compared by eye
+_HASH = 16  # digits of a hash for visual comparison
 
 
 def write_card(folder: Path, out: Path | None = None) -> Path:

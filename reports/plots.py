@@ -26,7 +26,7 @@ Mark = Mapping[str, Any]
 
 RING: Mark = {"marker": "o", "color": GREY, "markerfacecolor": "none", "linestyle": ""}
 
-_INK = "#010203"  # stands for the colour of the text around the picture
+_INK = "#010203"  # placeholder for the colour of the surrounding text
 _STYLE = {
     "axes.axisbelow": True, "axes.edgecolor": GREY, "axes.facecolor": "none", "axes.grid": True,
     "axes.grid.axis": "x", "axes.labelcolor": _INK, "axes.spines.right": False, "axes.spines.top": False,
@@ -53,7 +53,7 @@ def picture(size: tuple[int, int], paint: Callable[[Figure], None], *, title: st
         title, about: text alternative.
     """
     from matplotlib import style  # noqa: PLC0415
-    from matplotlib.figure import Figure  # noqa: PLC0415  # without pyplot, which would look for a screen
+    from matplotlib.figure import Figure  # noqa: PLC0415  # not pyplot, which looks for a display
 
     drawn = io.StringIO()
     with style.context(["default", _STYLE]):

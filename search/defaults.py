@@ -27,9 +27,9 @@ _CONSTANTS: Mapping[str, SearchedKey] = {
     "dual_step": SearchedKey(low=0.1, high=1.5, log=True),
     "beta": SearchedKey(low=1e-5, high=0.1, log=True),
 }
-_OWN_HEADS = ("vfedmh", "vimadmm_j")  # protocols whose parties step on heads with an optimiser of their own
-_NO_PARTY_STEPS = ("centralized", "linear_admm", "local", "codes")  # whose parties have no optimiser
-_NO_SERVER_STEPS = ("fdml", "linear_admm", "vimadmm_j", "codes")  # whose server has none
+_OWN_HEADS = ("vfedmh", "vimadmm_j")  # parties update heads with a separate optimiser
+_NO_PARTY_STEPS = ("centralized", "linear_admm", "local", "codes")  # parties without an optimiser
+_NO_SERVER_STEPS = ("fdml", "linear_admm", "vimadmm_j", "codes")  # servers without an optimiser
 
 
 def default_space(tree: Mapping[str, Any]) -> Space:
@@ -44,7 +44,7 @@ def default_space(tree: Mapping[str, Any]) -> Space:
         try:
             check_space(tree, {key: values})
         except InputError:
-            continue  # the protocol fixes it, or every party has a value of its own
+            continue  # fixed by the protocol, or set by every party
         found[key] = values
     if not found:
         raise ConfigError("search: missing, and there is no usual key to search over", hint="add a section `search`")

@@ -32,7 +32,7 @@ Tables = Mapping[str, Any]
 """Tables by member, as for `colonnade.simulate`."""
 
 _LOCK = ".lock"
-_PATHS = ("path", "folder", "identity", "revoked", "file")  # keys whose values are paths of the configuration
+_PATHS = ("path", "folder", "identity", "revoked", "file")  # keys of the configuration whose values are paths
 _CODE = re.compile(r"(.+\.py)(:\w+)")
 
 
@@ -116,7 +116,7 @@ class SearchFolder:
             try:
                 yield
             finally:
-                with contextlib.suppress(OSError):  # it is not empty
+                with contextlib.suppress(OSError):  # the folder is not empty
                     if [path.name for path in self.path.iterdir()] == [_LOCK]:
                         (self.path / _LOCK).unlink()
                     for path in made:

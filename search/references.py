@@ -37,10 +37,10 @@ REFERENCES = {
 }
 """In words, by name."""
 
-_PATIENCE: dict[str, int] = {"boosting": 3, "network": 25, "constant": 1}  # looks without a better value
-_TREES, _STEP = 400, 20  # iterations at most, and between two looks
+_PATIENCE: dict[str, int] = {"boosting": 3, "network": 25, "constant": 1}  # evaluations without a better value
+_TREES, _STEP = 400, 20  # maximum iterations, and iterations between evaluations
 _EPOCHS = 200
-_MOST_COLUMNS, _MOST_TREE_VALUES = 1024, 12_000_000  # of boosting: columns, and rows * columns * trees of an iteration
+_MOST_COLUMNS, _MOST_TREE_VALUES = 1024, 12_000_000  # boosting: columns; rows * columns * trees an iteration
 
 Matrix = NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from colonnade.simulation.contexts import Timetable
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.outcome import Outcome
 
-_FINITE = "finite numbers"  # as a contract expects them
+_FINITE = "finite numbers"  # wording of contracts' errors
 
 Listen = Callable[[int, Mapping[str, float], bool], bool]
 """Called after every evaluation with its number from 1, its metrics, and whether it is the last that is planned; False
@@ -196,7 +196,7 @@ def _result(course: _Evaluations, outcome: Outcome | None, seconds: float) -> Re
     best = outcome.server.best.round
     round_ = best if best in course.found else last
     metrics = dict(course.found[round_])
-    if round_ == last:  # with those of the end of a run
+    if round_ == last:  # including those at the end of a run
         metrics = {key: value for key, value in _of_part(course, outcome).items() if math.isfinite(value)} | metrics
     return Result(
         metrics, round_, outcome.server.round, len(course.found), round(seconds, 3), sum(outcome.payload),

@@ -22,7 +22,7 @@ Tree = dict[str, Any]
 
 SECTION = "search"
 
-_DIGITS = 4  # significant ones of a value that is tried
+_DIGITS = 4  # significant digits of a tried value
 _COMPARED = (
     "federation.rows",
     "federation.seed",
@@ -175,7 +175,7 @@ def _parsed(tree: Mapping[str, Any], key: str, value: Any) -> Config:
 
 def _refuse_whole_numbers(tree: Mapping[str, Any], one: Searched) -> None:
     low, high = one.probes()
-    between = low + (high - low) * 0.3819660113  # no whole number, whatever the ends are
+    between = low + (high - low) * 0.3819660113  # never a whole number
     try:
         parse(applied(tree, [setting(one.key, between)]))
     except InputError:

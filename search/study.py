@@ -23,7 +23,7 @@ PRUNERS = ("median", "hyperband", "none")
 
 _PLACE, _LOST, _REASON = "place", "lost", "reason"
 _JOURNAL = "journal:"
-_WARM_UP = 3  # evaluations of a trial before it may be pruned: slow learners are not behind for good
+_WARM_UP = 3  # evaluations before a trial may be pruned: slow learners may catch up
 
 
 @dataclass(frozen=True)

@@ -205,7 +205,7 @@ class _Loop:
             if self._stop.is_set():
                 return  # the search has ended; this trial is queued again
             if not isinstance(error, ColonnadeError) and self.jobs > 1:
-                raise  # of this process, as a storage that is gone: a worker's own faults come as failures
+                raise  # of this process, such as a lost storage: a worker's faults arrive as failures
             self.store.fail(asked, failure(error)[0])
         else:
             if self._stop.is_set():

@@ -19,9 +19,7 @@ from colonnade.search.simulated import Diverged, Listen, Result, Task, failure, 
 def main() -> None:
     """Works until the input ends, even in the middle of a simulation."""
     keep_private()
-    said = os.fdopen(
-        os.dup(1), "w", buffering=1, encoding="utf-8"
-    )  # by us alone: whatever prints, prints on the error stream
+    said = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")  # written only here: prints go to the error stream
     os.dup2(2, 1)
     heard: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(heard,), daemon=True).start()
@@ -36,7 +34,7 @@ def _work(task: Mapping[str, Any], said: TextIO, heard: queue.SimpleQueue[Any]) 
 
     try:
         return {"result": asdict(_performed(task, listen))}
-    except Exception as error:  # noqa: BLE001  # whatever it is, the next task goes on
+    except Exception as error:  # noqa: BLE001  # no error may stop the next task
         reason, hint = failure(error)
         return {"failed": reason, "hint": hint, "diverged": isinstance(error, Diverged)}
 

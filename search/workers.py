@@ -77,11 +77,11 @@ class Apart:
         try:
             return listen(heard["evaluation"], heard["metrics"], heard["last"])
         except BaseException:
-            self.close()  # it waits for a reply that will not come
+            self.close()  # the worker waits for a reply that will not come
             raise
 
     def _say(self, said: Any) -> None:
-        assert self._process is not None and self._process.stdin is not None  # it was started, with pipes
+        assert self._process is not None and self._process.stdin is not None  # started with pipes
         try:
             self._process.stdin.write(json.dumps(said, default=str) + "\n")
             self._process.stdin.flush()
@@ -89,7 +89,7 @@ class Apart:
             raise self._gone() from None
 
     def _hear(self) -> Mapping[str, Any]:
-        assert self._process is not None and self._process.stdout is not None  # something was said
+        assert self._process is not None and self._process.stdout is not None  # started, since a task was sent
         line = self._process.stdout.readline()
         if not line.endswith("\n"):
             raise self._gone()

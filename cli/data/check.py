@@ -64,7 +64,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     labels = _check_labels(config, base, overlap, schedules, run_models=run_models)
     coding = None
     if isinstance(federation.protocol, CodedConfig):
-        from colonnade.cli.checks.coding import Coding  # noqa: PLC0415  # of one protocol alone
+        from colonnade.cli.checks.coding import Coding  # noqa: PLC0415  # used by one protocol only
 
         coding = Coding(federation, federation.protocol)
     for name, party in config.parties.items():
@@ -143,7 +143,7 @@ def _show_privacy(config: Config, schedules: Mapping[str, Schedule], made: Mappi
     if not schedules:
         return
     federation = config.federation
-    schedule = min(schedules.values(), key=_train_rows)  # no more rows can be common
+    schedule = min(schedules.values(), key=_train_rows)  # an upper bound of the common rows
     for text, weak in planned(federation, config.server, schedule):
         out.print(text, style="yellow" if weak else None, markup=False, soft_wrap=True)
     if said := drowned(federation, schedule):
@@ -225,7 +225,7 @@ def _check_labels(
     check_labels(labels, config.federation)
     schedule = schedules[SERVER] = Schedule(config.federation, len(labels.values), labels.official_test)
     kinds = _kinds(labels)
-    parts = "" if overlap.most else f": {in_parts(schedule.partition)}"  # of the common rows, which show() counts
+    parts = "" if overlap.most else f": {in_parts(schedule.partition)}"  # parts of the common rows, which show() counts
     out.print(f"server: {overlap.most}{len(labels.values)} labels {kinds}{parts}", markup=False)
     if not run_models:
         _only_found("server", base, None, config.server.head)

@@ -181,7 +181,7 @@ class _Dealing:
         self.tree["federation"]["parties"] = pins
 
     def _deal_server(self) -> None:
-        assert self.config.server is not None  # the members were checked
+        assert self.config.server is not None  # members were checked
         own, task = self.tree["server"], self.config.federation.task
         labels = load_labels(self.config.server.labels, self.base, task)
         name = describe_source(own["labels"])
@@ -211,7 +211,7 @@ class _Dealing:
     def _write_labels(self, source: dict[str, Any], labels: LabelColumn) -> dict[str, Any]:
         if labels.ids is None:
             return self._write(SERVER, "labels", "safetensors", labels_bytes(labels))
-        key, label = source.get("key") or "key", source.get("label") or "label"  # an outside source may have neither
+        key, label = source.get("key") or "key", source.get("label") or "label"  # a plug-in's source may have neither
         return {
             **self._write(SERVER, "labels", "parquet", keyed_labels_bytes(labels, key, label)),
             "key": key,

@@ -13,7 +13,7 @@ from colonnade.reports.console.screen import out as console
 
 def forget(folder: Path) -> None:
     """Removes what every member stores in a folder, or beside the runs in it."""
-    nested = sorted(place for place in folder.rglob(NAME) if not place.is_symlink())  # also in runs, and of old ids
+    nested = sorted(place for place in folder.rglob(NAME) if not place.is_symlink())  # also inside runs, and of old ids
     places = [place for place in (*nested, folder) if members_in(place)]
     if not places:
         raise InputError(

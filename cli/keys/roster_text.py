@@ -19,7 +19,7 @@ from colonnade.common.crypto.pki.names import SERVER
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.yaml_tree import parse_yaml, read_tree
 
-_PLACEHOLDER = re.compile(r"(sha256:)?(\.\.+|…)?")  # as pages and templates have it
+_PLACEHOLDER = re.compile(r"(sha256:)?(\.\.+|…)?")  # as in pages and templates
 _REMEDY = "write the fingerprints in by hand: colonnade certs show FILE prints them"
 
 
@@ -100,7 +100,7 @@ class RosterText:
     def _member(self, mapping: Any, name: str, pin: str) -> list[tuple[int, int, str]]:
         key, value = _entry(mapping, name)
         if key is None or value is None:
-            return []  # merged from elsewhere: the comparison at the end refuses it
+            return []  # a merged mapping; the final comparison refuses it
         begin, end = _span(value)
         if begin < end:
             return [(begin, end, f'"{pin}"')]

@@ -35,7 +35,7 @@ def program_of(model: nn.Module, example: Tensor, rows: int = 0) -> bytes:
         made = torch.export.export(model, (example,), dynamic_shapes=({rows: torch.export.Dim("rows")},))
         program = io.BytesIO()
         torch.export.save(made, program)
-    except Exception as failed:  # whatever a user's own model does that cannot be traced
+    except Exception as failed:  # a user's model may raise anything when traced
         reason = str(failed).splitlines()[0]
         raise InputError(
             f"the model cannot be exported as a program: {reason}",

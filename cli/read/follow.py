@@ -12,7 +12,7 @@ from colonnade.launcher.folder_lock import is_held
 from colonnade.reports.console.screen import out as console
 
 _PERIOD = 5.0  # seconds between two pages
-_PATIENCE = 0.5  # seconds between two looks for a run that has not begun
+_PATIENCE = 0.5  # seconds between polls before a run begins
 _GONE = 90.0  # seconds after which a killed or failed member is not restarted
 
 

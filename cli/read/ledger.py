@@ -18,7 +18,7 @@ from colonnade.reports.records.ledgers import Book, read_books_of
 from colonnade.reports.words import amount, counted
 
 _DELTA = re.compile(r"\bdelta=(\S+)")
-_NAMED = 10  # line numbers that are printed
+_NAMED = 10  # most line numbers printed
 
 
 def ledger(folder: Path, *, check: bool, head: bool) -> None:
@@ -69,7 +69,7 @@ def _show(path: Path) -> None:
     for kind, book in books.items():
         table.add_row(kind, str(book.messages), amount(book.bytes), str(book.rows), str(book.repeats), _ways(book))
     console.print(table)
-    for kind in books:  # under the table, which has no room for sentences
+    for kind in books:  # below the table, whose cells are too narrow
         if what := describe_kind(kind):
             console.print(f"{kind}: {what}", markup=False, soft_wrap=True)
     console.print(_spent(path), markup=False)
@@ -87,7 +87,7 @@ def _spent(path: Path) -> str:
     for entry in read_lines(path):
         if entry.get("epsilon") is not None:  # only releases of a model cost epsilon
             epsilon, found = entry["epsilon"], _DELTA.search(str(entry.get("mechanism")))
-            delta = f"delta {found[1]}" if found else "the agreed delta"  # of version 0.1.0 a line did not say
+            delta = f"delta {found[1]}" if found else "the agreed delta"  # version 0.1.0 did not record it
     if not isinstance(epsilon, int | float):
         return "no privacy guarantee was counted"
     reserved = sum(releases for releases, _ in reservations(path))

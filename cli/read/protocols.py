@@ -34,7 +34,7 @@ def list_all() -> None:
         where = f"\n{OUTSIDE.version(name)}" if name in OUTSIDE.entries else ""
         try:
             contract = CONTRACTS[name]
-        except ConfigError as broken:  # it does not affect the others
+        except ConfigError as broken:  # others are unaffected
             table.add_row(name + where, str(broken), "")
             continue
         sees = "".join(f"\n{role} sees {what}" for role, what in contract.sees.items())
@@ -67,7 +67,7 @@ def show(name: str) -> None:
         raise InputError(f"there is no protocol {name!r}{nearest(name, CONTRACTS)}", hint="see `colonnade protocols`")
     _show_keys(name)
     modules = (sys.modules[CONTRACTS[name].config.__module__], _home(SERVE[name]), _home(PARTICIPATE[name]))
-    for module in dict.fromkeys(modules):  # an outside protocol may be one module
+    for module in dict.fromkeys(modules):  # a plug-in's protocol may be one module
         out.rule(module.__name__.replace(".", "/") + ".py", style="dim")
         try:
             source = inspect.getsource(module)

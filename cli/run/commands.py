@@ -193,7 +193,7 @@ def answer(
 
 def health(words: typer.Context) -> None:
     """Query a member's health service: exit code 0 if it is up, or ready with `--service colonnade`."""
-    from colonnade.cli.run.health import main as probe  # noqa: PLC0415  # by `colonnade` it is reached without this file
+    from colonnade.cli.run.health import main as probe  # noqa: PLC0415  # `colonnade` reaches it without this file
 
     probe(words.args)
 

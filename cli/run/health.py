@@ -12,7 +12,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from colonnade.common.escaped import escaped
 
 DEFAULT = "127.0.0.1:7401"
-PATIENCE = 2.0  # seconds for an answer
+PATIENCE = 2.0  # timeout in seconds
 
 
 def main(words: list[str]) -> NoReturn:

@@ -40,7 +40,7 @@ from colonnade.server.training.absence import Absent
 
 _PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
 _SAID = ("refused", "failed", "leave", "warning", "rollback")
-_LOSSES = ("failed", "leave")  # told by the error that follows, where nothing stands in for a party
+_LOSSES = ("failed", "leave")  # the following error reports it, if nothing replaces a party
 
 
 def predict(
@@ -71,7 +71,7 @@ def predict(
         console.print(f"asking {asked_of} for {counted(count, 'row')}", style="dim")
         run.listen(Digest(partial(say, run.without, terms.absent)))
         run.ask(partial(answer_file, asked, count, out, terms.absent), tuple(asked.ids()) if run.aligns else None)
-    batches.show(console)  # its members have noted it when they have ended
+    batches.show(console)  # members write their notes before they end
     console.print(f"{out}: {counted(count, 'row')}, {time.perf_counter() - begin:.1f} s", markup=False, soft_wrap=True)
 
 

@@ -90,7 +90,7 @@ def serve(
         run.check()
         doors.refuse_shut()
         batches = NewBatches(run.folder, (SERVER, *run.parties))
-        after.callback(batches.show, console)  # when the parties have ended
+        after.callback(batches.show, console)  # after the parties have ended
         for line in run.other_tables:
             console.print(line, style="dim")
         served = None if ids is None else ServedIds(PredictionIds(*ids, run.key), run)

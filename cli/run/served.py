@@ -15,7 +15,7 @@ from colonnade.reports.console.screen import out as console
 from colonnade.reports.words import counted
 from colonnade.server.prediction.model import Model
 
-_LOOK = 2.0  # seconds between two looks at what parties have noted
+_LOOK = 2.0  # seconds between polls of the parties' notes
 
 
 class ServedIds:

@@ -95,7 +95,7 @@ def _show(ended: Ended) -> int:
             console.print(f"  then {line}", style="dim", markup=False)
         if ended.log is not None:
             console.print(f"  log: {ended.log}", style="dim", markup=False)
-    if code and ended.begun and code != TrainingDiverged.exit_code:  # its hint says from where, and with what
+    if code and ended.begun and code != TrainingDiverged.exit_code:  # its hint says from which round, and how
         console.print(f"  go on with it: colonnade up --resume {ended.folder}", markup=False, soft_wrap=True)
     if ended.advanced:
         show_summary(console, ended.folder)

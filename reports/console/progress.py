@@ -56,7 +56,7 @@ class Progress:
                 if event["joined"] == event["of"]:
                     self._say(f"all {counted(event['of'], 'party')} joined")
             case "refused" | "failed" | "leave" | "warning" | "checkpoint_failed":
-                reason = str(event["reason"]).removeprefix(f"{event['party']} ")  # its name stands before it
+                reason = str(event["reason"]).removeprefix(f"{event['party']} ")  # the line begins with its name
                 self._say(f"{event['party']}: {reason}", style="yellow")
             case "privacy":
                 self._say(event["said"], style="yellow" if event["weak"] else "dim")

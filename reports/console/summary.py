@@ -107,7 +107,7 @@ def measure_of(summary: Mapping[str, Any]) -> str:
     if isinstance(classes, Mapping):
         measure = classes.get("measure") if classes.get("unequal") else ""
         return str(measure) if measure in JUDGED else ""
-    if summary.get("status") == "unfinished":  # its evaluations have the metric only where it is needed
+    if summary.get("status") == "unfinished":  # evaluations have the metric only on request
         return next((name for name in JUDGED if f"val_{name}" in summary["metrics"]), "")
     return ""
 
@@ -154,7 +154,7 @@ def extra_metrics(metrics: Mapping[str, Any]) -> Iterator[tuple[str, str, float]
 def best_of_stopped(summary: Mapping[str, Any]) -> dict[str, Any] | None:
     """The best round of a run whose model is that round's; None if the model is the last round's."""
     best, model = summary.get("best"), summary.get("model")
-    if not isinstance(model, Mapping):  # of a version before 0.3
+    if not isinstance(model, Mapping):  # written before version 0.3
         return best if summary.get("stopped") else None
     return best if best and model.get("round") == best["round"] != summary["rounds"] else None
 

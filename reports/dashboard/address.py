@@ -30,4 +30,4 @@ def read_address(given: str) -> str:
     if not _ADDRESS.fullmatch(address) or split_address(address)[1] > 65535:
         hint = "a bare port is one of this machine alone; 0 is any that is free"
         raise InputError(f"{_OPTION} {given!r:.80}: expected HOST:PORT, or a port up to 65535", hint=hint)
-    return re.sub("^localhost:", "127.0.0.1:", address)  # which may be two addresses with two free ports
+    return re.sub("^localhost:", "127.0.0.1:", address)  # may be two addresses with different free ports

@@ -15,8 +15,8 @@ from colonnade.reports.html.script import SCRIPT
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.page import html
 
-PERIOD = 2.0  # seconds between two pages, and between two questions of a browser
-_SHARE = 0.1  # of the time that may be spent in making pages
+PERIOD = 2.0  # seconds between two pages, and between a browser's requests
+_SHARE = 0.1  # share of the time for making pages
 
 
 class Current:
@@ -38,7 +38,7 @@ class Current:
             self._page = self._make(over).encode()
             spent = self._clock() - begun
             self._next = begun + max(PERIOD, spent / _SHARE) if not over else float("inf")
-            if self._over and not over:  # it ended while we looked
+            if self._over and not over:  # it ended meanwhile
                 self._next = 0.0
         return self._page
 

@@ -13,7 +13,7 @@ from colonnade.reports.dashboard.address import read_address
 from colonnade.reports.dashboard.current import PERIOD, Current
 from colonnade.reports.dashboard.site import Site
 
-_FAREWELL = PERIOD + 1.0  # seconds in which a browser that follows asks once more
+_FAREWELL = PERIOD + 1.0  # seconds within which a following browser requests again
 
 
 class Dashboard:

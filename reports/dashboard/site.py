@@ -54,7 +54,7 @@ class Site:
         await self._gate.close()
 
     async def _page(self, _request: web.Request) -> web.Response:
-        async with self._lock:  # many browsers are given one page
+        async with self._lock:  # many browsers get one page
             body = await asyncio.to_thread(self._current.page)
         self._last = time.monotonic()
         return web.Response(body=body, content_type="text/html", charset="utf-8")

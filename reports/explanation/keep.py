@@ -81,7 +81,7 @@ def reduced(config: Config, base: Path, names: Sequence[str]) -> dict[str, Any]:
         parties[name] = own
     smaller = {**tree, "federation": federation, "server": server, "parties": parties}
     anchored: dict[str, Any] = _anchored(smaller, base)
-    parse(anchored, begun=True)  # what is written can be read
+    parse(anchored, begun=True)  # ensures that the file can be read
     return anchored
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST, _LEAST = "#0b8a63", "#c8553d"
-_MANY = 16  # bars from which on there is no room for a value above each
+_MANY = 16  # with more bars there is no room for values
 
 
 def bars(

@@ -11,7 +11,7 @@ from colonnade.reports.html.svg import colour, rules, svg, words
 
 WIDTH, HEIGHT = 860, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 8, 24
-_UPRIGHT = "#8a8f98"  # seen on light and on dark
+_UPRIGHT = "#8a8f98"  # visible on light and dark backgrounds
 
 Say = Callable[[float], str]
 Point = tuple[float, float]

@@ -48,7 +48,7 @@ def frame(title: str, inside: Iterable[Html], script: str = "", again: float = 0
 def policy(script: str, *, live: bool = False) -> str:
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = f"; script-src 'sha256-{digest}'" if script else ""
-    own = "; connect-src 'self'; img-src data:" if live else ""  # an icon of nothing: else a browser asks for one
+    own = "; connect-src 'self'; img-src data:" if live else ""  # an empty icon, so that browsers do not request one
     return f"default-src 'none'; style-src 'unsafe-inline'{allowed}{own}; base-uri 'none'; form-action 'none'"
 
 

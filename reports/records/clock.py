@@ -25,9 +25,9 @@ class Clock:
 
     def __init__(self, events: Sequence[Event], *, virtual: bool = False) -> None:
         self._first: float = events[0]["time"] if events and not virtual else 0.0
-        self._again: list[float] = []  # when the clock goes on
-        self._lost = [0.0]  # seconds before each of these, the beginning included
-        last: Event | None = None  # that belongs to a start: a warning may come before a server listens
+        self._again: list[float] = []  # times at which the clock resumes
+        self._lost = [0.0]  # paused seconds before each of these, with the beginning
+        last: Event | None = None  # last event within a start: a warning may precede `listening`
         for event in events:
             if event["kind"] == "listening" and last is not None:
                 self._again.append(event["time"])

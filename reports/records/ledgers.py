@@ -9,7 +9,7 @@ from pathlib import Path
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.run_folder import RunFolder
 
-_LONGEST = 255  # bytes of a file's name
+_LONGEST = 255  # maximum bytes of a file name
 
 
 @dataclass
@@ -59,7 +59,7 @@ def read_books_of(ledger: Path) -> dict[str, Book]:
 
 def _read(ledger: Path, party: str, books: dict[str, Book]) -> None:
     for entry in read_lines(ledger):
-        if isinstance(kind := entry.get("kind"), str):  # else it reserves a budget
+        if isinstance(kind := entry.get("kind"), str):  # otherwise the line reserves a budget
             _enter(books.setdefault(kind, Book()), party, entry)
 
 

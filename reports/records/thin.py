@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
-MOST = 500  # points of a curve that a screen can show
+MOST = 500  # more points per curve than a screen resolves
 
 
 def thin(points: Sequence[T], value: Callable[[T], float], most: int = MOST) -> list[T]:

@@ -82,7 +82,7 @@ def opening(run: RecordedRun) -> Html:
 def _reached(run: RecordedRun) -> list[tuple[str, object]]:
     said, metrics = run.summary, run.summary["metrics"]
     rows: list[tuple[str, object]] = [*metric_rows(said), *own_models(metrics)]
-    rows = [(name, value) for name, value in rows if name != WARNING]  # it is above
+    rows = [(name, value) for name, value in rows if name != WARNING]  # shown above
     if said.get("stopped"):
         rows.append(("stopped", said["stopped"]))
     if said.get("back_offs"):

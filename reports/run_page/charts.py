@@ -107,7 +107,7 @@ def _span(values: Sequence[float], *, accuracy: bool) -> tuple[float, float]:
     marks = ticks(low, high)
     step = marks[1] - marks[0] if len(marks) > 1 else high - low
     below, above = step * math.floor(low / step + 1e-9), step * math.ceil(high / step - 1e-9)
-    low, high = min(low, below), max(high, above)  # a product may lie a hair inside, and a point be left out
+    low, high = min(low, below), max(high, above)  # rounding must not exclude a point
     return (max(low, 0.0), min(high, 1.0)) if accuracy else (low, high)
 
 

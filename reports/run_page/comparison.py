@@ -20,7 +20,7 @@ _METRICS = {
     "test_baseline_accuracy": "always the commonest class", "val_accuracy": "validation accuracy",
     "test_rmse": "test RMSE", "test_baseline_rmse": "always the mean", "test_r2": "test R2", "test_loss": "test loss",
 }  # fmt: skip
-_BASELINES = ("test_baseline_accuracy", "test_baseline_rmse")  # of all rounds: they depend on the rows alone
+_BASELINES = ("test_baseline_accuracy", "test_baseline_rmse")  # equal in all rounds: they depend only on the rows
 _OF_UNEQUAL = ("test_balanced_accuracy", "test_baseline_accuracy")  # of runs with unequal classes
 
 

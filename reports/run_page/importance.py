@@ -48,10 +48,10 @@ def importance(run: RecordedRun, beside: Path | None) -> Html:
     drops = {name: value or 0.0 for name, value in lost.items()}
     given = found.get("ranked")
     given = [str(name) for name in given] if isinstance(given, list) and found.get("ranked_by") == "missing" else []
-    place = {name: at for at, name in enumerate(given)}  # the order of equal losses
+    place = {name: at for at, name in enumerate(given)}  # orders ties
     names = sorted(drops, key=lambda name: (-drops[name], place.get(name, len(place))))
     measure = found.get("measure")
-    measure = measure if measure in _MEASURES else "accuracy"  # version 0.2 had no other, and did not name it
+    measure = measure if measure in _MEASURES else "accuracy"  # version 0.2 had no other measure and did not name it
     said = f"By the {_MEASURES[measure]} that is lost without them, from most to least: {listed(names, 10)}."
     if max(drops.values()) <= 0:
         said = f"No party is needed by itself: without any one of them the {_MEASURES[measure]} does not fall."
@@ -85,7 +85,7 @@ def _bar(share: float) -> Html:
 
 
 def _value(party: Mapping[str, Any], key: str) -> object:
-    return party.get(key, party.get(f"accuracy_{key}"))  # of version 0.2
+    return party.get(key, party.get(f"accuracy_{key}"))  # key of version 0.2
 
 
 def _said(key: str, value: object, measure: str) -> str:

@@ -12,8 +12,8 @@ from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.words import counted, listed, seconds
 
-_SLICES, _HEIGHT = 240, 10  # of a strip, in units of its own
-_LEVELS = 8  # shades of a slice of which only a part was missed
+_SLICES, _HEIGHT = 240, 10  # of a strip, in its own units
+_LEVELS = 8  # opacities of partly missed slices
 
 Interval = tuple[float, float]
 
@@ -123,7 +123,7 @@ def _strip(name: str, times: _Presence, end: float, missing: int) -> Html:
     parts = [_bar(interval, end, "here") for interval in times.here]
     parts += _shaded(times.missed, end, "missed", _HEIGHT)
     parts += _shaded(times.awaited, end, "awaited", _HEIGHT // 2)
-    parts += [_bar(interval, end, "away") for interval in times.away]  # over the rounds that were missed by it
+    parts += [_bar(interval, end, "away") for interval in times.away]  # drawn over the rounds missed by it
     ticks = sorted({min(_SLICES - 1, int(at / end * _SLICES)) for at in times.late})
     if ticks:
         shape = "".join(f"M{at} {_HEIGHT - 3}h1v3h-1z" for at in ticks)

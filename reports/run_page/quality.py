@@ -23,9 +23,9 @@ _METRICS = {
     "gain": "positive class's rows in the top decile", "baseline_accuracy": "accuracy of always the commonest class",
     "rmse": "RMSE", "mae": "MAE", "r2": "R2", "baseline_rmse": "RMSE of always the mean",
 }  # fmt: skip
-_PALEST = 0.15  # share at which a colour can still be seen
+_PALEST = 0.15  # least share with a visible colour
 _PARTS = {"test": "test", "validation": "val"}
-_MOST, _FEW = 30, 12  # classes that a table of them can be read of, and that need not be folded away
+_MOST, _FEW = 30, 12  # most classes in a readable table, and in one that is not collapsed
 
 
 def quality(run: RecordedRun) -> Html:

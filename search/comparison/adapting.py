@@ -31,7 +31,7 @@ COLUMNS_OF_SERVER = "server_columns"
 EPSILON, DELTA = 8.0, 1e-5
 """Noise of a protocol that needs `federation.privacy`, for a row's own embeddings."""
 
-_BLINDED = 3  # parties, at least, whose values are summed under masks
+_BLINDED = 3  # least number of parties for masked sums
 
 
 @dataclass(frozen=True)

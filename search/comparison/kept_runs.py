@@ -72,7 +72,7 @@ class RunShelf:
         try:
             config = parse(dict(tree)).model_dump(mode="json")
         except ConfigError:
-            return digest([self.data, VERSION, tree, tested])  # it is refused when it is run
+            return digest([self.data, VERSION, tree, tested])  # running it refuses it
         for section in (config["server"], config["server"].get("active") or {}, *config["parties"].values()):
             section.pop("labels", None)
             if isinstance(section.get("data"), dict):

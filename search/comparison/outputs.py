@@ -111,7 +111,7 @@ class ComparisonOutput:
         for row in rows:
             cells = [*row]
             if narrow and row[_STATUS] != DONE:
-                cells[_DEFAULTS] = row[_STATUS]  # its own column does not fit
+                cells[_DEFAULTS] = row[_STATUS]  # the status column does not fit
             made.add_row(*(cells[place] for place in shown))
         console.print(made)
         if any(row[_AT_CHANCE] != "-" for row in rows):
@@ -265,7 +265,7 @@ _HEAD = (
 )
 _WORDS = (0, 5, 6, 7)
 _DEFAULTS, _GAP_VALIDATION, _AT_CHANCE, _STATUS, _SETTINGS = 1, 4, 5, 6, 7
-_WIDE = 120  # characters of a screen on which all columns fit
+_WIDE = 120  # least screen width for all columns, in characters
 _NARROW = (0, 1, 2, 3, 5, 8)
 _MEANING = (
     "at chance: the test rows do not show that the model is better than one that knows no column, by more than two "

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from colonnade.search.simulated import Result
     from colonnade.search.workers import Performer
 
-_DIVERGED, _NOT_FINITE = "diverged: ", "no finite number any more"  # in the words of errors
+_DIVERGED, _NOT_FINITE = "diverged: ", "no finite number any more"  # wording of errors
 
 Watch = Callable[[int, Mapping[str, float]], bool]
 """Called after every evaluation with its number from 1 and its metrics; False ends the run."""
 
 
-class _NotKept(Exception):  # private: a run would have to be made
+class _NotKept(Exception):  # private: a run is missing
     """A stored comparison lacks a run."""
 
 
-class ComparisonStopped(Exception):  # private: the comparison has been interrupted, in another thread
+class ComparisonStopped(Exception):  # private: another thread was interrupted
     """The comparison was stopped; no further run begins."""
 
 
@@ -174,7 +174,7 @@ class PairRuns:
         )
         try:
             result: Result = performer.perform(task, listen)
-        except Exception as error:  # noqa: BLE001  # whatever it is, other runs go on
+        except Exception as error:  # noqa: BLE001  # no error may stop other runs
             if self.stop.is_set():
                 raise ComparisonStopped from None
             return _failed(error, failure(error), evaluations)
@@ -214,7 +214,7 @@ def _again(kept: KeptRun, watch: Watch | None) -> bool:
     A run stored as pruned cannot be used if it would not be pruned now.
     """
     for number, metrics in enumerate(kept.evaluations if watch is not None else (), 1):
-        assert watch is not None  # there are numbers for it alone
+        assert watch is not None  # the loop is empty without it
         if not watch(number, metrics):
             return True
     return kept.state != PRUNED

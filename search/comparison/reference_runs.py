@@ -31,7 +31,7 @@ def reference_run(name: str, subject: Subject, shelf: RunShelf, goal: SearchMetr
     )
     try:
         result = performer.perform(task, lambda _number, _metrics, _last: True)
-    except Exception as error:  # noqa: BLE001  # whatever it is, other runs go on
+    except Exception as error:  # noqa: BLE001  # no error may stop other runs
         if isinstance(error, EnvironmentFault):
             return KeptRun(LOST, str(error))
         reason, hint = failure(error)

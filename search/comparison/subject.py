@@ -106,7 +106,7 @@ def read_subject(config: Config, base: Path, folder: Path, rows: int | None) -> 
         folder: of files; other data get another folder in it.
         rows: maximum number of training and validation rows together, and of test rows; None for all.
     """
-    assert config.server is not None  # refused before
+    assert config.server is not None  # refused earlier
     federation = config.federation.model_copy(update={"privacy": None})
     aligned = _aligned(config, base, folder)
     with whose(SERVER):
@@ -140,7 +140,7 @@ def _aligned(config: Config, base: Path, folder: Path) -> Mapping[str, Tensor]:
         return {}
     make_folder(folder)
     kept = align_once(config, base, folder / f"aligned-{_keys(config, base)}.safetensors")
-    assert kept is not None  # there is an alignment
+    assert kept is not None  # rows are aligned
     return read_aligned(kept)
 
 
@@ -191,7 +191,7 @@ def _written(folder: Path, values: Mapping[str, Tensor], labels: LabelColumn, pa
     files = {"labels.safetensors": labels_bytes(labels), "parts.safetensors": parts_bytes(Partition(*ends))}
     for place, columns in enumerate(values.values()):
         files[_name(place)] = columns_bytes(Features(columns, ()))
-    for tensor in (labels.values, *values.values()):  # a file's header has no order of its own
+    for tensor in (labels.values, *values.values()):  # the order of a file's header is arbitrary
         digest.update(repr((tensor.dtype, tuple(tensor.shape))).encode())
         digest.update(tensor.contiguous().numpy().data)
     name = digest.hexdigest()[:16]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from colonnade.reports.console.screen import out
 from colonnade.search.comparison.outcomes import ProtocolOutcome
 
-_PERIOD = 10.0  # seconds between two lines at least, where nothing on the screen can change
+_PERIOD = 10.0  # least seconds between two lines if the output is no terminal
 
 
 class WaitingLine:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _BLUE, _RED = "#0072b2", "#d55e00"
 _WIDTH = 720
-_LEAST = 4  # completed trials, for the weights of keys
+_LEAST = 4  # completed trials needed for the importances
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def area(scores: Tensor, positive: Tensor, confidence: float = 0.95) -> Area:
         return Area(0.5, (0.0, 1.0))
     ranks = _ranks(scores)
     own = torch.where(positive, _within(scores, positive), _within(scores, ~positive))
-    below = ranks - own  # rows of the other kind that lie below, ties half
+    below = ranks - own  # lower-ranked rows of the other kind; ties count half
     placed = torch.where(positive, below / of_other, 1 - below / of_one)
     found = (placed * positive).sum(0) / of_one
     share = torch.where(positive, rows / of_one, rows / of_other)

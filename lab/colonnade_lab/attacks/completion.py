@@ -21,8 +21,8 @@ from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade_lab.attacks.run import AttackedRun, accuracy
 
-_ROUNDS = 5  # of pseudo-labels
-_DRAWS = 5  # of the known labels
+_ROUNDS = 5  # rounds of pseudo-labels
+_DRAWS = 5  # draws of the known labels
 
 
 @dataclass(frozen=True)

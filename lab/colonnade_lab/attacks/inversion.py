@@ -24,7 +24,7 @@ from colonnade_lab.attacks.transcript import Rows, Transcript, gathered, princip
 NEWEST = "newest"
 _FEWEST = 10
 _COMPONENTS = (16, 64, 256)
-_SMALLEST = 4  # pixels of a side that count as an image
+_SMALLEST = 4  # least side of an image, in pixels
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from colonnade_lab.attacks.predictions import predicted, shows_parts
 from colonnade_lab.attacks.rows import FieldRecords, by_field, pieces
 from colonnade_lab.attacks.run import AttackedRun
 
-_PROBABILITIES = 10  # of a row: the largest
+_PROBABILITIES = 10  # largest probabilities used per row
 _THRESHOLDS = 100
 
 

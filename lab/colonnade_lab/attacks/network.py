@@ -16,7 +16,7 @@ from colonnade.common.models.optimiser import build_optimiser
 _HIDDEN, _BATCH, _RATE = 256, 64, 1e-3
 _EPOCHS, _PATIENCE = 300, 10
 _PENALTIES = [10.0**power for power in range(-3, 7)]
-_LEAST = 0.2  # of the largest spread: the minimum for every input's
+_LEAST = 0.2  # least deviation of an input, relative to the largest
 
 Network = Callable[[Tensor], Tensor]
 

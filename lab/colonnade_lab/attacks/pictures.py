@@ -42,7 +42,7 @@ def draw(path: Path, originals: Tensor, made: Tensor) -> None:
     try:
         larger = image.resize((image.width * _ENLARGED, image.height * _ENLARGED), Image.Resampling.NEAREST)
         larger.save(png := io.BytesIO(), "PNG")
-        write_durably(path, png.getvalue())  # whatever lies there, a link for example, is replaced
+        write_durably(path, png.getvalue())  # replaces whatever exists, such as a link
     except OSError as failed:
         raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None
 

@@ -66,7 +66,7 @@ def pieces(
         for name, spec in tensor_specs(type(one.message)):
             values: Tensor = getattr(one.message, name)
             if spec.dims[:1] == ("lines",):
-                values = values[: len(rows)]  # the last line is of no row
+                values = values[: len(rows)]  # the last line belongs to no row
             if spec.dims[:1] == ("rows",) and len(values) != len(rows):
                 raise InputError(
                     f"a {type(one.message).__name__} of round {one.round} has {len(values)} rows, the schedule "

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-_SIDE = 7  # of the window, uniform; smaller where the image is
+_SIDE = 7  # side of the uniform window; smaller for smaller images
 _K1, _K2 = 0.01, 0.03
 
 

@@ -17,7 +17,7 @@ _TARGET = 0
 
 def complete(run: AttackedRun, names: tuple[str, ...], options: Options, _place: Path) -> Found:
     """Model completion after training with a malicious optimiser, compared with the passive one."""
-    from colonnade.simulation.folder import simulate_captured  # noqa: PLC0415  # it brings all protocols
+    from colonnade.simulation.folder import simulate_captured  # noqa: PLC0415  # imports all protocols
 
     heads = ("party", "labels named", "passive", "raw columns", "largest class", "test accuracy")
     table = Table(*heads, title=f"active model completion, from {options.labels} known labels")
@@ -33,7 +33,7 @@ def complete(run: AttackedRun, names: tuple[str, ...], options: Options, _place:
 
 def open_backdoor(run: AttackedRun, names: tuple[str, ...], options: Options, _place: Path) -> Found:
     """A trigger in place of a party's embeddings."""
-    from colonnade.simulation.folder import simulate_captured  # noqa: PLC0415  # it brings all protocols
+    from colonnade.simulation.folder import simulate_captured  # noqa: PLC0415  # imports all protocols
 
     heads = ("party", "predicted as the target", "without training it", "without a trigger", "accuracy", "honest run's")
     table = Table(*heads, title=f"backdoor to class {_TARGET}, from {options.labels} known rows of it")
@@ -49,7 +49,7 @@ def open_backdoor(run: AttackedRun, names: tuple[str, ...], options: Options, _p
 
 def hijack_features(run: AttackedRun, names: tuple[str, ...], options: Options, place: Path) -> Found:
     """Inversion of what a party sends after training by a server that steered it, compared with an honest server."""
-    from colonnade.simulation.folder import simulate_captured  # noqa: PLC0415  # it brings all protocols
+    from colonnade.simulation.folder import simulate_captured  # noqa: PLC0415  # imports all protocols
 
     table = Table(HEADS[0], "server", *HEADS[1:], "test accuracy", title="feature-space hijack")
     parties = {}

@@ -22,7 +22,7 @@ from colonnade_lab.commands.attack_features import FEATURES, HEADS, WHITE_BOX, c
 from colonnade_lab.commands.attack_gradients import BATCHES, SCORING, batches, scores
 from colonnade_lab.commands.attack_options import Found, Options, interval, share
 
-_CONFIDENCE = 0.99  # of an audit
+_CONFIDENCE = 0.99  # confidence of an audit
 
 
 def _labels(run: AttackedRun, names: tuple[str, ...], options: Options, _place: Path) -> Found:
@@ -69,7 +69,7 @@ def _membership(run: AttackedRun, _names: tuple[str, ...], options: Options, _pl
         raise InputError(
             f"--party {options.party}: a membership attack looks at what all parties sent", hint="leave --party away"
         )
-    from colonnade.simulation.folder import simulate_captured  # noqa: PLC0415  # it brings all protocols
+    from colonnade.simulation.folder import simulate_captured  # noqa: PLC0415  # imports all protocols
 
     target, own = membership.candidates(run), shadows.pool(run)
     made = shadows.shadows(run, own, options.shadows, options.seed, simulate_captured)

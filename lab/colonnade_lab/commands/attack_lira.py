@@ -20,7 +20,7 @@ def infer(run: AttackedRun, _names: tuple[str, ...], options: Options, _place: P
         raise InputError(
             f"--party {options.party}: a membership attack looks at the joint model", hint="leave --party away"
         )
-    from colonnade.simulation.folder import simulate_captured  # noqa: PLC0415  # it brings all protocols
+    from colonnade.simulation.folder import simulate_captured  # noqa: PLC0415  # imports all protocols
 
     own = shadows.pool(run)
     made = shadows.shadows(run, own, options.shadows, options.seed, simulate_captured)

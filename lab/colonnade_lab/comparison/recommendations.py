@@ -18,7 +18,7 @@ GOOD = 90.0
 
 _FEW = 3
 _VOID: Mapping[Unit, str] = {"client": "", "row": ": no guarantee for a row"}
-_ALL = 0.98  # of the labels; an attacker that names more holds them
+_ALL = 0.98  # share of labels; a party that names more has them
 _UNKNOWN: Mapping[Unit, float] = MappingProxyType({})
 _ASKED: Mapping[Unit, str] = {
     "client": " when evaluated without the noise; with it, those that were tried predicted at chance",

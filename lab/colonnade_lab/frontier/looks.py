@@ -56,7 +56,7 @@ def looks(protocol: str, variant: str, runs: Runs, axis: str) -> list[FrontierPo
     for points in zip(*(record.points for record in runs[delay]), strict=False):
         seen = [point.validation for point in points]
         if len({point.round for point in points}) > 1 or None in seen:
-            continue  # seeds that were looked at after other rounds
+            continue  # seeds were evaluated at different rounds
         costs = [_cost(point, record, axis) for point, record in zip(points, runs[delay], strict=True)]
         validation = statistics.fmean(each for each in seen if each is not None)
         tests = tuple(share(record, point.accuracy) for point, record in zip(points, runs[delay], strict=True))

@@ -14,7 +14,7 @@ from colonnade_lab.frontier.plan import DELAYS, delayed
 from colonnade_lab.papers.measures import RunRecord
 from colonnade_lab.papers.running import Job, simulate
 
-_PROBE = (4, 8)  # rounds between which a round's time is measured
+_PROBE = (4, 8)  # the time per round is measured between these
 
 
 def perform(job: Job) -> RunRecord:

@@ -68,7 +68,7 @@ def _tree(file: str, changes: tuple[str, ...]) -> dict[str, Any]:
     for change in changes:
         override(tree, change)
     tree["federation"].pop("id", None)
-    tree["federation"].pop("benchmark", None)  # of privacy: says that clean evaluations are meant
+    tree["federation"].pop("benchmark", None)  # belongs to privacy: accepts clean evaluations
     return tree
 
 
@@ -95,7 +95,7 @@ def _waits_less(one: Config, two: Config) -> bool:
     if not isinstance(mine, FedvsConfig) or not isinstance(others, FedvsConfig):
         return False
     k, other_k = mine.segments, others.segments
-    if not isinstance(k, int) or not isinstance(other_k, int):  # `auto`: known once the parties are
+    if not isinstance(k, int) or not isinstance(other_k, int):  # `auto` is resolved once the parties are known
         return False
     return k <= other_k and k + mine.masks < other_k + others.masks
 

@@ -21,7 +21,7 @@ Outcome = Literal["holds", "not reached", "reversed", "open"]
 Position = Literal["within", "above", "below", "open"]
 """Of an interval beside a range: inside, outside on one side, or the seeds do not decide."""
 
-_UNANIMOUS = 3  # seeds that decide without an interval, all of them alike
+_UNANIMOUS = 3  # unanimous seeds that decide without an interval
 
 # Two-sided 95 % points of Student's t with 1, 2, .. degrees of freedom. scipy.stats takes a second to import.
 _T = (

@@ -18,7 +18,7 @@ def keep_all(
 ) -> list[str]:
     """Stores every record as it arrives, prints progress, and returns the names of failed runs."""
     failed, begun = [], time.monotonic()
-    code_digest()  # of the code that the runs import now, whatever is edited while they run
+    code_digest()  # fixes the digest now, in case files are edited during the runs
     for number, (job, outcome) in enumerate(outcomes, 1):
         said = f"{name(job)}, seed {job.seed}"
         place = f"[{number}/{of}, {(time.monotonic() - begun) / 60:.1f} min]"

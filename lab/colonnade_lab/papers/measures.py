@@ -35,7 +35,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from colonnade.common.errors import ConfigError
 from colonnade_lab.papers.intervals import Position, Seeds, Value, position
 
-TRAINING = "train_accuracy"  # in a record's metrics
+TRAINING = "train_accuracy"  # key in a record's metrics
 _MIB, _MB = 2**20, 10**6
 _FORM = re.compile(
     r"^(accuracy|training|auc|deviation|mb|mib|up|down|epsilon)$"
@@ -223,7 +223,7 @@ def decimals(number: float) -> int:
 
 
 def _tolerance(paper: float, measure: str) -> float:
-    if measure == "deviation":  # one or two points as a rule: a whole point would be as much as the number itself
+    if measure == "deviation":  # usually one or two points: a whole point would be too much
         return 0.25
     return 1.0 if unit(measure) == "%" else abs(paper) / 100
 

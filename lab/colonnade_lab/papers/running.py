@@ -159,7 +159,7 @@ def _over_the_wire(job: Job) -> RunRecord:
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "run"
         argv = python_module("colonnade", "up", str(job.run.path), "--out", str(out))
-        sets = (*job.sets, "federation.public_start=true")  # as in one process: the data are no secret
+        sets = (*job.sets, "federation.public_start=true")  # as in one process; the data are public
         argv += [word for each in sets for word in ("--set", each)]
         done = subprocess.run(argv, capture_output=True, text=True, check=False, env=child_environment())  # noqa: S603  # our own command line
         if done.returncode:

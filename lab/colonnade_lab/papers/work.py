@@ -93,6 +93,6 @@ def outcome_of(job: Job, how: Callable[[Job], RunRecord]) -> RunRecord | Colonna
         return how(job)
     except ColonnadeError as failed:
         return EnvironmentFault(str(failed), hint=failed.hint)
-    except Exception as fault:  # noqa: BLE001  # whatever it is, the runs after it go on
+    except Exception as fault:  # noqa: BLE001  # no error may stop later runs
         traceback.print_exc()
         return EnvironmentFault(f"a fault of the program: {fault!r}", hint="report it with the lines above")

@@ -25,7 +25,7 @@ from colonnade_lab.attacks.bounds import clopper_pearson
 from colonnade_lab.attacks.predictions import predicted
 from colonnade_lab.attacks.run import AttackedRun, accuracy
 
-_FACTOR = 2.0  # of the trigger's length, over the mean length of the party's own embeddings
+_FACTOR = 2.0  # trigger's length over the mean length of the party's embeddings
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def hijacking(protocol: str, party: str, encoder: AuxiliaryEncoder) -> Deviation
 
         async def collecting(kind: Any, round: int, *how: Any, **more: Any) -> Any:
             responses = await collect(kind, round, *how, **more)
-            if party in responses and "part" not in kind.__dataclass_fields__:  # of training, and no evaluation
+            if party in responses and "part" not in kind.__dataclass_fields__:  # a training message, not an evaluation
                 sent[round] = responses[party].h
             return responses
 
@@ -125,7 +125,7 @@ def hijack(run: AttackedRun, party: str, known: float, seed: int, simulate: Simu
     _refuse(run)
     rows, parts = predicted(run)
     place = run.config.federation.names.index(party)
-    rows = rows[: int(torch.isin(rows, run.schedule.partition.train).sum())]  # they come first
+    rows = rows[: int(torch.isin(rows, run.schedule.partition.train).sum())]  # training rows come first
     have, rest = known_rows(party, len(rows), known, seed)
     x, y = run.columns(party)[rows], run.labels[rows]
 
@@ -134,7 +134,7 @@ def hijack(run: AttackedRun, party: str, known: float, seed: int, simulate: Simu
         return reconstruct(said[have], said[rest], x[have], x[rest], y[have], y[rest], seed=seed)
 
     honest = inverted(parts[place])
-    steps = getattr(run.config.federation.protocol, "tau", 1)  # that the party takes with one gradient
+    steps = getattr(run.config.federation.protocol, "tau", 1)  # a party's steps per gradient
     encoder = AuxiliaryEncoder(x[have], rows[have], len(run.labels), 1 / steps)
     with deviating(run, {SERVER: hijacking(run.protocol, party, encoder)}, simulate) as other:
         found = inverted(predicted(other)[1][place])

@@ -12,8 +12,8 @@ from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade_lab.attacks.audit.one_run import Guesses, least_of_any, least_of_gaussian
 
-_SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)  # of the canaries that are guessed
-_PILOT = 0.2  # of the canaries, on which the share is chosen
+_SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)  # candidate shares of canaries to guess
+_PILOT = 0.2  # share of the canaries that chooses among these
 _FEWEST = 100
 
 

@@ -14,9 +14,9 @@ from colonnade.common.privacy.linear_encoder import LinearEncoder
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals
 from colonnade_lab.attacks.audit.canaries import Audited
 
-_RATE = 1e-6  # of learning: weights stay near 0, where gradients are long, and a score is on no scale
+_RATE = 1e-6  # learning rate: weights stay near 0, where gradients are long; scores need no scale
 _LONG = 1e3  # a canary's input, so that its gradient has the clip's length
-_TOGETHER = 2000  # canaries in a training: each has an input of its own
+_TOGETHER = 2000  # canaries per training, each with its own input
 
 
 def released_codes(plan: DiscretePlan, bits: Bits | None = None) -> Audited:

@@ -117,7 +117,7 @@ def _secretly_stepped(plan: PrivacyPlan, steps: SampledGaussian, coins: Tensor, 
         noisy = SampledSteps(plan, StepBudget(None, steps), normals, secure_bytes())
         drawn = noisy.draw(torch.zeros(1, dtype=torch.int64))
         share = torch.full((len(drawn), 1), clip if coin else -clip, dtype=torch.float64)
-        (mean,) = noisy.mean([share])  # over an expected number of 1: the sum
+        (mean,) = noisy.mean([share])  # the mean over an expected 1 row is the sum
         found[place] = steps.loss(float(mean) / clip)
     return found
 
@@ -142,7 +142,7 @@ def labels(config: LabelPrivacyConfig, classes: int, seed: int = 0) -> Audited:
 
     def scores(coins: Tensor) -> Tensor:
         noise, bits = label_noise(config, classes), config.bits(seed)
-        if isinstance(noise, GroupedSubsets):  # the prior that lets the canaries' sets tell most
+        if isinstance(noise, GroupedSubsets):  # the prior under which canaries' sets are most informative
             prior = torch.tensor([1.0, 1.0, *[1e-6] * (classes - 2)]).expand(len(coins), classes)
             evidence = noise.evidence(noise.draw_by(coins.long(), prior, bits))
         else:
@@ -156,7 +156,7 @@ def labels(config: LabelPrivacyConfig, classes: int, seed: int = 0) -> Audited:
 def _matrices_of(run: AttackedRun) -> Audited | None:
     plan = run.schedule.privacy
     if plan is None or plan.config.mechanism != "gaussian" or plan.config.once is not None:
-        return None  # noise once is that of a sum: _sums_of
+        return None  # `once` adds noise to a sum: _sums_of
     return party_matrices(plan, min(plan.releases, RELEASES))
 
 

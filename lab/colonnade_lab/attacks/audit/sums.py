@@ -30,7 +30,7 @@ def noisy_sums(plan: PrivacyPlan, ring: Ring, releases: int, shares: int = 0) ->
         for _ in range(releases):
             total = share(ends)  # the victim's
             for _ in range(shares - 1):
-                total = total + share(torch.zeros_like(ends))  # of others, whose values are known
+                total = total + share(torch.zeros_like(ends))  # of others, with known values
             found += total.double() / ring.scale
         return found * apart / sum_deviation(plan) ** 2
 

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from colonnade_lab.attacks.columns.marginals import Marginals
 
-_STEPS = 24  # of sorting and regression
+_STEPS = 24  # rounds of sorting and regression
 _DRAWN = 8  # random first directions, beside the independent components
-_KEPT = 4  # directions that are followed to their end
-_ROWS = 10  # for each direction that is fitted
-_LEAST = 1e-4  # of the largest singular value: what is below is noise
+_KEPT = 4  # directions that are iterated to convergence
+_ROWS = 10  # rows per fitted direction
+_LEAST = 1e-4  # relative to the largest singular value: smaller ones are noise
 
 
 def whitened(values: Tensor, most: int) -> Tensor:

@@ -22,13 +22,13 @@ from colonnade_lab.attacks.columns.dense import Dense
 from colonnade_lab.attacks.columns.marginals import Marginals
 from colonnade_lab.attacks.columns.sight import Seen, Sight
 
-_RIDGE = 1e-8  # of a row's squared length, beside the squared misfit of what is said of it: the shortest of many rows
-_TRIES, _ROUNDS = 4, 6  # first guesses of a row at a time, and how often for rows that are not solved
-_SOLVED = 1e-6  # share of what is said of a row, squared, that may be left unexplained
-_BEST = 4  # starts of a search that are tried with as many guesses, beside the agreed one
-_FIRST, _AGAIN = 20, 3  # steps of the first solution of a row, and of one from all that was said of it
-_WRONG = 0.1  # misfit of the first exchange from which on a start is none
-_TOLD = 1  # more numbers than columns that an exchange needs, for a wrong start to show by its misfit
+_RIDGE = 1e-8  # ridge: selects the shortest row among many that fit
+_TRIES, _ROUNDS = 4, 6  # guesses per row at a time, and rounds for unsolved rows
+_SOLVED = 1e-6  # squared share of a row's messages that may stay unexplained
+_BEST = 4  # starts that get all guesses, besides the agreed one
+_FIRST, _AGAIN = 20, 3  # steps of a row's first solution, and of one from all of its messages
+_WRONG = 0.1  # misfit of the first exchange that rejects a start
+_TOLD = 1  # surplus of numbers over columns that reveals a wrong start by its misfit
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def search_starts(sight: Sight, known: Marginals, count: int) -> StartSearch:
     sizes = [member.columns for member in sight.members]
     found = [(*_tried(Dense.of(models, sizes), first.said, known, 1), place) for place, models in enumerate(candidates)]
     rate = len(candidates) / max(time.monotonic() - begun, 1e-9)
-    told = first.said.shape[1] >= sight.columns + _TOLD  # else every start explains the messages
+    told = first.said.shape[1] >= sight.columns + _TOLD  # otherwise every start fits the messages
     by = 0 if told else 1
     again = []
     for place in {0, *(one[2] for one in sorted(found, key=lambda one: one[by])[:_BEST])}:
@@ -130,7 +130,7 @@ def _in_turn(sight: Sight, models: Sequence[nn.Module], known: Marginals) -> tup
     for one, network in zip(sight.seen, _trajectory(sight, models, x), strict=True):
         new = fresh[one.rows]
         if bool(new.any()):
-            x[one.rows[new]] = begin(network, one.said[new], known)  # before the models go on with these rows
+            x[one.rows[new]] = begin(network, one.said[new], known)  # before the models advance with these rows
         fresh[one.rows] = False
         pairs.append((one, network))
         if len(pairs) == 1 and _misfit(x, pairs) > _WRONG:

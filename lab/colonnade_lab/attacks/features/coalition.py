@@ -62,7 +62,7 @@ def view(run: AttackedRun, party: str) -> Coalition:
     if not run.opens:
         raise InputError(f"{run.protocol}: its model cannot be restored", hint="take another run")
     rows, parts = predicted(run)
-    count = int(torch.isin(rows, run.schedule.partition.train).sum())  # they come first
+    count = int(torch.isin(rows, run.schedule.partition.train).sum())  # training rows come first
     joint, (local, columns) = run.joint(), run.local(party)
     local.requires_grad_(requires_grad=False)
     rows, parts = rows[:count], [part[:count] for part in parts]

@@ -12,8 +12,8 @@ from torch import Tensor
 from colonnade.common.data.rows import generator
 from colonnade_lab.attacks.features.coalition import Coalition
 
-_LINEAR = 1e-3  # relative departure from a line at which a model counts as none
-_SMALLEST = 1e-5  # singular values, relative to the largest, below which equations say nothing
+_LINEAR = 1e-3  # relative departure from linearity that disqualifies a model
+_SMALLEST = 1e-5  # relative singular value below which equations are noise
 
 
 def solve(seen: Coalition, mean: Tensor) -> Tensor | None:

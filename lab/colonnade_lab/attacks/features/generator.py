@@ -16,7 +16,7 @@ from colonnade_lab.attacks.features.coalition import Coalition
 from colonnade_lab.attacks.features.prior import Prior
 from colonnade_lab.attacks.network import fit, linear
 
-_WEIGHTS = (1e-3, 1e-2, 1e-1, 1.0)  # of unlikely rows, beside misfits in variances of the logarithms
+_WEIGHTS = (1e-3, 1e-2, 1e-1, 1.0)  # penalties of unlikely rows against misfits in variances of the logarithms
 
 
 def regress(seen: Coalition, have: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from colonnade.common.config.optimisers import AdamConfig
 from colonnade.common.models.optimiser import build_optimiser
 
 _RATE = 0.05
-_LEAST = 1e-6  # of the largest variance: directions below it are left out
+_LEAST = 1e-6  # relative to the largest variance: directions below it are dropped
 
 
 @dataclass(frozen=True)

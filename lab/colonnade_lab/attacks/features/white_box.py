@@ -17,7 +17,7 @@ from colonnade_lab.attacks.inversion import Inversion, judge, known_rows
 from colonnade_lab.attacks.predictions import predicted, shows_parts
 from colonnade_lab.attacks.run import AttackedRun
 
-_WEIGHTS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # of what is likely, beside the misfit in units of the embeddings' variance
+_WEIGHTS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # weights of the prior against the misfit in units of the embeddings' variance
 _STEPS = 300
 
 
@@ -31,7 +31,7 @@ def invert_knowing(run: AttackedRun, party: str, known: float, seed: int) -> Inv
             hint="--kind features attacks what is predicted",
         )
     rows, parts = predicted(run)
-    rows = rows[: int(torch.isin(rows, run.schedule.partition.train).sum())]  # they come first
+    rows = rows[: int(torch.isin(rows, run.schedule.partition.train).sum())]  # training rows come first
     said = parts[run.config.federation.names.index(party)][: len(rows)].flatten(1)
     local, columns = run.local(party)
     x, y = columns[rows], run.labels[rows]

@@ -24,8 +24,8 @@ from colonnade.common.models.build import build_head
 from colonnade_lab.attacks.labels import largest_class
 from colonnade_lab.attacks.run import AttackedRun, accuracy
 
-_PROTOCOLS = {"split", "fedbcd", "split_avg"}  # one head of the server's, and its gradient at what a party sent
-_GUESSES = 8  # embeddings of the other parties that are tried for a row, where the head bends
+_PROTOCOLS = {"split", "fedbcd", "split_avg"}  # one head, and gradients at embeddings
+_GUESSES = 8  # guesses of the other parties' embeddings per row, for an MLP
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _named(head: nn.Module, dh: Tensor, h: Tensor, place: slice, inputs: int, *,
         return _scores(derivative(torch.zeros(1, inputs))[:, :, place], dh).argmin(1)
     draws, width = generator("other embeddings", 0), h.shape[1]
     fit = torch.zeros(len(h), len(head(torch.zeros(1, inputs))[0]), dtype=torch.float64)
-    for _ in range(_GUESSES):  # the other parties' embeddings are taken to be like its own
+    for _ in range(_GUESSES):  # assumes that other parties' embeddings are like its own
         tried = torch.cat([h[torch.randperm(len(h), generator=draws)] for _ in range(inputs // width)], dim=1)
         tried[:, place] = h
         with torch.no_grad():

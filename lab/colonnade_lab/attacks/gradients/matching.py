@@ -23,8 +23,8 @@ from colonnade_lab.attacks.rows import Piece, by_field, pieces
 from colonnade_lab.attacks.run import AttackedRun, accuracy
 
 _STEPS, _RATE = 250, 0.05
-_SURE = 2.0  # logit of the label that a row begins with
-_BATCHES = 10  # of an epoch, at most
+_SURE = 2.0  # initial logit of a row's label
+_BATCHES = 10  # most batches of an epoch
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def by_epoch(found: Iterator[Piece]) -> Iterator[tuple[str, int, Tensor, Tensor]
     for piece in found:
         if piece.way != "in" or piece.part != "train" or not piece.values.is_floating_point():
             continue
-        yield from _closed(open_, piece.epoch - 1)  # of asynchronous runs, messages of two epochs mix
+        yield from _closed(open_, piece.epoch - 1)  # asynchronous runs mix messages of two epochs
         open_.setdefault((piece.name, piece.epoch), []).append(piece)
     yield from _closed(open_, None)
 
@@ -127,7 +127,7 @@ def _closed(open_: dict[tuple[str, int], list[Piece]], before: int | None) -> It
 
 def areas(name: str, scores: Scores) -> Iterator[Scored]:
     """Yields the areas of both methods over the rows that are not known: first epoch, last, and all."""
-    assert scores.first is not None and scores.last is not None  # something was added
+    assert scores.first is not None and scores.last is not None  # at least one epoch was added
     ways = {str(scores.first[0]): scores.first[1], str(scores.last[0]): scores.last[1], "all, mean": scores.all()}
     classes = torch.arange(scores.classes)
     if scores.classes == 2:
