@@ -38,9 +38,7 @@ def decision_words(decision: Mapping[str, Any]) -> str:
 
 
 def decision_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Lines about the rule and its results on the test rows (else the validation rows), compared with a threshold of
-    .5.
-    """
+    """Lines about the rule and its results on test (else validation) rows, compared with a threshold of .5."""
     if (decision := decision_of(summary)) is None:
         return
     yield "decision", decision_words(decision)

@@ -72,9 +72,7 @@ def new_federation(folder: Path, parties: Sequence[str], align: Align) -> None:
 
 
 def _person_epsilon(parties: int) -> float:
-    """Epsilon of a person present at all parties, each with the proposed epsilon: releases of any number of parties add
-    up.
-    """
+    """Epsilon of a person present at all parties, whose releases add up, if each has the proposed epsilon."""
     sigma = find_noise_multiplier(PROPOSED_EPSILON, PROPOSED_DELTA, 1, "row")
     return epsilon(parties, sigma, PROPOSED_DELTA, "row")
 

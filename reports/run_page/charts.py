@@ -65,9 +65,7 @@ def charts(runs: Mapping[str, RecordedRun]) -> Html:
 
 
 def _lines(runs: Mapping[str, RecordedRun], what: str) -> list[_Line]:
-    """For one run, one colour per part; for several, one colour per run, without training losses, which would hide the
-    rest.
-    """
+    """One colour per part for one run; for several, one per run, without training losses, which would hide the rest."""
     alone, most = len(runs) == 1, max(20, min(MOST, _ALL // (6 * len(runs))))
     lines = []
     for index, (name, run) in enumerate(runs.items()):

@@ -29,9 +29,7 @@ _SMALLEST = 4  # least side of an image, in pixels
 
 @dataclass(frozen=True)
 class Readable:
-    """Accuracy of a classifier of features, on the true ones and on reconstructions (`made`); `chance` is the largest
-    class.
-    """
+    """Accuracy of a classifier on true features and on reconstructions (`made`); `chance` is the largest class."""
 
     true: float
     made: float

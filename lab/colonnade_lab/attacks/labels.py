@@ -59,8 +59,7 @@ def infer(run: AttackedRun, party: str, epochs: int = 0) -> list[Guess]:
 
 
 def combined(values: Transcript, turned: Transcript, classes: int) -> dict[str, Piece]:
-    """Combines all epochs into one line per row: means, and principal components of windows, twice the number of
-    classes.
+    """One line per row from all epochs: means, and principal components of windows, twice as many as classes.
 
     Components mix the entries of a line, so an entry's place no longer says anything about classes.
     """

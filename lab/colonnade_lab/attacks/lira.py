@@ -45,9 +45,7 @@ class Likelihood:
 
 
 def infer_members(run: AttackedRun, shadows: Iterable[AttackedRun], delta: float, seed: int) -> Likelihood:
-    """Compares the run's confidence in every row with that of at least one shadow; `delta` belongs to the epsilon
-    bound.
-    """
+    """Compares the run's confidence in every row with that of one or more shadows; `delta` is the bound's."""
     if not run.opens:
         raise InputError(f"{run.protocol}: its model cannot be restored", hint="take another run")
     rows, found = confidence(run, run)
@@ -85,9 +83,7 @@ def judged(plain: Tensor, ratio: Tensor, member: Tensor, chosen: Tensor, delta: 
 
 @torch.no_grad()
 def confidence(run: AttackedRun, by: AttackedRun) -> tuple[Tensor, Tensor]:
-    """Returns rows of `run`, int64 (n,), and log(p / (1 - p)) of their true classes under the model of `by`, float64
-    (n,).
-    """
+    """Rows of `run`, int64 (n,), and log(p / (1 - p)) of their true classes by the model of `by`, float64 (n,)."""
     rows, parts = predicted(run, by)
     logs = by.joint().logits(parts).double().log_softmax(1)
     true = torch.nn.functional.one_hot(run.labels[rows], logs.shape[1]).bool()

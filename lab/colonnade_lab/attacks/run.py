@@ -103,9 +103,7 @@ class AttackedRun:
         return JOINT[self.protocol](ctx, self.config.federation.protocol)
 
     def local(self, party: str) -> tuple[Local, Columns]:
-        """Returns a party's part of the joint model at the end, in evaluation mode, and its columns. Raises
-        CheckpointError.
-        """
+        """A party's part of the joint model at the end, in evaluation mode, and its columns."""
         config, columns = self.config.parties[party], self.columns(party)
         round, state = self._state(party)
         ctx = ClientContext(

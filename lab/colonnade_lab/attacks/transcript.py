@@ -51,9 +51,7 @@ class Transcript:
         return rows, total[rows] / count[rows, None]
 
     def windows(self) -> Rows:
-        """Returns the windows' means side by side, each centred and on one scale; a row missing in a window has zeros
-        there.
-        """
+        """The windows' means side by side, each centred and on one scale; zeros where a row has no message."""
         rows, _ = self.mean()
         parts = []
         for window in sorted(self._sums):

@@ -50,9 +50,7 @@ class ReproductionOptions:
     wire: bool = False
 
     def label(self, paper: str) -> str:
-        """Key under which a paper's results are stored. Quick looks need another one, as their runs have the same
-        names.
-        """
+        """Key of a paper's stored results; quick looks have another one, as their runs have the same names."""
         return f"quick-{paper}" if self.quick else paper
 
 

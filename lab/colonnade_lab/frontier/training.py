@@ -37,8 +37,7 @@ def perform(job: Job) -> RunRecord:
 
 
 def clocks(job: Job) -> dict[str, tuple[float, float]]:
-    """Measures a synchronous protocol's clock at each delay in milliseconds: seconds before the first round, and per
-    round.
+    """Measures a synchronous protocol's clock at each delay in milliseconds: seconds before the rounds, and per round.
 
     All of its rounds have equal messages and equal computing, if all batches have one size, whatever the model has
     learned. So a few rounds give the clock at any round; batches that differ in size are refused.

@@ -74,9 +74,7 @@ def open_backdoor(run: AttackedRun, party: str, target: int, known: int, seed: i
 
 
 def replacing(protocol: str, have: Tensor, trigger: Tensor) -> Deviation:
-    """Returns the party's side of a protocol with `trigger`, float32 (width,), in place of the embeddings of rows
-    `have`.
-    """
+    """The party's side of a protocol with `trigger`, float32 (width,), as the embedding of the rows `have`."""
 
     async def participate(ctx: ClientContext, server: Link, cfg: Any) -> None:
         own: Callable[..., Released] = ctx.release

@@ -23,9 +23,7 @@ _GAIN, _MOST = 1.0, 5.0  # gamma and r_max of the paper
 
 
 class Hastened:
-    """Optimiser that multiplies each gradient entry by 1 + gain * g / g_before, clamped to 1 to 5, before an inner
-    step.
-    """
+    """Optimiser that scales each gradient entry by 1 + gain * g / g_before, clamped to 1 to 5, before a step."""
 
     def __init__(self, inner: torch.optim.Optimizer) -> None:
         self._inner, self.param_groups = inner, inner.param_groups

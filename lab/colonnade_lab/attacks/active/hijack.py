@@ -119,8 +119,9 @@ def hijacking(protocol: str, party: str, encoder: AuxiliaryEncoder) -> Deviation
 
 
 def hijack(run: AttackedRun, party: str, known: float, seed: int, simulate: Simulate) -> Hijack:
-    """Simulates the run with a server that knows a share of the training rows and deviates, and inverts the party after
-    it.
+    """Simulates the run with a deviating server, then inverts the party's messages.
+
+    The server knows the features of `known`, a share of the training rows.
     """
     _refuse(run)
     rows, parts = predicted(run)

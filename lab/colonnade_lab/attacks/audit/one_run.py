@@ -23,9 +23,7 @@ _LARGEST = 64.0  # epsilon
 
 @dataclass(frozen=True)
 class Guesses:
-    """Guesses about canaries: `right` (v) of the `made` (r) are correct; the attacker abstained on the rest of
-    `canaries` (m).
-    """
+    """Numbers of canaries (m), of guesses made (r; the attacker abstained on the others) and of right ones (v)."""
 
     canaries: int
     made: int

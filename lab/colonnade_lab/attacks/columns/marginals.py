@@ -28,8 +28,7 @@ class Marginals:
         return torch.quantile(self.values, at, dim=0)
 
     def distance(self, x: Tensor) -> float:
-        """Returns the distance of some rows' columns (n, columns) from these distributions: 0 if equal; zeros give
-        about .8.
+        """Distance of some rows' columns (n, columns) from these distributions: 0 if equal; zeros give about .8.
 
         This is Wasserstein's distance in standard deviations, averaged over the columns that vary.
         """

@@ -42,11 +42,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class SeenMember:
-    """What the server knows of a party whose embedding is in the messages: shapes and settings, but no weights.
-
-    Args:
-        model, optimiser: configuration, which is not secret.
-    """
+    """What the server knows of a party whose embedding is in the messages: shapes and settings, but no weights."""
 
     name: str
     columns: int

@@ -121,9 +121,7 @@ def _likely(rows: int) -> float:
 
 
 def _in_turn(sight: Sight, models: Sequence[nn.Module], known: Marginals) -> tuple[Tensor, list[tuple[Seen, Dense]]]:
-    """Solves rows from the first exchange that each is in, and the models before every exchange; none for a wrong
-    start.
-    """
+    """Rows from the first exchange of each, and the models before every exchange; none for a wrong start."""
     x = torch.zeros(len(sight.rows), sight.columns, dtype=torch.float64)
     fresh = torch.ones(len(x), dtype=torch.bool)
     pairs: list[tuple[Seen, Dense]] = []

@@ -22,9 +22,7 @@ _STEPS = 300
 
 
 def invert_knowing(run: AttackedRun, party: str, known: float, seed: int) -> Inversion:
-    """Inverts a party's responses about training rows, as it gives them after training; `known` is a share of these
-    rows.
-    """
+    """Inverts a party's responses about training rows after training, of which the server knows a share."""
     if not run.opens or not shows_parts(run):
         raise InputError(
             f"{run.protocol}: the server is shown no party's part of a model that can be restored",

@@ -46,9 +46,7 @@ class Matched:
 
 
 def match_batches(run: AttackedRun, party: str) -> list[Matched]:
-    """Matches ten batches of the first captured epoch and of the last, best first. Empty if no message has a line per
-    row.
-    """
+    """Matches ten batches of the first captured epoch and of the last, best first; empty without lines per row."""
     about = pieces(run.schedule, run.training(party), estimates(run, party))
     found = []
     for name, records in by_field(about, "in").items():
