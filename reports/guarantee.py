@@ -50,7 +50,6 @@ def describe_privacy(summary: Mapping[str, Any]) -> str:
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """The guarantee in the fewest words."""
     if summary["privacy"] is None:
         return "no privacy mechanism"
     why = void(summary)

@@ -147,11 +147,9 @@ class _Joined:
         return numbers
 
     def measured(self, predicted: Matrix, part: str) -> dict[str, float]:
-        """All metrics of a part, as in a run."""
         return _numbers(self.score(predicted, part))
 
     def score(self, predicted: Matrix, part: str) -> Score | Residuals:
-        """Scores predictions of a part, as in a run."""
         true = self.labels[getattr(self.parts, part)]
         score: Score | Residuals
         if self.scale is None:

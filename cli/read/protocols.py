@@ -28,7 +28,6 @@ GROUPS = (OUTSIDE, SOURCES, MODELS, OUTSIDE_LOSSES, OUTSIDE_METRICS, TRACKERS)
 
 
 def list_all() -> None:
-    """Prints every protocol with its source and what each role sees."""
     table = Table("name", "what", "source", show_lines=True)
     for name in CONTRACTS:
         where = f"\n{OUTSIDE.version(name)}" if name in OUTSIDE.entries else ""

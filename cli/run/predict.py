@@ -54,7 +54,6 @@ def predict(
     tables: Tables | None = None,
     processes: Processes | None = None,
 ) -> None:
-    """Predicts every id of a file with the joint model, and writes the predictions."""
     refuse_same(ids, out)
     refuse_unwritable_file(out)
     begin = time.perf_counter()

@@ -21,7 +21,6 @@ from colonnade.simulation.outcome import Outcome
 
 
 def simulate(file: Path | None, sets: tuple[str, ...], out: Path | None, resume: Path | None = None) -> None:
-    """Runs a federation to its end and prints its results and its duration on the virtual clock."""
     begin = time.perf_counter()
     shown = Progress(console) if console.is_terminal else None
     listeners = (shown or _warn,)

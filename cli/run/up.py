@@ -83,7 +83,6 @@ def _refuse_wrong(ids: Path, file: Path, sets: tuple[str, ...] = ()) -> None:
 
 
 def _show(ended: Ended) -> int:
-    """Prints how a run ended, and returns the exit code."""
     from colonnade.common.errors import TrainingDiverged  # noqa: PLC0415
     from colonnade.reports.console.summary import show_summary  # noqa: PLC0415
 

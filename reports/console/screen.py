@@ -61,7 +61,6 @@ err = Screen(stderr=True, highlight=False, soft_wrap=True)
 
 
 def debugging() -> bool:
-    """True if tracebacks are wanted (`--debug`)."""
     return os.environ.get("COLONNADE_DEBUG") == "1"
 
 

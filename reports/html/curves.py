@@ -39,8 +39,6 @@ def coloured(series: Mapping[str, Sequence[Point]]) -> list[Curve]:
 
 @dataclass(frozen=True)
 class _Plane:
-    """Maps values to pixels of a picture."""
-
     width: int
     height: int
     end: float

@@ -70,7 +70,6 @@ class RecordedRun:
 
     @property
     def virtual(self) -> bool:
-        """True if it was simulated."""
         return self.summary.get("clock") == "virtual"
 
     def timeline(self) -> dict[str, list[dict[str, Any]]]:

@@ -34,7 +34,6 @@ def named(runs: Sequence[RecordedRun]) -> dict[str, RecordedRun]:
 
 
 def sentences(runs: Mapping[str, RecordedRun]) -> Html:
-    """Every run in a sentence, and its warning."""
     items = [tag("li", tag("b", name), ": ", headline(run), _warned(run)) for name, run in runs.items()]
     return Html(tag("ul", joined(items, "\n")) + "\n")
 
@@ -45,7 +44,6 @@ def _warned(run: RecordedRun) -> str:
 
 
 def comparison(runs: Mapping[str, RecordedRun]) -> Html:
-    """A table, one run per line."""
     metrics = {key: words for key, words in _METRICS.items() if any(key in _reached(run) for run in runs.values())}
     heads = ("run", "protocol", "data", "status", "privacy", "parties", "rounds", "time", *metrics.values(),
              "up", "down", "missed rounds", "warning")  # fmt: skip

@@ -79,7 +79,6 @@ def _table(names: Sequence[str], drops: Mapping[str, float], parties: Mapping[st
 
 
 def _bar(share: float) -> Html:
-    """A bar beside the numbers, which say the same."""
     shape = f'<rect class="here" width="{100 * share:.1f}" height="10"/>'
     return Html(f'<svg class="strip" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{shape}</svg>')
 

@@ -47,7 +47,6 @@ def _by_party(parties: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Html:
 
 
 def _bar(size: int, most: int) -> Html:
-    """A bar beside the numbers, which say the same."""
     width = 100 * size / most if most else 0.0
     shape = f'<rect class="here" width="{width:.1f}" height="10"/>'
     return Html(f'<svg class="strip" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{shape}</svg>')

@@ -84,11 +84,9 @@ class Subject:
 
     @property
     def parts(self) -> Path:
-        """File of the row numbers of every part."""
         return self.folder / "parts.safetensors"
 
     def plain(self) -> dict[str, Any]:
-        """Content for comparison.json."""
         return {
             "digest": self.digest, "train": self.train, "validation": self.validation, "test": self.test,
             "members": {name: list(shape) for name, shape in self.shapes.items()},

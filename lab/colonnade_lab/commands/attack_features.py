@@ -18,7 +18,6 @@ HEADS = ("party", "MSE", "mean row's", "SSIM", "mean image's", "readable", "true
 
 
 def white(run: AttackedRun, names: tuple[str, ...], options: Options, place: Path) -> Found:
-    """Inversion by a server that knows the parties' models."""
     table = Table(*HEADS, title="inversion by the party's own model, from responses after training")
     parties = {}
     for name in names:

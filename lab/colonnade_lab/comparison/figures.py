@@ -53,7 +53,6 @@ class Figure:
 
 
 def figures(results: Sequence[ProtocolResults], deltas: Mapping[Unit, float] = _UNKNOWN) -> list[Figure]:
-    """Figures that are not empty."""
     plain = [(result, _first(result, PLAIN)) for result in results]
     slow = [(result, _first(result, result.fastest[0] or PLAIN)) for result in results]
     made = [

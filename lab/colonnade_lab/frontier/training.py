@@ -1,4 +1,4 @@
-"""One run of the frontier: validation and test accuracy at each look, and the clock at each delay."""
+"""One run of the frontier: validation and test accuracy at each evaluation, and the clock at each delay."""
 
 from __future__ import annotations
 

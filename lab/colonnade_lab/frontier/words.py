@@ -30,7 +30,7 @@ def budgets_of(plan: FrontierBudgets, axis: str) -> tuple[float, ...]:
 
 
 def how(plan: FrontierPlan, seeds: int) -> list[str]:
-    """Describes the measurements, as paragraphs."""
+    """Paragraphs on the measurements."""
     system = describe_environment()
     bits = " or ".join(f"{each}" for each in plan.bits)
     delays = ", ".join(f"{delay}" for delay in SECONDS.values())

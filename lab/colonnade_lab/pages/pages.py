@@ -86,7 +86,6 @@ class PaperPages:
         return "\n".join([*lines, ""])
 
     def _row(self, name: str) -> str:
-        """The counts of a paper."""
         found, cite = count(self.standings[name]), self.papers[name].cite
         claims_of = [_slashed(each.holds, each.short, each.reversed, each.open) for each in (found.claims, found.own)]
         cells_of = [

@@ -31,7 +31,6 @@ _RULES = (
 
 
 def how(seeds: int, *, quick: bool, wire: bool) -> str:
-    """Explains the numbers of a page and how they are judged."""
     command = "colonnade reproduce --quick" if quick else "colonnade reproduce"
     system = describe_environment()
     return (
@@ -64,7 +63,6 @@ def _counted(found: Count) -> list[str]:
 
 
 def _few(tables: Sequence[TableStanding], whole: int, seeds: int) -> str:
-    """Says that some have fewer seeds."""
     done = sum(bool(one.ours) for table in tables for one in table.cells)
     done += sum(all(one.ours.values()) for table in tables for one in table.claims)
     if whole >= done:

@@ -37,7 +37,6 @@ def keep_all(
 
 
 def refuse_failed(failed: list[str]) -> None:
-    """Raises InputError if any run failed."""
     if failed:
         hint = "the others are kept; run the command again to try these once more"
         rest = f" and {len(failed) - 5} more" if len(failed) > 5 else ""

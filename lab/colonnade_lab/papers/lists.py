@@ -34,7 +34,7 @@ _ListLoader.add_constructor("tag:yaml.org,2002:float", _printed)
 
 
 def read_list(path: Path, kind: type[S]) -> S:
-    """Reads and validates a list. Raises ConfigError, which names the file and the key."""
+    """Reads and validates a list; errors name the file and the key."""
     tree: Any = yaml.load(path.read_text(encoding="utf-8"), _ListLoader)  # noqa: S506  # a SafeLoader
     try:
         return kind.model_validate(tree)

@@ -55,7 +55,6 @@ Verdict = Literal["agrees", "better", "worse", "differs", "undecided"]
 
 
 def known_measure(value: str) -> str:
-    """Validates the form of a measure."""
     if not _FORM.match(value):
         raise ConfigError(f"measure {value!r}: expected one of accuracy, accuracy@EPOCH, own@PARTY, mb@PERCENT ..")
     return value
@@ -163,7 +162,6 @@ def unit(measure: str) -> str:
 
 
 def possible(measure: str) -> tuple[float, float]:
-    """Least and largest value that a measure can have."""
     kind = measure.partition("@")[0]
     if kind in _SHARES:
         return 0.0, 100.0

@@ -66,7 +66,6 @@ class CellStanding:
 
     @property
     def words(self) -> str:
-        """The value in readable form."""
         return without_mean(self.values, self.cell.measure) or self._possible.words(_digits(self.cell))
 
     @property
@@ -156,7 +155,6 @@ class TableStanding:
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
-        """Pairs of cells that the paper separates, and their order here."""
         return pairs(self.table, [one.ours for one in self.cells])
 
     @property

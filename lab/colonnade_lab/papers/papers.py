@@ -105,7 +105,6 @@ class Cell(Section):
 
     @property
     def slack(self) -> float:
-        """Distance within which ours agrees."""
         return slack(self.paper, self.measure, self.digits)
 
     @property
@@ -200,7 +199,6 @@ class Excluded(Section):
 
 @cache
 def _protocol(path: Path, changes: tuple[str, ...]) -> str:
-    """Protocol of a configuration with these changes."""
     tree = read_tree(path)
     for change in changes:
         override(tree, change)
@@ -379,7 +377,6 @@ def chosen(which: str, *, quick: bool = False) -> Iterator[tuple[str, Paper]]:
 
 
 def introduction() -> str:
-    """First paragraph of the summary of all papers."""
     return " ".join((_folder(quick=False) / "introduction.txt").read_text(encoding="utf-8").split())
 
 

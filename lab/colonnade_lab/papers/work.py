@@ -30,7 +30,6 @@ def jobs(papers: Iterable[tuple[str, Paper]], seeds: int, *, wire: bool) -> list
 
 
 def missing(wanted: Iterable[Job], results: Results) -> list[Job]:
-    """Jobs without a stored result."""
     return [job for job in wanted if results.get(job) is None]
 
 

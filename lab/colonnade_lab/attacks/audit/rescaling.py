@@ -1,8 +1,8 @@
-"""Audit of VFL-AFE's rescaling, `rescale: paper`: Theorem 3.6 claims that it costs nothing.
+"""Audit of VFL-AFE's rescaling, `rescale: paper`, which Theorem 3.6 claims to cost nothing.
 
-The theorem (Mi et al. 2023) keeps the epsilon of the clip and only divides delta by p1 p2, the probabilities that
-the data bound their neighbours and that mu + 3 sd bounds their distances. The factor 2t / (mu + 3 sd) is computed
-from the very rows that it protects, so that one row moves all others of its batch, and rows may leave the ball.
+The theorem (Mi et al. 2023) keeps the epsilon of the clip and only divides delta by p1 p2, the probabilities that the
+data bound their neighbours and that mu + 3 sd bounds their distances. But the factor 2t / (mu + 3 sd) is computed from
+the rows that it protects, so that one row moves all others of its batch, and rows may leave the ball.
 """
 
 from __future__ import annotations

@@ -71,7 +71,6 @@ class ColumnsFound:
 
 
 def score(x: Tensor, truth: Tensor, known: Marginals) -> ColumnScore:
-    """Compares an estimate (n, columns) with the truth."""
     varies = known.values[-1] > known.values[0]
     apart = (truth - known.mean).square().sum(0)[varies].clamp(min=1e-30)
     r2 = 1 - (x - truth).square().sum(0)[varies] / apart
