@@ -1,9 +1,8 @@
 """A member's checkpoints: its state after certain rounds, on its own disk.
 
-A checkpoint is two files: the tensors (safetensors) and a record (JSON) that describes them, with
-the checksums of both. The tensors are written first; each file is written under a temporary name,
-forced to the disk, and then renamed. A record that exists is therefore complete, or was altered
-afterwards, which its checksum shows.
+A checkpoint is two files: the tensors (safetensors) and a record (JSON) that describes them, with the checksums of
+both. The tensors are written first; each file is written under a temporary name, forced to the disk, and then renamed.
+A record that exists is therefore complete, or was altered afterwards, which its checksum shows.
 """
 
 from __future__ import annotations
@@ -48,22 +47,15 @@ class Owner:
 
 
 class Checkpoints:
-    """The checkpoints in a folder.
-
-    Args:
-        folder: created with the first checkpoint.
-        warn: called with the reason for every checkpoint that cannot be used.
+    """The checkpoints in a folder, which is created with the first; `warn` is called with the reason for each unusable
+    one.
     """
 
     def __init__(self, folder: Path, warn: Callable[[str], None] = lambda _reason: None) -> None:
         self._folder, self._warn = folder, warn
 
     def prepare(self) -> None:
-        """Checks that the folder can be written, and removes incomplete files of an earlier start.
-
-        Raises:
-            EnvironmentFault: the folder cannot be written.
-        """
+        """Checks that the folder can be written, and removes incomplete files of an earlier start."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             for partial in self._folder.glob("*.partial"):
@@ -112,19 +104,15 @@ class Checkpoints:
             ) from failed
 
     def prune(self, keep: Collection[int]) -> None:
-        """Removes every checkpoint but those of these rounds."""
         for path in self._records():
             if (round := _round_of(path)) not in keep:
-                path.unlink(missing_ok=True)  # the record first: without it the tensors do not count
+                path.unlink(missing_ok=True)  # the record first: tensors without one are ignored
                 self._tensors(round).unlink(missing_ok=True)
 
     def drop_after(self, round: int) -> None:
-        """Removes the checkpoints of later rounds: these rounds are made anew, and their numbers may be others.
+        """Removes the checkpoints of later rounds, which are repeated and may give other numbers.
 
-        Else a member that does not save such a round again would later restore the one from before.
-
-        Raises:
-            EnvironmentFault: the disk refuses it.
+        Otherwise a member that does not save such a round again would later restore the old one.
         """
         try:
             self.prune({kept for path in self._records() if (kept := _round_of(path)) <= round})
@@ -135,10 +123,8 @@ class Checkpoints:
             ) from failed
 
     def usable(self, owner: Owner | None = None) -> list[int]:
-        """The rounds whose checkpoints are complete, newest first; warns of the others.
-
-        Args:
-            owner: required owner; None accepts any.
+        """The rounds whose checkpoints are complete, newest first; warns of the others. Any owner is accepted if None
+        is given.
 
         Raises:
             CheckpointError: a checkpoint is complete, and of another owner.
@@ -163,24 +149,19 @@ class Checkpoints:
         """Refuses to continue from checkpoints of another owner, before anything is written.
 
         Args:
-            member, config: as in `Owner`.
             run: the run's number; "" if only the checkpoints name it.
-
-        Raises:
-            CheckpointError: a checkpoint is of another member, run or configuration.
         """
         if run := run or self.run():
             self.usable(Owner(member, run, config))
 
     def of_model(self, owner: Owner, record: Path) -> list[int]:
-        """The rounds whose checkpoints may be taken for the run's model, newest first; none if there is no checkpoint.
+        """The rounds whose checkpoints may serve as the run's model, newest first; none if there is no checkpoint.
 
         Args:
-            owner: required owner.
-            record: of the member, whose `model` names the best round, where the run kept one.
+            record: the member's, whose `model` names the best round if the run kept one.
 
         Raises:
-            CheckpointError: a checkpoint is of another owner; or the best round's is gone or torn.
+            CheckpointError: a checkpoint is of another owner; or the best round's is missing or torn.
         """
         rounds, best = self.usable(owner), model_round(record)
         if not best:
@@ -203,11 +184,6 @@ class Checkpoints:
         return dict(self._read(rounds[0])[0].get("config", {})) if rounds else {}
 
     def load(self, round: int, owner: Owner) -> Snapshot:
-        """The state after a round.
-
-        Raises:
-            CheckpointError: there is none, it is incomplete, or it is of another owner.
-        """
         record, tensors = self._read(round)
         self._refuse_others(record, owner)
         return Snapshot(safetensors.torch.load(tensors), record["values"])
@@ -266,11 +242,7 @@ class Checkpoints:
 
 
 def model_round(record: Path) -> int:
-    """The best round, as a member's record of its run names it; 0 where the newest checkpoint has the run's model.
-
-    Raises:
-        CheckpointError: the record is torn or was altered.
-    """
+    """The best round that a member's record of its run names; 0 where the newest checkpoint has the run's model."""
     try:
         return whole(unsealed(record.read_bytes()).get("model", 0))
     except FileNotFoundError:
@@ -293,7 +265,7 @@ def _refuse_not_finite(round: int, snapshot: Snapshot) -> None:
 
 
 def _is_record(record: Mapping[str, Any]) -> bool:
-    """True if the parts of a record are of their types; of another format only the number is known."""
+    """True if the parts of a record have their types; a record of another format needs only its number."""
     if type(record["format"]) is not int or record["format"] != _FORMAT:
         return type(record["format"]) is int and isinstance(record.get("config", {}), dict)
     named = isinstance(record["member"], str) and isinstance(record["run"], str)

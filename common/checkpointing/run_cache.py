@@ -1,7 +1,7 @@
 """Results that a member computes once a run, on its own disk, apart from checkpoints.
 
-`keep` is for what may be computed again: a damaged entry is as good as none. `keep_record` is for what may not, such as
-the sets of parties that were summed: a damaged one is refused.
+`keep` is for what can be computed again: a damaged entry is ignored. `keep_record` is for what cannot, such as the sets
+of parties that were summed: a damaged one is refused.
 """
 
 from __future__ import annotations
@@ -39,16 +39,11 @@ class RunCache:
         return self._held[name][0] if name in self._held else ""
 
     def get(self, name: str) -> Mapping[str, Tensor]:
-        """The tensors under a name. Raises KeyError."""
         self.number(name)
         return self._held[name][1]
 
     def keep(self, name: str, number: str, tensors: Mapping[str, Tensor]) -> None:
-        """Stores tensors, replacing an earlier entry; they are on the disk when this returns.
-
-        Raises:
-            EnvironmentFault: the disk refuses them.
-        """
+        """Stores tensors, replacing an earlier entry; they are on the disk when this returns."""
         if self._folder is None:
             self._held[name] = (number, dict(tensors))
             return
@@ -64,7 +59,6 @@ class RunCache:
         self._read(name, self._folder)  # mapped from the file, so that unused pages may leave memory
 
     def forget(self, name: str) -> None:
-        """Drops an entry, if there is one. Raises EnvironmentFault."""
         self._held.pop(name, None)
         if self._folder is not None:
             try:
@@ -74,10 +68,9 @@ class RunCache:
                 raise EnvironmentFault(reason, hint="make the folder writable") from failed
 
     def keep_record(self, name: str, number: str, tensors: Mapping[str, Tensor]) -> None:
-        """Stores what cannot be computed again, in one file that is replaced as a whole; on the disk when this returns.
+        """Stores what cannot be computed again, replaced as a whole in one file; it is on the disk when this returns.
 
-        Raises:
-            EnvironmentFault: the disk refuses it; the entry before stays.
+        If the disk refuses it (EnvironmentFault), the entry before stays.
         """
         if self._folder is not None:
             own = {key: tensor.contiguous() for key, tensor in tensors.items()}
@@ -156,7 +149,6 @@ def _sum_of(number: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _checksum(path: Path, number: str) -> str:
-    """Checksum of the file and of its number."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
     digest.update(number.encode())

@@ -1,7 +1,7 @@
-"""The secret that a member's own draws follow from, in its folder beside the checkpoints: it is drawn once in a run.
+"""The secret that a member's own draws follow from, in its folder beside the checkpoints; it is drawn once in a run.
 
-It never leaves the folder. Whoever has it, and the first messages, can solve for the member's columns; without it a run
-cannot be repeated from its beginning, so a lost folder is a lost party.
+It never leaves the folder. With the secret and the first messages, anyone can solve for the member's columns; without
+it a run cannot be repeated from its beginning, so a lost folder is a lost party.
 """
 
 from __future__ import annotations
@@ -15,24 +15,23 @@ from colonnade.common.errors import CheckpointError
 from colonnade.common.runtime.durable import write_kept
 
 SECRET, PUBLIC = "secret", "public"
-"""What the record of a run says of its start."""
 
 _BYTES = 32
-_CHECKSUM = 8  # bytes behind it, since draws from another secret would look as well
+_CHECKSUM = 8  # bytes after it: draws from a damaged secret would look valid
 _ANEW = "put the file back from the same folder's copy; without it, begin a new run in another folder"
 
 
 class StartSecret:
     """A member's secret, or none where its start is public.
 
-    A run of a version without secrets has no record of its start, which followed from the agreed seed: it stays so.
+    Runs begun before secrets existed have no record of their start, which followed from the agreed seed: it stays so.
 
     Args:
-        path: of the secret's file; None keeps it in memory.
-        recorded: what the folder's record of its run says of the start: SECRET and which (or SECRET alone), PUBLIC, or
-            "" of an older version; None if no run has begun there.
+        path: the secret's file; None keeps it in memory.
+        recorded: what the folder's record of its run says of the start: SECRET with its name (or SECRET alone), PUBLIC,
+            or "" of an older version; None if no run has begun there.
         public: True to begin a run in public.
-        needed: False for predictions, which use the start of no model: there a lost secret is replaced.
+        needed: False for predictions, which do not use the start of a model: there a lost secret is replaced.
 
     Attributes:
         value: 32 bytes; None where the start is public.
@@ -74,18 +73,14 @@ class StartSecret:
         return PUBLIC if self.value is None else f"{SECRET} {_name(self.value)}"
 
     def keep(self) -> None:
-        """Writes the secret, unless it is there; it is on the disk when this returns.
-
-        Raises:
-            EnvironmentFault: the disk refuses it.
-        """
+        """Writes the secret, unless it is there; it is on the disk when this returns."""
         if self.value is None or self._kept or self._path is None:
             return
         write_kept(self._path, self.value + _checksum(self.value), 0o600, in_new=True)
         self._kept = True
 
     def _read(self) -> bytes | None:
-        """The content of the file; None if there is none. Raises CheckpointError."""
+        """The content of the file; None if there is none."""
         if self._path is None:
             return None
         try:
@@ -103,7 +98,7 @@ class StartSecret:
 
 
 def _name(value: bytes) -> str:
-    """Which of all secrets it is, hex: a hash of 128 bits, from which nobody finds 256."""
+    """Identifies the secret, hex: 128 bits of its hash, which do not reveal it."""
     return hashlib.sha256(b"colonnade: which start\n" + value).hexdigest()[:32]
 
 

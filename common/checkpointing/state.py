@@ -1,5 +1,3 @@
-"""State of a member that outlives a round, in one object."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -15,7 +13,7 @@ from colonnade.common.errors import CheckpointError
 _T = TypeVar("_T")
 
 _KINDS = {"dampening", "betas", "lr_decay", "alpha", "rho"}
-"""Settings that one kind of optimiser has: SGD, Adam and AdamW, Adagrad, RMSprop, Adadelta."""
+"""Settings that only some optimisers have: SGD, Adam and AdamW, Adagrad, RMSprop, Adadelta."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +32,9 @@ class Snapshot:
 class State:
     """Modules, optimisers, duals, generators by name: the content of a checkpoint, which a resume restores.
 
-    A protocol side keeps nothing that outlives a round anywhere else, so that it can be stopped and
-    resumed. It can keep modules and optimisers (anything with `state_dict`), tensors, torch
-    generators, and lists or dicts of numbers, strings and tensors, which it changes in place.
+    A protocol side keeps everything that outlives a round here, so that it can be stopped and resumed. It can keep
+    modules and optimisers (anything with `state_dict`), tensors, torch generators, and lists or dicts of numbers,
+    strings and tensors, which it changes in place.
 
     Args:
         restored: snapshot to resume from; None at the beginning of a run.
@@ -89,7 +87,7 @@ def _restore(name: str, made: Any, restored: Snapshot) -> None:
             case torch.Generator():
                 made.set_state(saved)
             case torch.optim.Optimizer():
-                _restore_optimiser(made, deepcopy(saved))  # it goes on with the tensors that it is given
+                _restore_optimiser(made, deepcopy(saved))  # it keeps the tensors that it is given
             case nn.Module():
                 made.load_state_dict(saved)
             case Tensor():
@@ -115,7 +113,7 @@ def _restore(name: str, made: Any, restored: Snapshot) -> None:
 def _restore_optimiser(made: torch.optim.Optimizer, saved: Any) -> None:
     """Restores momenta and counts of steps. Rates and other settings stay as configured: a resume may change them.
 
-    Raises ValueError if the saved one is of another kind, whose momenta mean something else.
+    Raises ValueError for an optimiser of another kind, whose momenta mean something else.
     """
     settings = [{key: value for key, value in group.items() if key != "params"} for group in made.param_groups]
     if [_KINDS & group.keys() for group in saved["param_groups"]] != [_KINDS & own.keys() for own in settings]:

@@ -1,8 +1,8 @@
 """Limits on gRPC callers: connections, calls and held bytes, each with a time limit.
 
-What a caller may send before anything of it is read is its HTTP/2 window, times its streams. gRPC enlarges windows by
-itself, up to 32 MB a stream, where a caller sends fast and answers its pings late (BDP probes): a server to which
-strangers connect has them off, and windows of a fixed size. A message that is read gets the room that it needs.
+Before anything of it is read, a caller may send its HTTP/2 window, times its streams. gRPC enlarges windows by itself,
+up to 32 MB a stream, where a caller sends fast and answers its pings late (BDP probes): a server that strangers can
+reach turns them off, and fixes the size of windows. A message that is read gets the room that it needs.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ class Quiet(logging.Handler):
         self._bounded = Digest(self._write)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Handles a record."""
         if record.exc_info and isinstance(record.exc_info[1], self._theirs):
             return
         text = escaped_lines(self.format(record))[:_LONGEST]

@@ -1,5 +1,3 @@
-"""Ports that a member listens on, and the error for an unavailable one."""
-
 from __future__ import annotations
 
 import socket
@@ -8,15 +6,7 @@ from colonnade.common.errors import EnvironmentFault
 
 
 def refuse_taken(address: str, key: str) -> None:
-    """Tries a port before a library does, to report a clear error early.
-
-    Args:
-        address: HOST:PORT, an IPv6 host in brackets.
-        key: configuration key of the address.
-
-    Raises:
-        EnvironmentFault: the port is in use, or the address is not this machine's.
-    """
+    """Tries a port before a library does, to report a clear error early; `key` is the address's configuration key."""
     host, port = split_address(address)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -28,7 +18,6 @@ def refuse_taken(address: str, key: str) -> None:
 
 
 def cannot_listen(address: str, key: str, reason: Exception) -> EnvironmentFault:
-    """The error for an address that cannot be bound."""
     said = getattr(reason, "strerror", None) or reason
     return EnvironmentFault(
         f"cannot listen on {address}: {said}",
@@ -43,5 +32,5 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def with_port(address: str, port: int) -> str:
-    """The same address with another port: '127.0.0.1:0' -> '127.0.0.1:41234'."""
+    """'127.0.0.1:0' -> '127.0.0.1:41234'."""
     return f"{address.rpartition(':')[0]}:{port}"

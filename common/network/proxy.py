@@ -1,8 +1,8 @@
 """The HTTP proxy that a party dials through, if its environment names one.
 
 gRPC reads `grpc_proxy`, `https_proxy` and `http_proxy` by itself. Before it dials, the server's certificate is fetched
-(`crypto/probe.py`) over a separate connection, which must take the same route. So the variables are read here, once, by
-gRPC's rules, and the result is passed to gRPC: both connections reach the same server.
+(`crypto/pki/probe.py`) over a separate connection, which must take the same route. So the variables are read here,
+once, by gRPC's rules, and the result is passed to gRPC: both connections reach the same server.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ class Proxy:
     """A proxy that connects by HTTP CONNECT.
 
     Args:
-        host, port: its address.
         user: `NAME:PASSWORD` in the variable's form (percent-encoded), or "".
         variable: the environment variable that names it.
     """
@@ -38,17 +37,11 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """URL in gRPC's form."""
         return f"http://{self.user + '@' if self.user else ''}{_bracketed(self.host)}:{self.port}"
 
     def connect(self, host: str, port: int, timeout: float) -> socket.socket:
-        """A connection to HOST:PORT through the proxy.
-
-        Args:
-            timeout: seconds to reach the proxy, and again for every piece of its response.
-
-        Raises:
-            EnvironmentFault: it is unreachable, or refuses the connection; the message includes its reply.
+        """A connection to HOST:PORT through the proxy; `timeout` seconds to reach it, and again for each line of its
+        response.
         """
         try:
             line = socket.create_connection((self.host, self.port), timeout)
@@ -98,9 +91,6 @@ def proxy_for(host: str, environ: Mapping[str, str] = os.environ) -> Proxy | Non
     """The proxy on the way to `host`, or None. This machine is always dialled directly.
 
     `no_proxy` is a comma-separated list of host name endings and networks (10.0.0.0/8); `*` matches every host.
-
-    Raises:
-        ConfigError: the variable is not the address of a proxy.
     """
     variable = next((name for name in _PROXIES if name in environ), "")
     value = environ.get(variable, "")

@@ -24,8 +24,8 @@ _LINGERING = 1.0  # seconds to drain the rest of an unwanted body
 _BACKLOG = 128
 _EXHAUSTED = 0.1  # seconds until a retry when no descriptor is left
 
-# Bytes that are parsed at a time, before a request's header and token are known and afterwards, and ends of lines in a
-# request. A chunk of one byte costs the parser 10 us, so that without these bounds one caller keeps all others waiting.
+# Bytes parsed at a time, before and after a request's header and token are known, and line ends in a request. A chunk
+# of one byte costs the parser 10 us: without these bounds one caller keeps all others waiting.
 _UNKNOWN, _KNOWN = 4096, 65536
 _MOST_LINES = 8192
 
@@ -33,12 +33,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class _Visit(asyncio.BufferedProtocol):
-    """An accepted connection: aiohttp's protocol, the alarm that ends it, and how much of it is parsed.
-
-    Args:
-        inner: aiohttp's own protocol.
-        left: called when the connection has ended.
-        patience: seconds until the alarm.
+    """An accepted connection: aiohttp's protocol, the alarm that ends it after `patience` seconds, and what
+    it parses.
     """
 
     def __init__(self, inner: Any, left: Callable[[_Visit], None], patience: float) -> None:
@@ -61,11 +57,10 @@ class _Visit(asyncio.BufferedProtocol):
         self._alarm = asyncio.get_running_loop().call_later(self._patience, self.end)
 
     def ignore(self) -> None:
-        """What comes now is not parsed: the request was answered before its body had come."""
+        """Stops parsing: the request was answered before its body had come."""
         self._deaf = True
 
     def end(self) -> None:
-        """Ends the connection at once."""
         self._alarm.cancel()
         if self._transport is not None:
             self._transport.abort()
@@ -73,25 +68,21 @@ class _Visit(asyncio.BufferedProtocol):
             self.admission.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the connection is open, after TLS if enabled."""
         self._transport = cast(asyncio.Transport, transport)
         self.inner.connection_made(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """asyncio: the connection is closed."""
         self._alarm.cancel()
         self._left(self)
         self.inner.connection_lost(error)
 
     def get_buffer(self, _sizehint: int) -> bytearray:
-        """asyncio: where the next data are to go."""
         size = _KNOWN if self.working else _UNKNOWN
         if len(self._buffer) != size:
             self._buffer = bytearray(size)
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """asyncio: data arrived."""
         if self._deaf:
             return
         data = bytes(memoryview(self._buffer)[:nbytes])
@@ -102,15 +93,12 @@ class _Visit(asyncio.BufferedProtocol):
             self.inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """asyncio: the caller has finished sending."""
         return cast("bool | None", self.inner.eof_received())
 
     def pause_writing(self) -> None:
-        """asyncio: the caller does not read."""
         self.inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """asyncio: the caller reads again."""
         self.inner.resume_writing()
 
 
@@ -122,11 +110,10 @@ class Gate:
     served whatever others do. Requests in progress are never ended, but leave some places free.
 
     Args:
-        app: the application. It gets a middleware, so it must not be frozen yet.
+        app: gets a middleware, so it must not be frozen yet.
         key: configuration key of the address, for errors.
         always: paths that are served even while all other places are taken, such as a health check's.
         most: connections; None takes the number that descriptors allow.
-        patience: seconds.
     """
 
     def __init__(
@@ -149,7 +136,7 @@ class Gate:
         self._accepting: asyncio.Task[None] | None = None
 
     async def open(self, address: str, tls: ssl.SSLContext | None = None) -> str:
-        """Listens on HOST:PORT and returns where. Raises EnvironmentFault: the port is in use."""
+        """Listens on HOST:PORT and returns where."""
         refuse_taken(address, self._key)
         await self._runner.setup()
         host, port = split_address(address)

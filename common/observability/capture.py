@@ -1,9 +1,9 @@
 """Capture of the messages on a party's link, on its own disk: for research on one's own runs, off by default.
 
-A capture is an append-only file of records. A record is a head (way, session, bytes) and the frame from the wire, so
-that a reader decodes and checks it like any receiver. Outgoing messages are captured after the egress and the privacy
-stage: exactly what leaves. Evaluations have a file of their own, which is restarted with every evaluation if only the
-last is wanted.
+A capture is an append-only file of records: a head (direction, session, bytes) and the frame from the wire, so that a
+reader decodes and checks it like any receiver. Outgoing messages are captured after the egress and the privacy stage:
+exactly what leaves. Evaluations have a file of their own, which is restarted with every evaluation if only the last is
+wanted.
 """
 
 from __future__ import annotations
@@ -45,13 +45,7 @@ _NUMBERS = {way: number for number, way in _WAYS.items()}
 
 @dataclass(frozen=True)
 class Captured:
-    """One message that crossed a party's link.
-
-    Args:
-        way: from the party ("out") or to it ("in").
-        session: the session's random number.
-        message: as received.
-    """
+    """One message that crossed a party's link: from the party ("out") or to it ("in")."""
 
     way: Way
     session: int
@@ -59,7 +53,6 @@ class Captured:
 
     @property
     def round(self) -> int:
-        """Round of the message."""
         return self.message.round
 
 
@@ -68,8 +61,6 @@ class Capture:
 
     Args:
         folder: the party's own, which exists.
-        config: the capture settings.
-        federation: the agreed section.
         schedule: gives a round's epoch.
         session: random number of the federation's session.
 
@@ -88,7 +79,7 @@ class Capture:
         self._evaluated = 0  # the round of the last captured evaluation
 
     def outward(self, carry: Carrier) -> Carrier:
-        """Captures messages that the party sends and passes them to `carry`."""
+        """Wraps `carry` so that messages that the party sends are captured first."""
 
         def send(item: Item) -> None:
             self._keep("out", item)
@@ -97,7 +88,7 @@ class Capture:
         return send
 
     def inward(self, deliver: Callable[[Item], None]) -> Callable[[Item], None]:
-        """Captures messages that the party receives and passes them to `deliver`."""
+        """Wraps `deliver` so that messages that the party receives are captured first."""
 
         def receive(item: Item) -> None:
             self._keep("in", item)
@@ -111,7 +102,6 @@ class Capture:
         return self._training.size + self._evaluations.size
 
     def close(self) -> None:
-        """Closes the files."""
         self._training.close()
         self._evaluations.close()
 
@@ -146,7 +136,6 @@ def evaluates(message: Message) -> bool:
 
 
 def has_capture(folder: Path) -> bool:
-    """True if a party's folder has a capture."""
     own = PartyFolder(folder)
     return own.capture.is_file() or own.evaluation_capture.is_file()
 
@@ -155,11 +144,7 @@ def read_capture(path: Path, federation: FederationConfig) -> Iterator[Captured]
     """The messages of a capture file in the order of capture, decoded and checked as by their receivers.
 
     Messages sent again after a rollback occur twice: for a round and kind, the latest session counts. A last record
-    truncated by a crash is left out.
-
-    Args:
-        path: of either capture in a `PartyFolder`; a missing file is empty.
-        federation: the run's agreed section.
+    truncated by a crash is left out; a missing file is empty.
 
     Raises:
         InputError: the file holds anything but messages of this federation's protocol.

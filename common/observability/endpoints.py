@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Watched(Protocol):
-    """The settings of a member's section that are used here; "" for off."""
+    """The settings of a member's section that are used here: HOST:PORT, "" for off."""
 
     @property
     def metrics(self) -> str:
@@ -39,9 +39,7 @@ class Collector(Protocol):
 class Endpoints(AbstractContextManager["Endpoints"]):
     """Context manager that runs both endpoints; if neither is enabled, it opens no port and costs nothing.
 
-    Args:
-        key: of the member's section, for errors: server or parties.NAME.
-        config: that section.
+    `key` names the member's section in errors: server or parties.NAME.
     """
 
     def __init__(self, key: str, config: Watched) -> None:
@@ -52,7 +50,6 @@ class Endpoints(AbstractContextManager["Endpoints"]):
         self._hear: list[Callable[[Event], None]] = []
 
     def __enter__(self) -> Self:
-        """Listens. Raises EnvironmentFault where a port is in use."""
         with ExitStack() as opening:  # the libraries are imported only if needed
             if self._config.metrics:
                 from colonnade.common.observability.exposition import Exposition  # noqa: PLC0415
@@ -70,11 +67,9 @@ class Endpoints(AbstractContextManager["Endpoints"]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stops listening."""
         self._open.close()
 
     def __call__(self, event: Event) -> None:
-        """Handles an event."""
         for listener in self._hear:
             listener(event)
 

@@ -33,8 +33,7 @@ _FAMILIES: Mapping[str, Callable[..., Family]] = {
 class Exposition(AbstractContextManager["Exposition"]):
     """Context manager that serves one process's metrics from its own registry.
 
-    Metrics are collected on every scrape, in a thread: a scrape does not wait for computation, and costs nothing while
-    nobody reads.
+    Metrics are collected on every scrape, in a thread: a scrape does not wait for computation.
 
     Args:
         address: HOST:PORT; port 0 takes a free one.
@@ -52,7 +51,6 @@ class Exposition(AbstractContextManager["Exposition"]):
         self._gate = Gate(app, key)
 
     def __enter__(self) -> Self:
-        """Listens. Raises EnvironmentFault where the port is in use."""
         self._loop = LoopThread("metrics")
         try:
             self.address = self._loop.run(self._gate.open(self.address))
@@ -62,7 +60,6 @@ class Exposition(AbstractContextManager["Exposition"]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stops listening."""
         self._loop.run(self._gate.close())
         self._loop.close()
 
@@ -88,7 +85,6 @@ class _Collected(Collector):
 
 
 def family(metric: Metric) -> Family:
-    """A metric as a prometheus_client family."""
     made = _FAMILIES[metric.kind](metric.name, metric.about, labels=metric.labels)
     for labels, value in metric.values.items():
         named = dict(zip(metric.labels, labels, strict=True))

@@ -1,4 +1,4 @@
-"""SIGHUP as a request to read files again, as services take it; from a terminal that closes it still ends a process."""
+"""SIGHUP as a request to read files again, as services take it; closing the terminal still ends the process."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from contextlib import suppress
 
 
 def on_hangup(call: Callable[[], None]) -> None:
-    """Calls a function of this thread's event loop at every SIGHUP.
+    """Calls a function in this thread's event loop at every SIGHUP.
 
-    Nothing is done where signals do not reach the loop: outside a process's first thread, and on a virtual clock.
+    Does nothing where signals do not reach the loop: outside a process's first thread, and on a virtual clock.
     """
     began_with = _has_terminal()
 
     def hear() -> None:
-        if began_with and not _has_terminal():  # it was closed: nobody is there to stop us
+        if began_with and not _has_terminal():  # the terminal was closed
             os.kill(os.getpid(), signal.SIGTERM)
         else:
             call()

@@ -17,7 +17,7 @@ from colonnade.common.observability.telemetry import Event
 from colonnade.common.runtime.descriptors import affordable
 
 LIVE, READY = "", "colonnade"
-"""The services: this process is up; the server listens, or the party has joined."""
+"""The services: LIVE while this process is up; READY when the server listens, or the party has joined."""
 
 _READY = {"listening": True, "join": True, "server_away": False, "end": False}  # by event kind
 _LARGEST = 4096  # bytes of a request
@@ -29,7 +29,7 @@ _GRACE = 0.2  # seconds for watchers to read the last state
 class Health(AbstractContextManager["Health"]):
     """Plain-text gRPC port that reports only if this process is up and ready.
 
-    It answers from its own thread: a member may compute in torch for longer than a probe waits, and is alive.
+    It answers from its own thread: a member may compute in torch for longer than a probe waits, and is still alive.
 
     Args:
         address: HOST:PORT; port 0 takes a free one.
@@ -46,7 +46,6 @@ class Health(AbstractContextManager["Health"]):
         add_HealthServicer_to_server(self._servicer, self._server)
 
     def __enter__(self) -> Self:
-        """Listens. Raises EnvironmentFault where the port is in use."""
         refuse_taken(self.address, self._key)
         try:
             port = self._server.add_insecure_port(self.address)
@@ -57,12 +56,10 @@ class Health(AbstractContextManager["Health"]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Reports NOT_SERVING and stops listening."""
         self._servicer.enter_graceful_shutdown()
         self._server.stop(_GRACE).wait()
 
     def __call__(self, event: Event) -> None:
-        """Handles an event: some change readiness."""
         if (ready := _READY.get(event["kind"])) is not None:
             self._say(READY, serving=ready)
 

@@ -43,19 +43,16 @@ _ROOT.addHandler(logging.NullHandler())  # else Python prints warnings that no h
 
 
 class EventLog:
-    """Passes events to a logger.
+    """Passes events to the logger `colonnade.NAME`: `server`, `party.NAME` or `simulation`.
 
-    The record's text has the event's plain values, without control characters; its attribute `event` is all of it.
-
-    Args:
-        name: of the logger below `colonnade`: `server`, `party.NAME` or `simulation`.
+    The record's text has the event's plain values, without control characters; its attribute `event` is the whole
+    event.
     """
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(f"colonnade.{name}")
 
     def __call__(self, event: Event) -> None:
-        """Takes an event in."""
         level = _level(event)
         if self._logger.isEnabledFor(level):
             self._logger.log(level, "%s", _text(event), extra={"event": event})

@@ -1,5 +1,3 @@
-"""Metrics of a running member, and those that the server and the parties share."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -22,8 +20,7 @@ class Metric:
         kind: a counter only grows, a summary is a pair (count, sum), an info carries its labels only.
         name: with the unit and without `_total`, following prometheus.io/docs/practices/naming.
         about: description in one line.
-        values: by the labels' values, in the labels' order. An info has none.
-        labels: their names.
+        values: by the labels' values, in the labels' order.
     """
 
     kind: Literal["counter", "gauge", "summary", "info"]
@@ -34,12 +31,10 @@ class Metric:
 
 
 def number(kind: Literal["counter", "gauge"], name: str, about: str, value: float) -> Metric:
-    """One value without labels."""
     return Metric(kind, name, about, {(): value})
 
 
 def build(federation: FederationConfig, member: str) -> Metric:
-    """The program's version and its role in the federation."""
     labels = ("version", "protocol", "federation", "member")
     values: Values = {(VERSION, federation.protocol.name, federation.id, member): 1.0}
     return Metric("info", "colonnade_build", "What runs here.", values, labels)
@@ -54,7 +49,6 @@ def rounds(done: int, newest: int, planned: int | None) -> Iterable[Metric]:
 
 
 def round_seconds(seconds: Mapping[str, float], done: int) -> Metric:
-    """Duration and number of rounds, by phase."""
     about = "Seconds that rounds took, by what they were spent on."
     values: Values = {(phase,): (float(done), spent) for phase, spent in seconds.items()}
     return Metric("summary", "colonnade_round_seconds", about, values, ("phase",))
@@ -82,7 +76,6 @@ def wire(counts: Mapping[tuple[str, str], int]) -> Metric:
 
 
 def connected(parties: Mapping[str, bool]) -> Metric:
-    """Connection state by party."""
     values: Values = {(party,): float(there) for party, there in parties.items()}
     return Metric("gauge", "colonnade_connected", "1 while the party is connected to the server.", values, ("party",))
 
@@ -109,12 +102,11 @@ def privacy(plan: PrivacyPlan | None, releases: Mapping[str, float]) -> Iterable
 
 
 def person(epsilon: float | None) -> Iterable[Metric]:
-    """Privacy spent by all parties' releases for a person with a row at each of them; empty without a guarantee."""
+    """Privacy spent by all parties' releases for a person present at every party; empty without a guarantee."""
     if epsilon is not None:
         about = "What all parties' releases have cost a person whose row lies at each of them, at the same delta."
         yield number("gauge", "colonnade_privacy_person_epsilon", about, epsilon)
 
 
 def checkpoint(round: int) -> Metric:
-    """The newest round that can be restored, 0 if none."""
     return number("gauge", "colonnade_checkpoint_round", "The newest round that is saved.", round)

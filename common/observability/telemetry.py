@@ -29,7 +29,6 @@ class Telemetry:
 
     Args:
         path: the run's events.jsonl; None writes nothing.
-        listeners: called with every event.
         clock: seconds since 1970, or since the beginning on the virtual clock.
         log: name of a logger below `colonnade` (common/observability/log.py); "" writes to none.
     """
@@ -49,7 +48,6 @@ class Telemetry:
         self._closed = False
 
     def add(self, listener: Listener) -> None:
-        """Adds a listener of all later events."""
         self._listeners = (*self._listeners, listener)
 
     def event(self, kind: str, **fields: Any) -> Event:
@@ -57,7 +55,6 @@ class Telemetry:
         return self.pass_on({"kind": kind, "time": round(self._clock(), 6), **fields})
 
     def pass_on(self, event: Event) -> Event:
-        """Records an existing event."""
         self._digest(event)
         for listener in self._listeners:
             listener(event)
@@ -100,7 +97,7 @@ def advances(event: Event) -> bool:
 
 
 def without_nan(value: Any) -> Any:
-    """The same, with null for numbers that JSON cannot represent: the loss of a diverged run."""
+    """Replaces numbers that JSON cannot represent (the loss of a diverged run) by null."""
     if isinstance(value, dict):
         return {key: without_nan(below) for key, below in value.items()}
     if isinstance(value, list | tuple):

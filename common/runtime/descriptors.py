@@ -25,13 +25,8 @@ def raise_limit() -> None:
 
 
 def connections(needed: int) -> int:
-    """Maximum concurrent connections of a port that leaves the reserve free.
-
-    Args:
-        needed: by the members of the federation.
-
-    Raises:
-        EnvironmentFault: the limit leaves too few.
+    """Maximum concurrent connections of a port that leaves the reserve free; refuses less than the federation's members
+    need.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:

@@ -1,5 +1,3 @@
-"""Device selection, and release of freed memory."""
-
 from __future__ import annotations
 
 import ctypes
@@ -18,7 +16,7 @@ def choose_device(wanted: str, index: int = 0) -> torch.device:
         index: position of this process among several on this machine.
 
     Raises:
-        EnvironmentFault: `cuda` where this process sees no GPU, or `cuda:N` where it sees no such one.
+        EnvironmentFault: this process does not see such a GPU.
     """
     if wanted == "cpu":
         return torch.device("cpu")

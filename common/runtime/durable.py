@@ -12,11 +12,9 @@ from colonnade.common.errors import EnvironmentFault
 
 
 def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Writes a file atomically and durably, even if the power fails.
+    """Writes a file atomically and durably, even if the power fails. Its folder must exist.
 
     Args:
-        path: of the file, whose folder exists.
-        content: all of it.
         mode: permissions, before the process's umask.
 
     Raises:
@@ -41,14 +39,10 @@ def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 
 def write_kept(path: Path, content: bytes, mode: int = 0o666, *, in_new: bool = False) -> None:
-    """The same for a file that a run depends on.
+    """The same for a file that a run depends on, with EnvironmentFault if the disk refuses it.
 
     Args:
-        path, content, mode: as above.
         in_new: True to create a missing folder.
-
-    Raises:
-        EnvironmentFault: the disk refuses it.
     """
     try:
         if in_new:
@@ -62,11 +56,7 @@ def write_kept(path: Path, content: bytes, mode: int = 0o666, *, in_new: bool = 
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Of several processes that write the same file of a folder, one writes and the others wait.
-
-    Raises:
-        EnvironmentFault: the folder cannot be opened.
-    """
+    """Serialises processes that write the same file of a folder: one writes and the others wait."""
     try:
         held = os.open(folder, os.O_RDONLY)
     except OSError as failed:

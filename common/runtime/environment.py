@@ -1,5 +1,3 @@
-"""Environment of a run: versions and kind of machine."""
-
 from __future__ import annotations
 
 import os

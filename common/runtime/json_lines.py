@@ -12,7 +12,7 @@ from colonnade.common.runtime.own_files import open_own
 
 
 def open_to_append(path: Path) -> TextIO:
-    """Opens a file to append lines, each written at once. A truncated last line is ended first. Raises OSError."""
+    """Opens a file to append lines, each written at once. Ends a truncated last line first."""
     torn = is_torn(path)
     file = os.fdopen(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), "a", buffering=1, encoding="utf-8")
     if torn:

@@ -10,11 +10,7 @@ _MOST = (1 << 63) - 1
 
 
 def parse_json(text: bytes | str) -> Any:
-    """The value in a text, as `json.loads`.
-
-    Raises:
-        ValueError: it is no JSON, or is nested too deeply.
-    """
+    """`json.loads`, with ValueError also for a text that is nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -22,10 +18,8 @@ def parse_json(text: bytes | str) -> Any:
 
 
 def whole(value: object, most: int = _MOST) -> int:
-    """A value if it is a whole number from 0 to `most`.
-
-    Raises:
-        ValueError: it is anything else: a fraction, a truth value, text, or no finite number.
+    """Returns a value that is a whole number from 0 to `most`; raises ValueError for anything else, also a
+    truth value.
     """
     if type(value) is not int or not 0 <= value <= most:
         raise ValueError(f"expected a whole number from 0 to {most}")

@@ -1,4 +1,5 @@
-"""Records in JSON that a restart relies on: an altered one is noticed, and with a witness also a lost or an older one.
+"""Records in JSON that a restart relies on: alterations are detected, and with a witness also a lost or an older
+record.
 
 Light: every command imports this.
 """
@@ -26,7 +27,7 @@ def sealed(content: Mapping[str, Any]) -> bytes:
 
 
 def unsealed(raw: bytes) -> dict[str, Any]:
-    """The record in a file's content. Versions before 0.3 wrote no checksum: theirs are taken as they are.
+    """The record in a file's content. Versions before 0.3 wrote no checksum: their records are accepted unchecked.
 
     Raises:
         ValueError: it is torn, was altered, or is no record.
@@ -42,21 +43,15 @@ def unsealed(raw: bytes) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Witness:
-    """Hashes of records in a file beside them, so that a record that is lost, altered or an older copy is noticed.
+    """Hashes of records, in a file beside them, which show that a record is lost, altered or an older copy.
 
-    A record that has no hash, of a version before 0.3, is taken as it is until it is written again.
-
-    Args:
-        path: of the file.
+    A record without a hash, of a version before 0.3, is accepted unchecked until it is written again.
     """
 
     path: Path
 
     def read(self, record: Path, hint: str) -> bytes | None:
         """Content of a record; None if it was never written.
-
-        Args:
-            hint: what to do, for the error.
 
         Raises:
             CheckpointError: it is not as it was last written; or the witness itself was altered.
@@ -74,12 +69,7 @@ class Witness:
         raise CheckpointError(f"{record} {what}", hint=hint)
 
     def write(self, record: Path, content: bytes, mode: int = 0o666) -> None:
-        """Replaces a record; it is on the disk when this returns. A crash leaves one that `read` accepts.
-
-        Raises:
-            CheckpointError: the witness was altered.
-            OSError: the disk refuses it.
-        """
+        """Replaces a record; it is on the disk when this returns. A crash leaves one that `read` accepts."""
         known, new = self._known(), _hash(content)
         before = _hash(record.read_bytes() if record.exists() else None)
         self._note({**known, record.name: [before, new]})
@@ -103,5 +93,5 @@ class Witness:
 
 
 def _hash(content: bytes | None) -> str:
-    """SHA-256 of a content; "" of a file that is not there."""
+    """SHA-256 of a content; "" for a missing file."""
     return "" if content is None else hashlib.sha256(content).hexdigest()

@@ -11,11 +11,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs an event loop in a daemon thread until it is closed.
-
-    Args:
-        name: of the thread.
-    """
+    """Runs an event loop in a daemon thread until it is closed."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -27,7 +23,6 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
-        """Stops the loop and joins the thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

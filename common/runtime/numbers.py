@@ -1,5 +1,3 @@
-"""Human-readable numbers."""
-
 from __future__ import annotations
 
 import math

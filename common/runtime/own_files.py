@@ -1,7 +1,7 @@
 """Files and folders of a member on a machine that others use: written only where they are the member's own.
 
-In a folder that another user can write to, a link under the name of one of our files leads a write to its target, and
-a file of that user shows or changes what we write. Light: every command imports this.
+In a folder that another user can write to, a link under the name of one of our files redirects a write to its target,
+and a file of that user shows or changes what we write. Light: every command imports this.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ _ROOT = 0
 
 
 def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
-    """Opens a file to write; the descriptor is the caller's to close.
+    """Opens a file to write; the caller must close the descriptor.
 
     Args:
-        path: of the file.
         flags: of `os.open`. With O_TRUNC a file is emptied once it is known to be ours.
         mode: of a new file, before the process's umask.
 
@@ -48,7 +47,7 @@ def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
 
 
 def shorten_own(path: Path, size: int) -> None:
-    """Cuts a file off after so many bytes. Raises OSError as `open_own`."""
+    """Truncates a file. Raises OSError as `open_own`."""
     file = open_own(path, os.O_WRONLY)
     try:
         os.ftruncate(file, size)
@@ -60,9 +59,6 @@ def refuse_foreign(folder: Path) -> None:
     """Refuses a run's folder that another user owns, or in which another user has put something.
 
     What root owns is accepted: it is the root of a mounted volume, or an administrator's.
-
-    Raises:
-        EnvironmentFault: it names the first such path and its owner.
     """
     ours = {os.geteuid(), _ROOT}
     for path, found in _walk(folder):
@@ -75,7 +71,7 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def refuse_path(name: str) -> str:
-    """Returns a name that is about to be joined to a folder's path. Raises InputError if it would lead elsewhere."""
+    """Returns a name that is about to be joined to a folder's path; refuses one that would lead elsewhere."""
     if not name or name in (".", "..") or "/" in name or "\0" in name:
         raise InputError(f"{name[:60]!r} is no name in a folder", hint="use letters, digits, ., _ and -")
     return name
@@ -90,7 +86,7 @@ def _objection(found: os.stat_result) -> str:
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """The folder and all below it with their own status, links not followed; what vanishes meanwhile is left out."""
+    """The folder and all below it with their own status; links are not followed, vanished entries are left out."""
     left = [folder]
     while left:
         path = left.pop()
@@ -99,5 +95,5 @@ def _walk(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
             yield path, found
             if stat.S_ISDIR(found.st_mode):
                 left += path.iterdir()
-        except (FileNotFoundError, PermissionError):  # gone meanwhile; or ours, and closed to ourselves
+        except (FileNotFoundError, PermissionError):  # gone meanwhile, or ours without permission
             continue

@@ -1,4 +1,4 @@
-"""Coroutines on an event loop of their own, also where the caller's thread runs one already (a notebook)."""
+"""Coroutines on an event loop of their own, also where the caller's thread already runs one (a notebook)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,9 @@ _LOOK = 0.1  # seconds between two looks for an interrupt
 
 
 def run_on_own_loop(main: Coroutine[Any, Any, T], loop_factory: LoopFactory) -> T:
-    """Runs a coroutine to its end. An interrupt of the caller cancels it, and is raised when it has ended.
+    """Runs a coroutine to its end, and raises what it raises.
 
-    Args:
-        main: the coroutine.
-        loop_factory: makes its event loop.
-
-    Raises:
-        KeyboardInterrupt: the caller was interrupted.
-        Exception: as the coroutine.
+    An interrupt of the caller cancels the coroutine; KeyboardInterrupt is raised once it has ended.
     """
     try:
         asyncio.get_running_loop()
@@ -43,7 +37,7 @@ def interrupts_raised() -> AbstractContextManager[None]:
 
 @contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Handles Ctrl-C in the block; in another thread than the main one there is nothing to handle."""
+    """Handles Ctrl-C in the block; does nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -55,7 +49,7 @@ def _handled_by(handler: Callable[[int, FrameType | None], object]) -> Iterator[
 
 
 class _Apart:
-    """The same in a thread of its own."""
+    """`run_on_own_loop` in a thread of its own."""
 
     def __init__(self, main: Coroutine[Any, Any, T], loop_factory: LoopFactory) -> None:
         self._main, self._loop_factory = main, loop_factory
@@ -66,7 +60,6 @@ class _Apart:
         self._thread = threading.Thread(target=self._run, name="colonnade", daemon=True)
 
     def result(self) -> Any:
-        """Waits for the end. Raises as `run_on_own_loop`."""
         with _handled_by(self._note):
             self._thread.start()
             cancelled = False
@@ -87,7 +80,7 @@ class _Apart:
     def _run(self) -> None:
         async def noted() -> Any:
             task, loop = asyncio.current_task(), asyncio.get_running_loop()
-            assert task is not None  # we are in one
+            assert task is not None  # inside a task
             self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
             return await self._main
 

@@ -15,7 +15,7 @@ VARIABLE = "COLONNADE_UMASK"
 
 _PRIVATE = 0o077
 _outside: int | None = None  # the process's umask at start
-_before: list[int | None] = []  # umask and `_outside` before the first call that lasts, and an entry a call
+_before: list[int | None] = []  # umask and `_outside` before the first open call; then one entry per call
 _lock = threading.Lock()
 
 
@@ -23,9 +23,6 @@ def keep_private() -> None:
     """Removes all rights of group and others from files that this process and its children create from now on.
 
     The environment may set another umask, for files that another user or a group must read.
-
-    Raises:
-        InputError: the value is not a umask, or removes rights of the owner.
     """
     global _outside  # noqa: PLW0603  # a umask belongs to the process
     before = os.umask(_wanted())
@@ -34,9 +31,9 @@ def keep_private() -> None:
 
 @contextlib.contextmanager
 def private_files() -> Iterator[None]:
-    """The same for as long as a call lasts: a library leaves the umask of its process as it was.
+    """The same during a call: a library leaves the umask of its process as it was.
 
-    The umask is the process's: of calls that overlap, in threads, the first sets it and the last restores it.
+    The umask belongs to the process: of calls that overlap, in threads, the first sets it and the last restores it.
     """
     global _outside  # noqa: PLW0603
     with _lock:

@@ -1,5 +1,3 @@
-"""Time of a member's protocol side, by phase."""
-
 from __future__ import annotations
 
 import threading
@@ -18,12 +16,12 @@ COMPUTING, WAITING, EVALUATION, CHECKPOINT = "computing", "waiting", "evaluation
 
 
 def evaluating() -> bool:
-    """True in a task that runs an evaluation at the moment."""
+    """True in a task that is running an evaluation."""
     return _EVALUATING.get()
 
 
 def evaluation(run: Callable[_P, Coroutine[Any, Any, _R]]) -> Callable[_P, Coroutine[Any, Any, _R]]:
-    """Marks a coroutine function as an evaluation, which takes no time on the virtual clock to compute."""
+    """Marks a coroutine function as an evaluation, whose computation takes no time on the virtual clock."""
 
     @wraps(run)
     async def marked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -39,7 +37,7 @@ def evaluation(run: Callable[_P, Coroutine[Any, Any, _R]]) -> Callable[_P, Corou
 class Phases:
     """Seconds by phase. A protocol side is in at most one phase at a time; time in none is not counted.
 
-    It is driven by the caller that supplies rounds, messages and context, so protocol code does not measure itself.
+    The caller that supplies rounds, messages and context drives it, so protocol code does not measure itself.
 
     Args:
         names: all phases, so that each is reported from 0 seconds on.
@@ -52,7 +50,6 @@ class Phases:
         self._lock = threading.Lock()  # read from another thread, which must never see a decreasing sum
 
     def turn(self, phase: str = "") -> None:
-        """Enters a phase."""
         with self._lock:
             self._settle()
             self._now = phase

@@ -35,7 +35,7 @@ class PlugIns:
 
     @cached_property
     def _found(self) -> Mapping[str, list[EntryPoint]]:
-        """All entries by name, those whose name is taken among them."""
+        """All entries by name, including those whose name is taken."""
         found: dict[str, list[EntryPoint]] = {}
         for entry in entry_points(group=self.group):
             found.setdefault(entry.name, []).append(entry)
@@ -57,7 +57,7 @@ class PlugIns:
         return tuple(self._loaded)
 
     def refuse_clash(self, name: str) -> None:
-        """Refuses a name that two parts have: no other code may run under it. Raises ConfigError."""
+        """Refuses a name that two parts have: no other code may run under it."""
         entries = self._found.get(name, [])
         builtin = name in self.taken
         if len(entries) + builtin < 2:
@@ -70,11 +70,8 @@ class PlugIns:
         )
 
     def unknown(self, name: object, allowed: Iterable[str] = ()) -> tuple[str, str]:
-        """The message about a name that no part has, and its hint.
-
-        Args:
-            name: as the configuration has it.
-            allowed: names of the built-in parts that are possible here.
+        """The message about a name that no part has, and its hint; `allowed` are the built-in parts that are possible
+        here.
         """
         known = [*allowed, *self.entries]
         hint = f"one of {', '.join(known)}; or " if known else ""
@@ -106,18 +103,16 @@ class PlugIns:
         return self._loaded[name]
 
     def version(self, name: str) -> str:
-        """`PACKAGE VERSION` of an entry's package. Raises KeyError if there is none."""
+        """`PACKAGE VERSION` of an entry's package."""
         return owner(self.entries[name])
 
     def describe(self, name: str) -> str:
-        """`the loss NAME of PACKAGE VERSION`, for messages. Raises KeyError if there is none."""
+        """`the loss NAME of PACKAGE VERSION`, for messages."""
         return f"the {self._what} {name} of {self.version(name)}"
 
     def unfit(self, name: str, why: str) -> ConfigError:
-        """The error of an entry whose object is of the wrong kind, or returns a wrong result.
-
-        Args:
-            why: what is wrong with it.
+        """The error of an entry whose object is of the wrong kind, or returns a wrong result; `why` says
+        what is wrong.
         """
         return ConfigError(
             f"{self.describe(name)}: {why}",
@@ -127,16 +122,12 @@ class PlugIns:
 
     @contextmanager
     def blamed(self, name: str, kind: type[ColonnadeError] = ConfigError) -> Iterator[None]:
-        """Names the part and its package in any error of its code but a ColonnadeError.
-
-        Args:
-            kind: class of the error that is raised instead.
-        """
+        """Names the part and its package in any error of its code but a ColonnadeError; raises it as `kind`."""
         try:
             yield
         except ColonnadeError:
             raise
-        except BaseException as failed:  # sys.exit too: it would end the process without a word
+        except BaseException as failed:  # sys.exit too: it would end the process silently
             if interrupts(failed):
                 raise
             raise kind(
@@ -160,11 +151,10 @@ class Extended(ABC):
 
     @abstractmethod
     def options(self) -> list[Any]:
-        """Models of the plug-ins: of those not imported a stand-in that has only its name."""
+        """Models of the plug-ins; for those not imported a stand-in that has only its name."""
 
 
 def package(entry: EntryPoint) -> str:
-    """Name of the package of an entry."""
     return entry.dist.name if entry.dist is not None else entry.value
 
 

@@ -1,8 +1,8 @@
 """Command lines and environments of Python processes that this program starts.
 
 Python puts the working directory first on `sys.path` for `-m` and `-c`, and for every empty entry of PYTHONPATH
-(`PYTHONPATH=$PYTHONPATH:/plug-ins` with an unset variable has one). A file `selectors.py` in a folder that a command
-happens to be called in would then run in place of the standard library's. Light: every command imports this.
+(`PYTHONPATH=$PYTHONPATH:/plug-ins` with an unset variable has one). A file `selectors.py` in a folder where a command
+happens to run would then replace the standard library's. Light: every command imports this.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _MEMBERS = Cap(100, 60.0)
 _ROUNDS = Cap(1000, 1.0)
 
 CAPS: Mapping[str, Cap] = {
-    "refused": Cap(20, 60.0),  # caused by anybody who reaches the port
+    "refused": Cap(20, 60.0),  # caused by anyone who reaches the port
     # Caused by identified members: joining and leaving, failing, breaking the contract; at a party, by the server.
     **dict.fromkeys(
         ("join", "leave", "rejoin", "failed", "resume", "rollback", "begin", "server_away", "warning", "revocations",

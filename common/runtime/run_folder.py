@@ -3,8 +3,8 @@
     RUN/                    of the launcher and the server: `RunFolder`
     RUN/parties/NAME/       of a party, possibly alone on another machine: `PartyFolder`
 
-Files below `checkpoints`, `once` and `once-predictions` are named by the stores that own these folders. Folder locks
-are in launcher/folder_lock.py. Light: every command imports this.
+Files below `checkpoints`, `once` and `once-predictions` are named by the stores that own these folders. Light: every
+command imports this.
 """
 
 from __future__ import annotations
@@ -22,20 +22,17 @@ from colonnade.common.runtime.own_files import refuse_path
 from colonnade.common.version import VERSION
 
 FORMAT = 1
-"""Folder format written by this version. Version 0.1.0 wrote no number; its folders are of format 0."""
+"""Folder format written by this version. Version 0.1.0 wrote no number; its folders have format 0."""
 
 SUMMARY_SCHEMA = 1
 """Format of summary.json; 0.1.0 wrote no number."""
 
 STAMP = {"format": FORMAT, "version": VERSION}
-"""Format entry of the file that names a folder's run."""
 
 _SERVER = "server"
 
 
 class _Below:
-    """A file or a folder in a folder."""
-
     def __init__(self, name: str) -> None:
         self._name = name
 
@@ -45,11 +42,7 @@ class _Below:
 
 @dataclass(frozen=True)
 class MemberFolder:
-    """Files in the folder of any member.
-
-    Args:
-        path: of the folder, which need not exist.
-    """
+    """Files in the folder of any member, which need not exist."""
 
     path: Path
 
@@ -60,23 +53,19 @@ class MemberFolder:
     prediction_events = _Below("predictions.jsonl")
     """Events of predictions, one per line."""
     checkpoints = _Below("checkpoints")
-    """The folder of checkpoints."""
     run_cache = _Below("once")
-    """The folder of the run cache."""
     prediction_cache = _Below("once-predictions")
-    """The folder of the run cache of predictions."""
     encoder = _Below("encoder.json")
-    """The encoder of the member's columns."""
     distribution = _Below("distribution.json")
     """Counts of the member's training rows by column and bin, with which rows of predictions are compared."""
     batches = _Below("batches.jsonl")
-    """Of each batch of predictions: missing values, new words and shifted columns, one JSON object a line."""
+    """One line for each batch of predictions: missing values, new words and shifted columns."""
     tables = _Below("tables")
-    """The folder of copies of the member's tables, as they were read."""
+    """Copies of the member's tables, as they were read."""
     start = _Below("start.secret")
     """The secret that the member's own draws follow from, where the start is not public."""
     trackers = _Below("trackers.json")
-    """Words that experiment trackers keep for a resumed run, such as MLflow's number of the run."""
+    """What experiment trackers keep for a resumed run, such as MLflow's number of the run."""
 
     @property
     def begun(self) -> bool:
@@ -85,15 +74,10 @@ class MemberFolder:
         return any(path.exists() for path in (run.summary, self.events, run.run)) or PartyFolder(self.path).has_sent
 
     def make(self) -> None:
-        """Creates the folder if it is missing, with the process's umask. Raises OSError."""
         self.path.mkdir(parents=True, exist_ok=True)
 
     def refuse_newer(self) -> None:
-        """Rejects a folder of an unknown format.
-
-        Raises:
-            InputError: the format is newer; the message names the version that wrote the folder.
-        """
+        """Rejects a folder of a newer format; the message names the version that wrote it."""
         run = RunFolder(self.path)
         for path in (run.run, run.simulated, PartyFolder(self.path).pinned):
             record = read_record(path) or {}
@@ -115,7 +99,7 @@ class PartyFolder(MemberFolder):
     pinned = _Below("pinned.json")
     """The run that the folder belongs to."""
     model_record = pinned
-    """What names the round of the run's model."""
+    """Names the round of the run's model."""
     log = _Below("log.txt")
     """Output of its process, if the launcher started it."""
     answers_log = _Below("answers.log")
@@ -135,21 +119,20 @@ class PartyFolder(MemberFolder):
         return any("control" not in entry for entry in read_lines(self.ledger))
 
     export = _Below("export")
-    """The folder of its exported part of the model."""
+    """Its exported part of the model."""
     codes = _Below("codes")
-    """The folder of its rows' released codes, each drawn once, and of the encoder that makes them."""
+    """The released codes of its rows, each drawn once, and the encoder that makes them."""
 
 
 @dataclass(frozen=True)
 class RunFolder(MemberFolder):
-    """The folder of a run: the server's, and of the launcher that started everyone."""
+    """The folder of a run: the server's, and that of the launcher that started everyone."""
 
     summary = _Below("summary.json")
-    """The run's results."""
     run = _Below("run.json")
     """The run's number, and the folder's format."""
     model_record = _Below("checkpoints/committed.json")
-    """What names the round of the run's model: the record of checkpoints that all members have."""
+    """Names the round of the run's model: the record of checkpoints that all members have."""
     launch = _Below("launch.json")
     """Launch settings of `up`."""
     simulated = _Below("simulated.json")
@@ -157,13 +140,12 @@ class RunFolder(MemberFolder):
     server_config = _Below("server.yaml")
     """The server's own configuration, where the launcher stores every member's in `config`."""
     session = _Below("session")
-    """The number of the newest session."""
     noisy_labels = _Below("noisy-labels.safetensors")
     """The training labels with noise, where they are private."""
     answers = _Below("answers.json")
     """Number of responses sent about every row, with response noise."""
     hashes = _Below("answers.hash")
-    """Which of these numbers are the newest."""
+    """Shows whether `answers` is the newest."""
     server_log = _Below("server.log")
     """Output of the server's process, if the launcher started it."""
     predictions = _Below("predictions.csv")
@@ -171,20 +153,16 @@ class RunFolder(MemberFolder):
     tokens = _Below("serve.tokens")
     """The callers of a served model."""
     report = _Below("report.html")
-    """The run's page."""
     comparison = _Below("comparison.html")
     """The page that compares this run with others."""
     card = _Below("card.md")
-    """The model's card."""
     explained = _Below("explain.json")
-    """Contribution of each party, in numbers."""
+    """Contribution of each party, as JSON."""
     explained_page = _Below("explain.html")
-    """Contribution of each party, as a page."""
     attacks = _Below("attacks")
-    """The folder of attack results."""
 
     def party(self, name: str) -> PartyFolder:
-        """The folder of a party. Raises InputError for a name that is a path, which an altered file may hold."""
+        """The folder of a party. Refuses a name that is a path, which an altered file may hold."""
         return PartyFolder(self.path / "parties" / refuse_path(name))
 
     def member(self, name: str) -> RunFolder | PartyFolder:
@@ -192,9 +170,9 @@ class RunFolder(MemberFolder):
         return self if name == _SERVER else self.party(name)
 
     def record(self, number: str, federation: str, start: str) -> None:
-        """Writes the run's number and whether the server's start is secret or public, once. Raises EnvironmentFault.
+        """Writes the run's number and whether the server's start is secret or public, once.
 
-        `stops` says that the run was begun under an early stop by default, which versions before 0.3 had not.
+        `stops` says that the run was begun under an early stop by default, which versions before 0.3 lacked.
         """
         if not self.run.exists():
             content = {"run": number, "federation": federation, "start": start, "stops": True, **STAMP}
@@ -202,11 +180,11 @@ class RunFolder(MemberFolder):
 
     @property
     def witness(self) -> Witness:
-        """Of `answers`."""
+        """The witness of `answers`."""
         return Witness(self.hashes)
 
     def start_record(self) -> str | None:
-        """What the run's record says of the server's start: "" of older versions; None if no run was begun."""
+        """What the run's record says of the server's start: "" for older versions; None if no run was begun."""
         return str((self._record() or {}).get("start", "")) if self.run.exists() else None
 
     def stops(self) -> bool | None:
@@ -219,7 +197,6 @@ class RunFolder(MemberFolder):
         return None if found is None else str(found)
 
     def _record(self) -> dict[str, Any] | None:
-        """The run's record; None if it is missing, or was altered."""
         try:
             return unsealed(self.run.read_bytes())
         except (OSError, ValueError):
@@ -235,7 +212,7 @@ class RunFolder(MemberFolder):
         return (read_record(self.launch) or read_record(self.simulated) or {}).get("clock") == "virtual"
 
     def simulated_base(self) -> Path | None:
-        """The same of a simulated run."""
+        """The same for a simulated run."""
         return _base(self.simulated)
 
     def read_summary(self) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""PyTorch's own defaults for a run that another program starts: a notebook may have changed them for its own work."""
+"""PyTorch's own defaults for a run that another program starts: a notebook may have changed them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _DEVICES = ("cpu", "cuda", "xpu", "mps")
 
 @contextmanager
 def torch_defaults() -> Iterator[None]:
-    """Default dtype and device, gradient mode, autocast and determinism as in a new process; as before at the end."""
+    """Default dtype and device, gradient mode, autocast and determinism as in a new process; restored at the end."""
     import torch  # noqa: PLC0415  # a second, which `import colonnade` does not take
 
     dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()

@@ -24,11 +24,7 @@ _PACKAGES: set[str] = set()  # top modules of installed plug-ins
 
 
 class UserCodeFault(ConfigError):
-    """Code that a member's configuration names has failed.
-
-    Args:
-        member: whose it is; "" if the place where it is raised does not know.
-    """
+    """Code that a member's configuration names has failed. `member` is "" where it is not known."""
 
     telling = "its own model or plug-in has failed"
 
@@ -56,7 +52,7 @@ def interrupts(error: BaseException) -> bool:
 
 
 def said_by(error: BaseException) -> str:
-    """`CLASS: MESSAGE`, one line: the first of the message that is not blank."""
+    """`CLASS: MESSAGE`, one line: the first line of the message that is not blank."""
     try:
         lines = str(error).splitlines()
     except Exception:  # noqa: BLE001  # a user's class
@@ -65,7 +61,7 @@ def said_by(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """`FILE, line N, in FUNCTION` of the innermost frame in a user's code; "" if no frame is in any."""
+    """`FILE, line N, in FUNCTION` of the innermost frame in a user's code; "" if there is none."""
     found = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if _is_users(frame):
@@ -74,7 +70,7 @@ def place_of(error: BaseException) -> str:
 
 
 def in_place(error: BaseException) -> str:
-    """`CLASS: MESSAGE`, one line, and the place in a user's code behind it if there is one."""
+    """`CLASS: MESSAGE`, one line, followed by the place in a user's code if there is one."""
     place = place_of(error)
     said = said_by(error)
     return f"{said} ({place})" if place else said
@@ -86,7 +82,7 @@ def naming_user_code(member: str, own: Sequence[str] = ()) -> Iterator[None]:
 
     Args:
         member: its section, `parties.NAME` or `server`.
-        own: what of the section is a user's code: `model ./tower.py:Tower`.
+        own: which parts of the section are a user's code: `model ./tower.py:Tower`.
     """
     try:
         yield
@@ -103,8 +99,8 @@ def naming_user_code(member: str, own: Sequence[str] = ()) -> Iterator[None]:
 
 
 def user_fault(error: BaseException, member: str = "", own: Sequence[str] = ()) -> UserCodeFault | None:
-    """The error that names a user's code as the cause of another; None if it is none. See `naming_user_code`."""
-    if isinstance(error.__cause__, StopIteration):  # which Python lets out of no coroutine
+    """The error that names a user's code as the cause of another; None if it is not. See `naming_user_code`."""
+    if isinstance(error.__cause__, StopIteration):  # Python wraps one that leaves a coroutine
         error = error.__cause__
     said = said_by(error)
     hint = "this is an error of that code, not of Colonnade; --debug shows all of its traceback"

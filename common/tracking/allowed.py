@@ -30,7 +30,7 @@ COUNTED: Mapping[str, str] = {
     "rollback": "rollbacks",
     "back_off": "back_offs",
 }
-"""Events of the server that are counted, each with the name of its metric. Nothing else is taken from them."""
+"""Events of the server that are counted, each with the name of its metric."""
 
 AGREED = (
     "id", "protocol", "task", "epochs", "rounds", "batch", "shuffle", "seed", "align", "rows", "evaluate", "stop",
@@ -63,7 +63,7 @@ SUMMARY = (
     "schema", "rounds", "seconds", "seconds_to_first_round", "best", "bytes", "epsilon", "delta", "person", "privacy",
     "label_privacy", "answer_privacy", "theorem", "pace", "absent", "back_offs", "missing", "late",
 )  # fmt: skip
-"""Keys of a summary of which the numbers pass, also those below it under the keys of `BELOW`."""
+"""Keys of a summary whose numbers pass, also those below them under the keys of `BELOW`."""
 
 BELOW = frozenset({
     "round", "checkpoint", "up", "down", "payload", "wire", "parties", "epsilon", "delta", "clip", "head_clip", "scale",
@@ -85,7 +85,7 @@ def score_names(parties: Collection[str], more: Collection[str] = ()) -> frozens
 
     Args:
         parties: the roster; in vfedmh every party has a score of its own.
-        more: names of metrics of installed packages.
+        more: metrics of installed packages.
     """
     own = [f"{score}_{party}" for score in ("accuracy", "rmse") for party in parties]
     return frozenset(f"{part}_{score}" for part in ("val", "test") for score in (*_SCORES, *own, *more))
@@ -99,7 +99,6 @@ def number(value: Any) -> float | None:
 
 
 def round_metrics(event: Event) -> dict[str, float]:
-    """Metrics of a `round` event."""
     return numbers({name: event.get(field) for field, name in ROUND.items()}, ROUND.values())
 
 
@@ -110,23 +109,15 @@ def numbers(values: Mapping[str, Any], names: Collection[str]) -> dict[str, floa
 
 
 def agreed_parameters(section: Mapping[str, Any], parties: Collection[str], outputs: int) -> dict[str, Parameter]:
-    """Parameters of the agreed section, by their dotted keys.
-
-    Args:
-        section: as `model_dump(mode="json")` returns it.
-        parties: names of the roster.
-        outputs: number of classes, or of targets.
+    """Parameters of the agreed section (in JSON types), by their dotted keys; `outputs` is the number of classes or
+    targets.
     """
     found = dict(leaf for name in AGREED for leaf in _leaves(name, section.get(name)))
     return found | {"parties": ", ".join(parties), "outputs": outputs}
 
 
 def own_parameters(section: Mapping[str, Any]) -> dict[str, Parameter]:
-    """Parameters of the server's own section, by their dotted keys.
-
-    Args:
-        section: as `model_dump(mode="json")` returns it.
-    """
+    """Parameters of the server's own section (in JSON types), by their dotted keys."""
     found: dict[str, Parameter] = {}
     for key in OWN_NUMBERS:
         value = _at(section, key)
@@ -142,14 +133,7 @@ def own_parameters(section: Mapping[str, Any]) -> dict[str, Parameter]:
 def summary_record(
     summary: Mapping[str, Any], status: Status, parties: Collection[str], names: Collection[str]
 ) -> dict[str, Any]:
-    """The summary as a tracker may store it.
-
-    Args:
-        summary: content of summary.json.
-        status: of the run.
-        parties: the roster.
-        names: of metrics, as `score_names` returns them.
-    """
+    """The content of summary.json as a tracker may store it; `names` are the metrics of `score_names`."""
     keys = BELOW.union(parties, names)
     found = {key: _below(summary[key], keys) for key in SUMMARY if key in summary}
     metrics = summary.get("metrics")
@@ -161,7 +145,7 @@ def summary_record(
 
 
 def epsilons(summary: Mapping[str, Any], parties: Collection[str]) -> dict[str, float]:
-    """A person's epsilon at the end and every party's, by the name of its metric."""
+    """Epsilon at the end, for a person and for every party, by the name of its metric."""
     spent, person = summary.get("epsilon"), summary.get("person")
     found = numbers(spent if isinstance(spent, Mapping) else {}, parties)
     of_all = numbers(person if isinstance(person, Mapping) else {}, ("epsilon",)).get("epsilon")

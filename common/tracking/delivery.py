@@ -1,4 +1,4 @@
-"""Delivery to one tracker, by a thread of its own: a tracker that is away, slow or broken holds up no round."""
+"""Delivery to one tracker, in its own thread: a tracker that is away, slow or broken delays no round."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from colonnade.common.tracking.tracker import Status, TrackedRun, Tracker, Track
 Record = Callable[[Tracker], None]
 
 MOST = 20_000
-"""Records that wait for a tracker; later ones are dropped and counted."""
+"""Maximum records that wait for a tracker; later ones are dropped and counted."""
 
 PAUSES = (1.0, 60.0)
-"""Seconds before the second attempt, and at most between two; a pause doubles."""
+"""Seconds before the second attempt, and maximum between two; a pause doubles."""
 
 _WORDS = 300  # characters of a tracker's error
 
@@ -28,9 +28,6 @@ class Delivery:
 
     Args:
         place: key of the tracker's section, for warnings: server.trackers.0.
-        config: the section.
-        run: the run.
-        pauses: as `PAUSES`.
     """
 
     def __init__(
@@ -62,7 +59,7 @@ class Delivery:
             self._changed.notify()
 
     def warnings(self) -> list[tuple[str, str]]:
-        """Warnings since the last call: reasons and hints."""
+        """Reasons and hints of warnings since the last call."""
         return [self._warnings.popleft() for _ in range(len(self._warnings))]
 
     def end(self, status: Status) -> None:
@@ -72,10 +69,8 @@ class Delivery:
             self._changed.notify()
 
     def join(self, until: float) -> None:
-        """Waits for the end, gives up what is left then, and warns of records that were not delivered.
-
-        Args:
-            until: time of the monotonic clock.
+        """Waits until a time of the monotonic clock, drops what is left, and warns of records that were not
+        delivered.
         """
         self._thread.join(max(until - time.monotonic(), 0.0))
         with self._changed:

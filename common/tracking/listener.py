@@ -1,5 +1,3 @@
-"""Trackers of one member: they listen to its events."""
-
 from __future__ import annotations
 
 import json
@@ -34,7 +32,6 @@ PARTY_METRICS = frozenset({
     "bytes_sent", "bytes_received", "epsilon", "releases",
     "seconds_computing", "seconds_waiting", "seconds_checkpoint",
 })  # fmt: skip
-"""Metrics of a party's own record."""
 
 Give = Callable[[dict[str, Any]], object]
 
@@ -45,8 +42,8 @@ class Tracked:
 
     Args:
         place: key of its trackers, for warnings: server.trackers.
-        run: the run; number, round and what trackers have kept are filled in.
-        parameters: that trackers receive, as common/tracking/allowed.py lists them.
+        run: number, round and what trackers have kept are filled in.
+        parameters: for trackers, as common/tracking/allowed.py lists them.
         parties: the roster.
         number: finds the run's random number once the run has begun; "" if it has none.
     """
@@ -59,17 +56,12 @@ class Tracked:
 
 
 class Tracking:
-    """Trackers of a member. A listener of its events; it never waits before `finish`.
+    """Trackers of a member: a listener of its events, which never waits before `finish`.
 
     A run is opened at the trackers with the first `begin` event, so that a start that fails before leaves nothing.
 
-    Args:
-        trackers: their sections.
-        tracked: the member.
-
     Attributes:
         patience: seconds that the end of a run waits for all its trackers.
-        pauses: as in common/tracking/delivery.py.
         report: receives this class's `warning` events; the telemetry's `pass_on`.
     """
 
@@ -124,10 +116,8 @@ class Tracking:
         """Sends the last record, and waits for its delivery for some seconds. Has no effect the second time.
 
         Args:
-            status: of the run.
-            round: the last.
             summary: content of summary.json; its allowed part is sent.
-            model: makes the member's own part of the model, a safetensors file; None if it has none. Called only if a
+            model: makes the member's part of the model, a safetensors file; None if it has none. Called only if a
                 tracker is to receive it.
         """
         if self._ended:
@@ -151,7 +141,7 @@ class Tracking:
         self._warn()
 
     def _last(self, summary: Mapping[str, Any]) -> dict[str, float]:
-        """Metrics that only a summary has: those of the last evaluation that take long, and epsilon."""
+        """Metrics that only a summary has: slow ones of the last evaluation, and epsilon."""
         scores = numbers(summary.get("metrics") or {}, self._names - self._sent)
         return {**scores, **epsilons(summary, self._tracked.parties)}
 
@@ -203,7 +193,6 @@ class _Kept:
         return dict(self._words.get(name, {}))
 
     def keep(self, name: str, words: Mapping[str, str]) -> None:
-        """Writes the words of a tracker. Raises EnvironmentFault."""
         with self._lock:
             self._words[name] = dict(words)
             write_kept(self._path, (json.dumps(self._words, indent=2) + "\n").encode())

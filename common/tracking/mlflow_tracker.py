@@ -1,7 +1,7 @@
 """MLflow, through its client: no global state of MLflow is used, and no service of it is started.
 
-MLflow reads its credentials from its own environment variables. Importing it takes seconds, which is done before a run
-begins.
+MLflow reads its credentials from its own environment variables. Importing it takes seconds, so this happens before a
+run begins.
 """
 
 from __future__ import annotations
@@ -153,12 +153,7 @@ def refuse_password(uri: str, place: str) -> None:
 
 
 class MlflowTracker:
-    """One start of a run at MLflow.
-
-    Args:
-        config: its section.
-        run: the run; the id of MLflow's run is kept with it.
-    """
+    """One start of a run at MLflow; the id of MLflow's run is kept with `run`."""
 
     def __init__(self, config: MlflowConfig, run: TrackedRun) -> None:
         self._config, self._run = config, run
@@ -167,7 +162,7 @@ class MlflowTracker:
         self._waiting: list[tuple[str, float, int, int]] = []  # name, value, milliseconds since 1970, round
 
     def begin(self, parameters: Mapping[str, Parameter]) -> None:
-        """Creates the run, or goes on with the one of an earlier start, and sends parameters that are new."""
+        """Creates the run, or continues that of an earlier start, and sends parameters that are new."""
         from mlflow.entities import Param, RunTag  # noqa: PLC0415
 
         client = self._connect()
@@ -197,7 +192,6 @@ class MlflowTracker:
             self._register(client)
 
     def flush(self) -> None:
-        """Sends the buffered numbers."""
         from mlflow.entities import Metric  # noqa: PLC0415
 
         while self._waiting:
@@ -206,7 +200,6 @@ class MlflowTracker:
             del self._waiting[: len(part)]
 
     def end(self, status: Status) -> None:
-        """Ends the run."""
         self._connect().set_terminated(self._id, _STATUS[status])
 
     def _connect(self) -> MlflowClient:
@@ -281,8 +274,8 @@ class MlflowTracker:
 def _make_database(file: Path) -> None:
     """Makes a database with MLflow's tables if there is none.
 
-    MLflow makes tables one by one, and cannot go on with half of them. So one member at a time does, under another
-    name: members on one machine begin together, and any of them may be killed.
+    MLflow makes tables one by one, and cannot continue from some of them. Members on one machine begin together, and
+    any of them may be killed: so one at a time makes the database, under another name.
     """
     from mlflow import MlflowClient  # noqa: PLC0415
 

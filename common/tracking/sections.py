@@ -14,23 +14,17 @@ from colonnade.common.tracking.tensorboard_tracker import TensorBoardConfig
 from colonnade.common.tracking.tracker import TrackerConfig
 
 BUILT_IN: Mapping[str, type[TrackerConfig]] = {"mlflow": MlflowConfig, "tensorboard": TensorBoardConfig}
-"""Trackers of Colonnade itself, by name."""
 
 OUTSIDE = PlugIns("trackers", BUILT_IN)
-"""Trackers of installed packages: each entry names its section, a subclass of TrackerConfig."""
+"""Trackers of installed packages: each entry point names its section, a subclass of TrackerConfig."""
 
 _FORM = "a list of names, or of {name: ..., keys}"
 
 
 def read_trackers(value: Any, place: str) -> tuple[TrackerConfig, ...]:
-    """Reads `trackers`. Values of keys are never quoted in an error: a URI may contain a password.
+    """Reads `trackers`: a name, a list of names or sections as in a file, or sections that are read already.
 
-    Args:
-        value: a name, a list of names or of sections, as in a file; or sections that are read already.
-        place: key of the value, for errors.
-
-    Raises:
-        ConfigError: an unknown tracker or key, or a wrong value.
+    Values of keys are never quoted in an error: a URI may contain a password. `place` is the value's key, for errors.
     """
     given = [value] if isinstance(value, str | dict) else value
     if not isinstance(given, list | tuple):
@@ -92,4 +86,3 @@ Trackers = Annotated[
     BeforeValidator(lambda value: read_trackers(value, "trackers")),
     WithJsonSchema({"anyOf": [*_ONE["anyOf"], {"type": "array", "items": _ONE}]}),  # other packages add sections
 ]
-"""The type of the key in a member's section."""

@@ -29,13 +29,11 @@ class TensorBoardConfig(TrackerConfig):
     folder: Path | None = Field(default=None, description="of the event files; left out, tensorboard in the run's own")
 
     def prepare(self) -> None:
-        """Imports the writer."""
         import tensorboard.compat.proto.event_pb2  # noqa: PLC0415
         import tensorboard.compat.proto.summary_pb2  # noqa: PLC0415
         import tensorboard.summary.writer.event_file_writer  # noqa: F401, PLC0415
 
     def open(self, run: TrackedRun) -> TensorBoardTracker:
-        """Opens a file in the folder."""
         below = run.folder / "tensorboard" if self.folder is None else run.base / self.folder / refuse_path(run.name)
         return TensorBoardTracker(below, run.round)
 
@@ -45,7 +43,7 @@ class TensorBoardTracker:
 
     Args:
         folder: made if it is missing.
-        round: the round to go on from. Points after it, of an earlier start, are marked as void.
+        round: the round to continue from. Points after it, of an earlier start, are marked as void.
     """
 
     def __init__(self, folder: Path, round: int) -> None:
@@ -63,7 +61,6 @@ class TensorBoardTracker:
         self._add(Event(summary=_text("parameters", f"| key | value |\n|---|---|\n{rows}")), self._round)
 
     def metrics(self, round: int, values: Mapping[str, float]) -> None:
-        """Writes scalars."""
         from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415
         from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
 
@@ -74,12 +71,10 @@ class TensorBoardTracker:
         """Has no place for files: the run's folder holds them already."""
 
     def flush(self) -> None:
-        """Writes everything to the disk."""
         if self._writer is not None:
             self._call(self._writer.flush)
 
     def end(self, status: Status) -> None:  # noqa: ARG002  # a curve has no status
-        """Closes the file."""
         if self._writer is not None:
             self._call(self._writer.close)
 
@@ -89,7 +84,7 @@ class TensorBoardTracker:
         self._call(lambda: writer.add_event(event))
 
     def _call(self, act: Callable[[], None]) -> None:
-        """A writer that has failed stays so: the next call opens another file."""
+        """A writer that has failed stays failed: the next call opens another file."""
         try:
             act()
         except Exception:

@@ -22,7 +22,7 @@ class Tracker(Protocol):
     """One run at one tracker. All calls come from one thread, in order; a call that raises is made again later."""
 
     def begin(self, parameters: Mapping[str, Parameter]) -> None:
-        """Opens the run, or the one of an earlier start. `parameters` are settings by their dotted keys."""
+        """Opens the run, or that of an earlier start. `parameters` are settings by their dotted keys."""
 
     def metrics(self, round: int, values: Mapping[str, float]) -> None:
         """Takes finite numbers by name. It may buffer them until `flush`."""
@@ -47,7 +47,7 @@ class TrackedRun:
         folder: the member's own folder, which exists.
         base: the folder that paths in the configuration are relative to.
         number: the run's random number, the same at all members.
-        round: the round that this start goes on from; 0 at the beginning.
+        round: the round that this start continues from; 0 at the beginning.
         kept: what `keep` stored in an earlier start.
         keep: stores words for later starts, durably. Raises EnvironmentFault.
     """
@@ -90,19 +90,13 @@ class TrackerConfig(Section):
         return self.packages
 
     def identity(self) -> str:
-        """Tells this tracker from others of the same member: a resumed run goes on with what it has kept."""
+        """Distinguishes this tracker from others of the same member: a resumed run continues with what it has kept."""
         return self.name
 
 
 def refuse_missing(place: str, trackers: tuple[TrackerConfig, ...]) -> None:
-    """Refuses a tracker whose package is not installed.
-
-    Args:
-        place: key of the section, for the error: server.trackers.
-        trackers: of one member.
-
-    Raises:
-        EnvironmentFault: naming the package.
+    """Refuses a tracker whose package is not installed; `place` is the section's key, for the error:
+    server.trackers.
     """
     for number, config in enumerate(trackers):
         for module, package in config.needed().items():
@@ -114,15 +108,7 @@ def refuse_missing(place: str, trackers: tuple[TrackerConfig, ...]) -> None:
 
 
 def prepare(place: str, trackers: tuple[TrackerConfig, ...]) -> None:
-    """Imports the packages of all trackers, before anything of the run is written.
-
-    Args:
-        place: key of the section, for the error: server.trackers.
-        trackers: of one member.
-
-    Raises:
-        EnvironmentFault: a package is not installed, or cannot be imported.
-    """
+    """Imports the packages of all trackers, before anything of the run is written; `place` as for `refuse_missing`."""
     refuse_missing(place, trackers)
     for number, config in enumerate(trackers):
         try:
