@@ -52,14 +52,8 @@ class Scale:
 
     @classmethod
     def of(cls, values: np.ndarray, columns: int) -> Scale:
-        """The smallest and the largest entry of every column.
-
-        Args:
-            values: float32 (rows * columns,).
-            columns: 1 for one scale.
-
-        Raises:
-            InputError: a number is not finite.
+        """The smallest and the largest entry of every column, from float32 (rows * columns,); 1 column for
+        one scale.
         """
         ends = _ends(values, columns) if len(values) else np.zeros((2, columns), np.float32)
         if not np.isfinite(ends).all():
@@ -111,12 +105,7 @@ class Scale:
 
 
 class _Blocks:
-    """The blocks of a tensor, and scales repeated along them.
-
-    Args:
-        count: entries.
-        scale: of each column.
-    """
+    """The blocks of a tensor of `count` entries, and scales repeated along them."""
 
     def __init__(self, count: int, scale: Scale) -> None:
         self.size = min(_BLOCK, -(-count // GROUP) * GROUP)
@@ -185,7 +174,6 @@ def _odd_words(draws: torch.Generator, size: int) -> Iterator[np.ndarray]:
 
 
 def _ends(values: np.ndarray, columns: int) -> np.ndarray:
-    """The smallest and the largest entry of every column of at least one row, float32 (2, columns)."""
     if columns == 1:
         blocks = [values[start : start + _BLOCK] for start in range(0, len(values), _BLOCK)]
         ends = np.array([(block.min(), block.max()) for block in blocks])  # in the cache the second time

@@ -20,22 +20,17 @@ def arriving(compress: CompressConfig, kinds: Kinds) -> dict[str, Form]:
 
 
 class Compressor:
-    """Packs every float32 tensor of a message.
+    """Packs every float32 tensor of a message in an agreed form.
 
-    The random draws for rounding depend on the sender's own draws, the receiver, the message's kind and round and the
-    tensor's bytes alone: a repeated round repeats every bit, and no two turns of a round are rounded alike.
-
-    Args:
-        form: in which they are sent.
-        draws: of the sender's own.
-        to: the receiver.
+    Random rounding depends only on the sender's own draws, the receiver, the message's kind and round and the tensor's
+    bytes: a repeated round repeats every bit, and no two turns of a round are rounded alike.
     """
 
     def __init__(self, form: Form, draws: Draws, to: str) -> None:
         self._form, self._draws, self._to = form, draws, to
 
     def __call__(self, message: M) -> M:
-        """The compressed message. Raises InputError."""
+        """The compressed message."""
         if self._form == AS_IS:
             return message
         about = (self._to, type(message).__name__, message.round)

@@ -23,8 +23,8 @@ class Close:
 class Save:
     """The server asks for a checkpoint of a round.
 
-    `keep` is the previous one, which is kept until this is committed; `best` that of the best round so far; `model` the
-    round whose model is the run's once this is committed, this or the best; 0 is the newest one.
+    `keep` is the previous one, kept until this is committed; `best` that of the best round so far. `model` is the round
+    whose model is the run's once this is committed: this one or the best; 0 is the newest one.
     """
 
     round: int
@@ -35,10 +35,10 @@ class Save:
 
 @dataclass(frozen=True)
 class Statement:
-    """Either way: what a party was told and what it received, for every other party; the server passes it on unread.
+    """In both directions: what a party was told and received, for every other party; the server passes it on unread.
 
     Args:
-        party: whose it is; set by the server from the connection.
+        party: the author; set by the server from the connection.
         body: common/transcript/statement.py.
         certificate: the party's, PEM; empty on loopback without TLS.
         signature: over party and body; empty likewise.

@@ -1,17 +1,17 @@
 """The core abstraction: a conversation between a server side and party sides, each a sequential coroutine.
 
-A protocol is a contract and two coroutines, `serve` at the server and `participate` at every
-party. Both use the classes of this module, independently of the transport: one event loop on a
-virtual clock (common/conversation/inprocess.py) or gRPC over mutual TLS (common/wire).
+A protocol is a contract and two coroutines, `serve` at the server and `participate` at every party. Both use the
+classes of this module, independently of the transport: one event loop on a virtual clock
+(common/conversation/inprocess.py) or gRPC over mutual TLS (common/wire).
 
     async def serve(ctx, clients: Cohort):          async def participate(ctx, server: Link):
         async for t in clients.rounds(n):               async for t in server.rounds():
             h = await clients.collect(Embedding, t, q)      await server.send(Embedding(t, ...))
             await clients.broadcast({k: Update(t, ...)})    update = await server.recv(Update, t)
 
-The server opens rounds; a party follows the newest open one, so that a straggler always catches
-up. A straggler policy is a `Quorum` (common/conversation/responses.py): three numbers. Messages of a
-past round are dropped and counted. Every fault of a peer raises at its receiver.
+The server opens rounds; a party follows the newest open one, so that a straggler always catches up. A straggler policy
+is a `Quorum` (common/conversation/responses.py): three numbers. Messages of a past round are dropped and counted. Every
+fault of a peer raises at its receiver.
 """
 
 from __future__ import annotations
@@ -56,23 +56,24 @@ class Link(Capacity):
     """One end of a conversation between two members. Made by a transport, used by a protocol side.
 
     Args:
-        peer: name of the other end.
         kinds: the messages that the protocol declares, by name; all others are refused.
-        limits: the largest value of every dimension name.
+        limits: maximum size of every dimension, by name.
         carry: sends an item over the transport.
         compress: applied to a message before it is sent.
         mailbox: stores messages from this peer; links of one cohort share it.
-        outlet: of the transport; sending waits until it has room.
+        outlet: the transport's; sending waits until it has room.
 
     Attributes:
-        last: the last agreed round; None if unknown. closed: True if the server has no more rounds.
+        last: the last agreed round; None if unknown.
+        closed: True if the server has no more rounds.
         known: the newest round known to both ends; messages of rounds far ahead of it are refused.
-        on_round: called with the number of a round when this side has finished it. on_save: called when a checkpoint
-            was requested and this side has finished its round. on_statement: called with every statement of a party.
-            on_taken: called with every message that `recv` returns.
-        keyed: True once keys were agreed on: a peer that reconnects has none of them. watch: sees every message.
-        given_up: the round of the last checkpoint requested here: of its round and those before,
-            the other end gives up exchanges in progress.
+        on_round: called with the number of a round when this side has finished it.
+        on_save: called when a checkpoint was requested and this side has finished its round.
+        on_statement: called with every statement of a party.
+        on_taken: called with every message that `recv` returns.
+        keyed: True once keys were agreed on: a peer that reconnects has none of them.
+        watch: sees every message.
+        given_up: the round of the last checkpoint requested here: the other end abandons exchanges of rounds up to it.
     """
 
     def __init__(
@@ -150,9 +151,9 @@ class Link(Capacity):
     async def recv(self, kind: type[M], round: int, *, until: int = 0, **dims: int) -> M | None:
         """Waits for a message of a kind and round with the given dimensions.
 
-        Returns None if the server has finished the round without sending it: this side is late and
-        continues with the newest round. With `until`, the wait continues while the server opens rounds up
-        to that one; a requested checkpoint still ends it.
+        Returns None if the server has finished the round without sending it: this side is late and continues with the
+        newest round. With `until`, the wait continues while the server opens rounds up to that one; a requested
+        checkpoint still ends it.
 
         Raises:
             ContractError: the message has other dimensions, or an earlier one broke the contract.
@@ -170,7 +171,7 @@ class Link(Capacity):
                     check_exact(self.peer, found, dims)
                     self.on_taken(found)
                     return found
-            self._refuse_if_broken()  # else what was dropped since would pass for late, and a checkpoint lack it
+            self._refuse_if_broken()  # else a message dropped since would count as late, and a checkpoint would lack it
             if self.done_with(round, until):
                 return None
             self._refuse_if_lost()
@@ -182,12 +183,9 @@ class Link(Capacity):
         return self.closed or asked or self._newest > max(round, until)
 
     async def rounds(self, after: int = 0) -> AsyncIterator[int]:
-        """The rounds that the server opens: yields the newest open one, and skips older ones.
+        """The rounds that the server opens after `after`: yields the newest open one, and skips older ones.
 
         Between two rounds no exchange is in progress, so checkpoints are taken there.
-
-        Args:
-            after: the last round that needs no work (a restored one).
         """
         while True:
             self._refuse_if_broken()
@@ -245,10 +243,10 @@ class Link(Capacity):
         await self.mailbox.room(self.peer, self.most)
 
     def expects(self, kind: str, round: int) -> bool:
-        """Transport only: True if a message may be of this round. If not, the peer has broken its contract.
+        """Transport only: True if a message of this round is acceptable. If not, the peer has broken its contract.
 
         Raises:
-            FloodError: the peer sends messages without end that no round takes. Nothing more of it is to be read.
+            FloodError: the peer floods us with messages that no round takes; its connection must not be read any more.
         """
         self._refuse_flood(kind, round)
         newest = max(self.known, self.mailbox.asked(self.peer)) + AHEAD
@@ -256,7 +254,7 @@ class Link(Capacity):
             self.lose(ContractError(self.peer, kind, "round", f"at most {newest}", str(round)))
         elif (fault := self.mailbox.fault([self.peer])) is None or isinstance(fault, PartyLost):
             return True
-        self.mailbox.strays.drop(self.peer, kind)  # it is at fault: nobody reads it any more
+        self.mailbox.strays.drop(self.peer, kind)  # the peer is at fault and is not read any more
         return False
 
     def lose(self, error: Exception) -> None:
@@ -364,8 +362,6 @@ class Cohort(Mapping[str, Link]):
         """Waits for one message of a kind and round from every party, within the limits of the quorum.
 
         Args:
-            kind, round: of the messages.
-            quorum: required responses and time limits.
             among: the parties that can respond; the others are missing. All if left out.
             stale: selects the outdated ones of several messages of one kind in a round.
             dims: the messages' dimensions.
@@ -392,8 +388,8 @@ class Cohort(Mapping[str, Link]):
     ) -> AsyncIterator[tuple[str, M]]:
         """Messages of a kind from any party, in fair order: no party is served twice while another waits.
 
-        Messages of rounds up to `after`, and messages that their senders gave up for a checkpoint, are dropped
-        and counted as late; messages of parties that are not `ready` are left for later.
+        Messages of rounds up to `after`, and messages that their senders gave up for a checkpoint, are dropped and
+        counted as late; messages of parties that are not `ready` are left for later.
 
         Raises:
             ContractError: a message has other dimensions, or a party broke the contract.

@@ -1,7 +1,7 @@
 """The conversation inside one event loop, on a virtual clock, for most tests.
 
-`VirtualLoop` never sleeps: when nothing is ready it advances its clock to the next timer. An hour
-of stragglers takes milliseconds, and events always have the same order.
+`VirtualLoop` never sleeps: when nothing is ready it advances its clock to the next timer. An hour of stragglers takes
+milliseconds, and events always have the same order.
 """
 
 from __future__ import annotations
@@ -44,11 +44,7 @@ class _NoWaitSelector(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock jumps from timer to timer.
-
-    Args:
-        begin: first reading of its clock, seconds.
-    """
+    """An event loop whose clock, in seconds from `begin`, jumps from timer to timer."""
 
     def __init__(self, begin: float = 0.0) -> None:
         self._virtual = _NoWaitSelector(begin)
@@ -64,8 +60,7 @@ def run_virtual(
 ) -> _T:
     """Runs a coroutine to its end on a virtual clock of its own, which starts at `begin` seconds.
 
-    Raises:
-        KeyboardInterrupt: the caller was interrupted; the coroutine was cancelled.
+    An interrupt of the caller cancels the coroutine and raises KeyboardInterrupt.
     """
     return run_on_own_loop(main, partial(loop, begin))
 
@@ -98,7 +93,7 @@ class _Wire(Bounded, Carrier):
     """One direction between two links: items arrive in the order in which they were sent.
 
     Items for which the receiving link has no room are queued here; over gRPC they are queued at the sender. A patient
-    sender waits while this is full: if too many are queued nevertheless, they were delayed when it saw room.
+    sender waits while this is full; if too many are queued nevertheless, they were delayed when it saw room.
     """
 
     def __init__(

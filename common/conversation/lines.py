@@ -15,7 +15,7 @@ from colonnade.common.messaging.message import Message, snapshot
 
 
 class Waiting:
-    """Sends delayed items as there is room for them: a connection that is given more than it takes is given up."""
+    """Sends delayed items as there is room for them: a connection given more than it takes counts as lost."""
 
     def __init__(self, carry: Carrier, outlet: Capacity) -> None:
         self._carry, self._outlet = carry, outlet
@@ -23,7 +23,7 @@ class Waiting:
         self._sending: asyncio.Task[None] | None = None
 
     def __call__(self, item: Item) -> None:
-        """Sends one item, or keeps it until there is room; it may be changed afterwards."""
+        """Sends an item, or a copy of it later when there is room."""
         if not self._items and not self._outlet.full:
             self._carry(item)
             return

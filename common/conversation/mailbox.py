@@ -16,8 +16,8 @@ from colonnade.common.runtime.phases import WAITING, Phases
 class Mailbox:
     """Unread messages of several peers, with a notification on every change.
 
-    Synchronous protocols read a kind and a round and drop older rounds (late messages);
-    asynchronous ones read the next message. Both read the same queues.
+    Synchronous protocols read a kind and a round and drop older rounds (late messages); asynchronous ones read the next
+    message. Both read the same queues.
 
     Args:
         on_late: called with every message dropped because its round had passed: (peer, message).
@@ -109,8 +109,8 @@ class Mailbox:
     ) -> M | None:
         """The oldest message of a kind (of a round, when one is named) from a peer, or None.
 
-        Messages of earlier rounds, and those of this round that `stale` selects, are dropped and
-        reported as late; those of later rounds stay.
+        Messages of earlier rounds, and those of this round that `stale` selects, are dropped and reported as late;
+        those of later rounds stay.
         """
         queue = self._queues[peer][kind]
         if round is not None and round > self._asked.get(peer, 0):
@@ -145,7 +145,7 @@ class Mailbox:
         return sum(len(queue) for queue in list(self._queues.get(peer, {}).values()))
 
     def unread_of(self, peer: str, kind: type[Message]) -> int:
-        """The same of one kind."""
+        """The same for one kind."""
         return len(self._queues[peer][kind])
 
     def _drop(self, peer: str, queue: deque[Message]) -> None:

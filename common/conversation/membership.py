@@ -44,9 +44,9 @@ class Refusal:
 class Begin:
     """Server to party: all parties have joined, in this order; continue after `round`, in the given session.
 
-    Every session has its own number, which enters all values derived for it: keys, nonces, masks.
-    `aligned` is the number of the current alignment of rows, if there is one already; `backed_off` the number of times
-    that the run went back after a divergence, each time with lower learning rates.
+    Every session has its own number, which enters all values derived for it: keys, nonces, masks. `aligned` is the
+    number of the current alignment of rows, if there is one already; `backed_off` the number of times that the run went
+    back after a divergence, each time with lower learning rates.
     """
 
     session: int
@@ -86,7 +86,7 @@ class Farewell:
 
 @dataclass(frozen=True)
 class Failure:
-    """The sender's side has failed. `party` is the member whose error it is, not the one that forwards it."""
+    """The sender's side has failed. `party` is the member where the error occurred, not the one that forwards it."""
 
     party: str
     reason: str

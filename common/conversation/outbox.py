@@ -11,17 +11,14 @@ from colonnade.common.messaging.message import Message
 
 _T = TypeVar("_T")
 
-_BEYOND = 4  # times the bound: a peer with more unread data is given up
+_BEYOND = 4  # times the bound: a peer with more unread data counts as lost
 
 
 class Outbox(Bounded, Generic[_T]):
-    """A bounded queue.
+    """A bounded queue of messages of at most `largest` bytes.
 
     A sending party waits while it is full. A server does not wait for one party: if its queue is full, messages of
     rounds before the newest open one are dropped, which the party would skip anyway.
-
-    Args:
-        largest: bytes of the largest message.
     """
 
     def __init__(self, largest: int) -> None:

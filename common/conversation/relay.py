@@ -10,7 +10,7 @@ from colonnade.common.conversation.control import Statement
 from colonnade.common.errors import ContractError
 
 LARGEST = 49152
-"""Largest body of a statement, bytes."""
+"""Maximum bytes of a statement's body."""
 
 _AHEAD = 16  # statements of a party beyond two a round
 
@@ -28,12 +28,7 @@ class Relayed(Protocol):
 
 
 class Relay:
-    """Passes every statement of a party on to all others, in the order in which they arrive.
-
-    Args:
-        party: whose statements these are.
-        links: of all parties.
-    """
+    """Passes every statement of `party` on to all others, in the order in which they arrive."""
 
     def __init__(self, party: str, links: Mapping[str, Relayed]) -> None:
         self._party, self._links, self._passed = party, links, 0

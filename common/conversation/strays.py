@@ -1,15 +1,16 @@
-"""Messages that no round takes, because they come too late, twice or unasked, and how many of them there may be.
+"""Messages that no round takes, because they come too late, twice or unasked, and a bound on their number.
 
 A member owes as many messages of a kind in a round as the reader asks it for. Rounds go on without slow members, so
-that many of every open round may come too late. Whoever sends more makes everybody wait until they are read.
+every open round may bring that many late messages. A member that sends more would make all others wait for its messages
+to be read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-_SPARE = 64  # messages of a kind in a session, in any case
-_OF_SERVER = 64  # at least, a round: of some kinds a server sends a party one for each of the others
+_SPARE = 64  # messages of a kind that a session always allows
+_OF_SERVER = 64  # minimum per round: a server sends a party some kinds once for each other party
 
 
 class Strays:
@@ -19,7 +20,7 @@ class Strays:
         self._dropped: Counter[tuple[str, str]] = Counter()
         self._begun: dict[tuple[str, str], int] = {}  # rounds before it are over for this kind
         self._asked: dict[tuple[str, str], tuple[int, int]] = {}  # newest round, and questions in it
-        self._owed: Counter[str] = Counter()  # most questions in a round, to whomever
+        self._owed: Counter[str] = Counter()  # maximum questions in a round, over all peers
 
     def ask(self, peer: str, kind: str, round: int) -> None:
         """Counts a question to a peer: one message of this kind and round."""
@@ -40,12 +41,12 @@ class Strays:
     def excess(
         self, peer: str, kind: str, round: int, opened: int, unread: int, *, server: bool
     ) -> tuple[int, int] | None:
-        """How many came to nothing and how many may, if these are too many: with the next message, not decoded yet.
+        """(stray messages, maximum) if the next message, not decoded yet, makes them too many; else None.
 
         Args:
-            peer, kind, round: of the next message.
+            round: of the next message.
             opened: number of rounds opened so far.
-            unread: number of messages of this kind that came before it: of older rounds, if it is of one.
+            unread: number of unread messages of this kind; they are of older rounds if the next message is.
             server: True if the peer is the server.
         """
         came = self._dropped[peer, kind]

@@ -1,12 +1,12 @@
 """Fuzzy c-means: clustering with graded memberships.
 
-Source: Bezdek, Ehrlich, Full, "FCM: The fuzzy c-means clustering algorithm" (1984), as VFL-AFE uses it (Eq. 7).
-For points x_j, centres v_i and fuzziness m > 1 it descends sum_ij u_ij^m |x_j - v_i|^2 by
+Source: Bezdek, Ehrlich, Full, "FCM: The fuzzy c-means clustering algorithm" (1984), as VFL-AFE uses it (Eq. 7). For
+points x_j, centres v_i and fuzziness m > 1 it descends sum_ij u_ij^m |x_j - v_i|^2 by
 
     u_ij ~ |x_j - v_i|^(-2 / (m - 1)), normalised over i          v_i = sum_j u_ij^m x_j / sum_j u_ij^m
 
 in alternation. Points are scaled by the root mean square of their entries, so that gradients of 1e-6 cluster as points
-of 1 do. It is for points near the origin: far from it, rounding of products removes differences.
+of 1 do. Points must be near the origin: far from it, rounding of products removes differences.
 
 A gradient's length reflects the error of a row's prediction, its direction the true class. Later in training most are
 short and a few long, so that clusters of the gradients themselves follow length; at unit length
@@ -28,7 +28,7 @@ _NOTHING = 1e-150  # all points are 0
 
 @dataclass(frozen=True)
 class Clusters:
-    """The clusters found.
+    """Clusters of n points.
 
     Args:
         memberships: u, float32 (n, C); rows sum to 1.
@@ -54,20 +54,14 @@ def fuzzy_c_means(
     iterations: int = 20,
     start: Tensor | None = None,
 ) -> Clusters:
-    """Clusters points.
-
-    Clusters have no particular order. If all points are equal, so are all memberships.
+    """Clusters points, finite (n, d). Clusters have no particular order. If all points are equal, so are all
+    memberships.
 
     Args:
-        points: finite, (n, d).
-        clusters: C.
+        clusters: C, at most n.
         fuzziness: m, from 1.1; 2 is usual, and the fastest.
         tolerance: of centres, in scaled units: iteration ends when none of their coordinates moves further.
-        iterations: their maximum number.
         start: centres (C, d), as of an earlier batch; None begins with points that are far apart, always the same.
-
-    Raises:
-        InputError: there are fewer points than clusters, or m is less than 1.1.
     """
     _check(points, clusters, fuzziness)
     wide = points.detach().double()

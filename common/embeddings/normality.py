@@ -34,25 +34,17 @@ _FEW = 3  # distances, those of three rows
 
 
 def normality(h: Tensor) -> Tensor:
-    """The divergence of the rows' distances, and by autograd its gradient at the rows.
+    """The divergence of the distances of rows (n, l), and by autograd its gradient at the rows.
 
-    Args:
-        h: (n, l).
-
-    Returns:
-        (), of h's type; 0 for less than three rows, and where all distances are equal.
+    0 for fewer than three rows, and where all distances are equal.
     """
     return divergence(distances(h))
 
 
 def divergence(values: Tensor) -> Tensor:
-    """D_KL(P || N(mu, sigma^2)) of numbers with the distribution P, mu and sigma their own; differentiable once.
+    """D_KL(P || N(mu, sigma^2)) of values (N,) with the distribution P, mu and sigma their own; differentiable once.
 
-    Args:
-        values: (N,).
-
-    Returns:
-        (), of the values' type; 0 for less than three values, and where all are equal.
+    0 for fewer than three values, and where all are equal.
     """
     value: Tensor = _Divergence.apply(values)  # type: ignore[no-untyped-call]
     return value

@@ -25,13 +25,10 @@ from colonnade.common.errors import InputError
 
 
 def distances(h: Tensor) -> Tensor:
-    """d, the Euclidean distance of every pair of rows; differentiable.
+    """d, the Euclidean distance of every pair of rows (n, l); differentiable.
 
-    The distance of two equal rows has gradient 0. Differences are computed entry by entry, not from
-    |a|^2 + |b|^2 - 2 a'b: nothing cancels, and up to 256 rows by 64 columns it takes half the time.
-
-    Args:
-        h: (n, l).
+    The distance of two equal rows has gradient 0. Differences are computed entry by entry, not from |a|^2 + |b|^2 - 2
+    a'b: nothing cancels, and up to 256 rows by 64 columns it takes half the time.
 
     Returns:
         (n (n - 1) / 2,): rows 0 and 1, 0 and 2, .. 1 and 2, ..
@@ -41,19 +38,14 @@ def distances(h: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Spread:
-    """The normal distribution that distances are assumed to have.
-
-    Args:
-        mean: mu_h.
-        deviation: sigma_h.
-    """
+    """The normal distribution that distances are assumed to have: mu_h and sigma_h."""
 
     mean: float
     deviation: float
 
     @classmethod
     def of(cls, h: Tensor) -> Spread:
-        """Spread of the rows (n, l), from all their pairs. Raises InputError for less than two rows."""
+        """Spread of the rows (n, l), from all their pairs. Raises InputError for fewer than two rows."""
         x = _centred(h)
         n, lengths = len(x), x.square().sum(1)
         squares = torch.addmm(lengths, x, x.T, alpha=-2).add_(lengths.unsqueeze(1)).fill_diagonal_(0.0)
@@ -85,14 +77,9 @@ class Moments:
 
     @classmethod
     def released(cls, h: Tensor, noise: float) -> Moments:
-        """Moments of rows before noise, from the rows with it.
+        """Moments of rows before noise, from the rows (n, l) released with N(0, noise^2) on every entry.
 
-        Args:
-            h: (n, l), released with N(0, noise^2) on every entry.
-            noise: s; 0 gives the moments of h itself.
-
-        Raises:
-            InputError: there are less than two rows.
+        Raises InputError for fewer than two rows.
         """
         x = _centred(h)
         (n, width), power, lengths = x.shape, noise**2, x.square().sum(1)
@@ -106,7 +93,6 @@ class Moments:
 
     @classmethod
     def averaged(cls, batches: Sequence[Moments]) -> Moments:
-        """The mean over at least one batch."""
         count = len(batches)
         return cls(sum(batch.mean for batch in batches) / count, sum(batch.variance for batch in batches) / count)
 

@@ -19,7 +19,7 @@ class Outgoing(Tensor):
     """A tensor that may leave: a detached alias of its source. The egress keeps its own copy.
 
     Attributes:
-        mechanism: applied to it, as the ledger names it.
+        mechanism: the protection, as the ledger names it.
     """
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as in nn.Parameter
@@ -36,12 +36,11 @@ class Released(Outgoing):
     """A function of private rows that went through the privacy stage. Created only in common/privacy (tested).
 
     Args:
-        value: to be sent.
-        mechanism: applied to it, as the ledger names it.
+        mechanism: the protection, as the ledger names it.
         epsilon: spent by all releases so far, or None without protection.
         packed: the value's wire form, if compressed.
         steps: the value as whole steps of a ring, int64 in its shape, if it has only a share of the noise of a sum: it
-            may leave under masks alone.
+            may leave only under masks.
     """
 
     epsilon: float | None
@@ -57,7 +56,7 @@ class Released(Outgoing):
         *,
         steps: Tensor | None = None,
     ) -> Self:
-        """Attaches mechanism, epsilon, packed form and steps."""
+        """Attaches everything but the value."""
         made = cls._made(value, mechanism)
         made.epsilon, made.packed, made.steps = epsilon, packed, steps
         return made
@@ -69,8 +68,7 @@ class MaskedTensor(Outgoing):
     Created only by the code that seals, blinds, codes and shuffles (tested).
 
     Args:
-        value: to be sent.
-        mechanism: that hides it, as the ledger names it.
+        mechanism: the protection, as the ledger names it.
         summed: True if the receiver learns a sum that includes it: the hidden value must then be a release.
     """
 

@@ -36,11 +36,7 @@ def lay_out(pieces: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def take_apart(flat: Tensor, lengths: Tensor) -> list[Tensor]:
-    """Splits the bytes that `lay_out` concatenated.
-
-    Raises:
-        ValueError: the lengths do not add up to the whole.
-    """
+    """Splits the bytes that `lay_out` concatenated. Raises ValueError if the lengths do not add up."""
     sizes = lengths.tolist()
     if any(size < 0 for size in sizes) or sum(sizes) != len(flat):
         raise ValueError(f"lengths that add up to {len(flat)} bytes, not {sizes}")

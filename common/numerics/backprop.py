@@ -1,9 +1,9 @@
 """Forward and backward through a local model whose gradient comes from elsewhere.
 
 A party never holds the whole loss. It receives the gradient at its embeddings (from the server, or by Eq. 9 of VIMADMM)
-and back-propagates it to its parameters, often many times for one batch. `backprop(model)` is the cheapest exact way to
-do that: on a CPU a stack of `Linear` and `ReLU` is differentiated by hand into reused buffers, which saves a third of
-autograd's time; every other model uses autograd. Both leave the gradients in `parameter.grad`, for any optimiser.
+and back-propagates it to its parameters, often many times for one batch. On a CPU a stack of `Linear` and `ReLU` is
+differentiated by hand into reused buffers, which saves a third of autograd's time; every other model uses autograd.
+Both leave the gradients in `parameter.grad`, for any optimiser.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ class Backprop(Protocol):
         ...
 
     def backward(self, gradient: Tensor) -> None:
-        """Replaces every parameter's `grad`, given the gradient at the embeddings, of their shape.
-
-        The gradient's tensor may be overwritten.
-        """
+        """Replaces every parameter's `grad`, given the gradient at the embeddings, which may be overwritten."""
         ...
 
 
@@ -98,17 +95,14 @@ class Stack:
         first.backward(gradient)
 
     def clipped(self, gradient: Tensor, threshold: float) -> list[Tensor] | None:
-        """Sum of per-row gradients at all parameters, each clipped to a norm of `threshold`.
+        """Sum of per-row gradients at all parameters, each clipped to a norm of `threshold`, in the parameters' order.
 
         A row's gradient at a `Linear` is the outer product of its inputs and the gradient at its outputs: its norm is
-        the product of their norms, and no per-row gradient is materialised.
+        the product of their norms, and no per-row gradient is materialised. None if the last `forward` used autograd.
 
         Args:
             gradient: of every row at its embedding, (b, width); overwritten.
             threshold: above 0.
-
-        Returns:
-            Tensors in the order of the model's parameters, or None if the last `forward` used autograd.
         """
         if not self._by_hand:
             return None
@@ -136,7 +130,6 @@ class _Layer:
         self._inputs = self._inputs_grad = self._outputs = self._weight.new_empty(0, 0)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """outputs = relu(inputs · weight' + bias)."""
         if len(inputs) != len(self._outputs):
             self._outputs = inputs.new_empty(len(inputs), self._width)
             self._inputs_grad = torch.empty_like(inputs)
@@ -166,7 +159,6 @@ class _Layer:
         return _squares(signal) * inputs
 
     def sums(self, signal: Tensor) -> list[Tensor]:
-        """The sum of all rows' gradients at this layer."""
         return [torch.mm(signal.t(), self._inputs), *(signal.sum(0) for _ in self._bias)]
 
     def pass_on(self, gradient: Tensor) -> Tensor:

@@ -48,16 +48,13 @@ class WeightedCrossEntropy:
         return self._of(targets, logits).double().unsqueeze(-1) * self._plain.change(step, logits, targets)
 
     def _of(self, targets: Tensor, logits: Tensor) -> Tensor:
-        """w_y of every row, (b,), in the logits' dtype and on their device."""
         return self._weights.to(logits)[targets]
 
 
 def balanced(labels: Tensor, classes: int) -> Tensor:
     """n / (C n_c) of every class, float64 (classes,): equal weight per class, 1 per row on average if none is empty.
 
-    Args:
-        labels: class numbers, int64 (n,).
-        classes: C. A class without rows gets weight 1, which is never used.
+    A class without rows gets weight 1, which is never used.
     """
     counts = torch.bincount(labels.cpu(), minlength=classes).to(torch.float64)
     return torch.where(counts > 0, len(labels) / (classes * counts.clamp_min(1)), 1.0)

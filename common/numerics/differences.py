@@ -128,13 +128,11 @@ class _Any:
         self.widest = 1
 
     def begin(self, h: Tensor) -> Tensor:
-        """Unperturbed logits, float32 (rows, classes)."""
         self._h, self.widest = h, h.shape[1]
         with torch.no_grad():
             return self._evaluate(h)
 
     def of(self, rows: slice, u: Tensor, place: EmbeddingColumns, mu: float) -> Tensor:
-        """The logits' changes, as in `_Exact.of`."""
         count, q, width = u.shape
         moved = self._h[rows].unsqueeze(1).repeat(1, q + 1, 1)
         moved[:, 1:, place.first : place.first + width] += u * (mu * place.scale)

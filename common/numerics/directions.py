@@ -50,13 +50,12 @@ class Drawn:
 class Directions:
     """u_i^1 .. u_i^q for every row i of a turn's batch, from a distribution with E[u u'] = I / phi.
 
-    `sphere`: uniform on the unit sphere, phi = width. `normal`: standard normal, phi = 1. `signs`: every
-    entry +-1/sqrt(width), phi = width; the cheapest. `orthogonal`: on the sphere, with a row's q directions mutually
+    `sphere`: uniform on the unit sphere, phi = width. `normal`: standard normal, phi = 1. `signs`: every entry
+    +-1/sqrt(width), phi = width; the cheapest. `orthogonal`: on the sphere, with a row's q directions mutually
     orthogonal, phi = width.
 
     Args:
         seed: the federation's.
-        draw: one of the four.
         count: q.
         width: d, of an embedding.
     """
@@ -148,6 +147,5 @@ def _quantiles() -> NDArray[np.float32]:
 
 @functools.cache
 def _sign_bits() -> NDArray[np.float32]:
-    """The eight signs of every byte, float32 (256, 8)."""
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
     return bits.astype(np.float32) * 2 - 1

@@ -41,19 +41,7 @@ def round_stochastic(x: Tensor, draws: torch.Generator) -> Tensor:
 
 
 def quantise_data(field: Field, x: Tensor, bits: int) -> Tensor:
-    """X̄ = ϕ(Round(2^l_x X)).
-
-    Args:
-        field: F_p.
-        x: numbers of any shape.
-        bits: l_x.
-
-    Returns:
-        Elements, int64 in the shape of x.
-
-    Raises:
-        InputError: a number is not finite, or leaves ±p/2.
-    """
+    """X̄ = ϕ(Round(2^l_x X)), int64 in the shape of x, with l_x = `bits`. Raises InputError: a number leaves ±p/2."""
     return to_field(field, round_nearest(x.double() * 2.0**bits), "the data", bits)
 
 
@@ -66,7 +54,6 @@ def to_field(field: Field, integers: Tensor, whose: str, bits: int) -> Tensor:
     """ϕ: x where x >= 0, p + x where x < 0.
 
     Args:
-        field: F_p.
         integers: of any shape and dtype, scaled.
         whose: name of the numbers, for the error.
         bits: their scale, for the error.
@@ -92,16 +79,8 @@ def from_field(field: Field, elements: Tensor) -> Tensor:
 
 
 def dequantise(field: Field, elements: Tensor, bits: int, parties: int) -> Tensor:
-    """φ (Eq. 7): the average over parties, from their sum.
-
-    Args:
-        field: F_p.
-        elements: H̄, of any shape.
-        bits: l_x + l_w.
-        parties: N.
-
-    Returns:
-        float64 in the shape of the elements.
+    """φ (Eq. 7): the average over `parties`, from their sum, with `bits` = l_x + l_w; float64 in the
+    elements' shape.
     """
     return from_field(field, elements).double() * (2.0**-bits / parties)
 
@@ -109,16 +88,13 @@ def dequantise(field: Field, elements: Tensor, bits: int, parties: int) -> Tenso
 def sum_bound(field: Field, data: Tensor, weights: Tensor) -> int:
     """Bound on the magnitude of the entries of X̄ W̄: the largest over outputs j of Σ_i max|X̄_·i| |W̄_ij|.
 
-    It costs one pass over each, and is attained by a row with every column's maximum and the signs of some W̄_·j. It is
-    a function of a party's private rows and weights: sending it is a release.
+    In quantised integers, exact up to 2^53. It costs one pass over each, and is attained by a row with every column's
+    maximum and the signs of some W̄_·j. It is a function of a party's private rows and weights: sending it is a
+    release.
 
     Args:
-        field: F_p.
         data: X̄, elements (m, d); all powers concatenated, if any.
         weights: W̄, elements (d, h).
-
-    Returns:
-        The bound in quantised integers, exact up to 2^53.
     """
     if not data.numel() or not weights.numel():
         return 0
@@ -127,11 +103,6 @@ def sum_bound(field: Field, data: Tensor, weights: Tensor) -> int:
 
 
 def headroom(field: Field, bounds: Iterable[int]) -> float:
-    """Ratio of p/2 to the largest sum of the parties' parts: from 1 on, no sum can wrap.
-
-    Args:
-        field: F_p.
-        bounds: every party's `sum_bound`.
-    """
+    """Ratio of p/2 to the largest sum of the parties' parts (`sum_bound` of each): from 1 on, no sum can wrap."""
     total = sum(bounds)
     return (field.p // 2) / total if total else math.inf

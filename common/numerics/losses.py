@@ -51,9 +51,8 @@ class Objective(Loss, Protocol):
 class CrossEntropy:
     """`logsumexp(z) − y'z`: softmax cross-entropy over c classes.
 
-    Targets are class numbers, an integer tensor (b,), or distributions, a tensor (b, c) whose rows
-    sum to 1 (soft labels). Raises `InputError` for any other shape and for a class number outside
-    0 .. c − 1.
+    Targets are class numbers, an integer tensor (b,), or distributions, a tensor (b, c) whose rows sum to 1 (soft
+    labels). Raises `InputError` for any other shape and for a class number outside 0 .. c − 1.
     """
 
     def value(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -84,7 +83,6 @@ class Logistic:
     """`log(1 + exp z) − y z`: logistic loss of one logit.
 
     Logits have shape (b, 1); targets are 0, 1 or a probability between, of shape (b,) or (b, 1).
-    Raises `InputError` for any other shape.
     """
 
     def value(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -108,10 +106,7 @@ class Logistic:
 
 
 class Squared:
-    """`½ ‖z − y‖²`: squared loss. Targets have the shape of the logits, or (b,) where c = 1.
-
-    Raises `InputError` for any other shape.
-    """
+    """`½ ‖z − y‖²`: squared loss. Targets have the shape of the logits, or (b,) where c = 1."""
 
     def value(self, logits: Tensor, targets: Tensor) -> Tensor:
         """`½ ‖z_j − y_j‖²`, shape (b,)."""
@@ -126,7 +121,6 @@ class Squared:
         return (_column(targets, centre) + rho * centre) / (1.0 + rho)
 
     def mean(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """The batch's mean, a scalar."""
         return self.value(logits, targets).mean()
 
     def change(self, step: Tensor, logits: Tensor, targets: Tensor) -> Tensor:

@@ -23,16 +23,11 @@ _FLOOR = 1e-3  # added to the energy near a cell, so that empty places stay near
 
 
 def oriented_gradients(images: Tensor) -> Tensor:
-    """Features of unit length.
+    """Features of unit length, float32 (rows, 9 r c) with r = (height + 4) // 2 + 1 and c alike; zeros for an image of
+    zeros.
 
     Args:
         images: of one channel, from 0 to 1: (rows, height, width), both at least 4.
-
-    Returns:
-        float32 (rows, 9 r c) with r = (height + 4) // 2 + 1 and c alike; zeros for an image of zeros.
-
-    Raises:
-        InputError: the images are too small, or have several channels.
     """
     if images.ndim != 3 or min(images.shape[1:]) < _CELL:
         raise InputError(

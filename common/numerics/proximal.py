@@ -4,11 +4,10 @@ Minimising `logsumexp(z) + ρ/2 ‖z − c‖²` over z asks for a distribution 
 
     p_i + ρ log p_i = ρ (c_i − L)    and    Σ_i p_i = 1,    after which    z = c − p/ρ.
 
-With w = p/ρ each class obeys `w_i + log w_i = c_i − log ρ − L`, which is Wright's ω function of the
-right-hand side (Corless and Jeffrey, "The Wright ω function", 2002). So one number per sample is unknown, the level L,
-and `Σ ω(c_i − log ρ − L) − 1/ρ` is convex and decreasing in it. On such a function every Newton step lands on the left
-of the root or on it, and from there converges monotonically: no line search, warm start or fallback is needed, for any
-ρ and c.
+With w = p/ρ each class obeys `w_i + log w_i = c_i − log ρ − L`, which is Wright's ω function of the right-hand side
+(Corless and Jeffrey, "The Wright ω function", 2002). So one number per sample is unknown, the level L, and `Σ ω(c_i −
+log ρ − L) − 1/ρ` is convex and decreasing in it. On such a function every Newton step lands on the left of the root or
+on it, and from there converges monotonically: no line search, warm start or fallback is needed, for any ρ and c.
 """
 
 from __future__ import annotations
@@ -26,10 +25,9 @@ _MAX_STEPS = 64
 def wright_omega(u: Tensor) -> Tensor:
     """The solution w > 0 of `w + log w = u`, elementwise, of the shape and dtype of u.
 
-    Starts within 2 % (Iacono and Boyd, "New approximations to the principal real-valued branch of
-    the Lambert W-function", 2017, Eq. 31) and squares the error with each Newton step; concavity of
-    `w + log w` makes those steps safe. Relative error: about 1e-6 in float32, 1e-14 in float64.
-    w is clamped to the dtype's smallest normal number.
+    Starts within 2 % (Iacono and Boyd, "New approximations to the principal real-valued branch of the Lambert
+    W-function", 2017, Eq. 31) and squares the error with each Newton step; concavity of `w + log w` makes those steps
+    safe. Relative error: about 1e-6 in float32, 1e-14 in float64. w is clamped to the dtype's smallest normal number.
     """
     info = torch.finfo(u.dtype)
     u = u.clamp_min(math.log(info.tiny) + 1.0)

@@ -1,5 +1,3 @@
-"""Per-row gradients, to be clipped before they are summed."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -17,15 +15,10 @@ RowLoss = Callable[[Parameters, Tensor, Tensor], Tensor]
 def row_gradients(
     loss: RowLoss, parameters: Parameters, inputs: Tensor, targets: Tensor
 ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-    """Losses and gradients of a batch, row by row.
-
-    Rows cannot interact, for any model. Dropout draws anew for every row.
+    """Losses and gradients of a batch, row by row. Dropout draws anew for every row.
 
     Args:
         loss: of one row; `torch.func.functional_call` gives a module its parameters.
-        parameters: by name.
-        inputs: (rows, ...).
-        targets: (rows, ...).
 
     Returns:
         The losses, (rows,); the gradients at the parameters, (rows, *shape) by name; at the inputs, (rows, ...).
@@ -47,14 +40,8 @@ def row_gradients(
 
 
 def refuse_batch_norm(model: nn.Module, where: str) -> None:
-    """Rejects layers in which rows interact, so that no row's share can be clipped.
-
-    Args:
-        model: to be differentiated row by row.
-        where: its configuration key.
-
-    Raises:
-        InputError: there is such a layer.
+    """Rejects layers in which rows interact, so that no row's share can be clipped; `where` is the model's
+    configuration key.
     """
     for name, layer in model.named_modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):

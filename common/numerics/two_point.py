@@ -45,11 +45,7 @@ class TwoPoint:
         """[f(inputs; w), f(inputs; w + mu u), f(others; w) ..] for a new u, without a graph; w does not change.
 
         All of them use the same dropout if it comes from torch's own generator. Running statistics of batch norm are
-        updated as by f(inputs; w) alone.
-
-        Args:
-            inputs: (rows, ...).
-            others: of inputs' shape.
+        updated as by f(inputs; w) alone. `others` have the shape of `inputs`.
         """
         self._u = self._direction()
         with torch.no_grad():
@@ -59,10 +55,8 @@ class TwoPoint:
             return [self._model(inputs), perturbed, *unperturbed]  # last: its draws and statistics are the ones kept
 
     def estimate(self, slope: float) -> None:
-        """Sets every trained parameter's `grad` to its part of phi slope u.
-
-        Args:
-            slope: (f(w + mu u) - f(w)) / mu for the last u.
+        """Sets every trained parameter's `grad` to its part of phi slope u, with slope (f(w + mu u) - f(w)) / mu for
+        the last u.
         """
         phi = sum(self._sizes) if self._draw == "sphere" else 1
         gradient = self._split(self._u * (phi * slope))
@@ -75,7 +69,6 @@ class TwoPoint:
         return normals if self._draw == "normal" else normals / normals.norm()
 
     def _split(self, flat: Tensor) -> dict[str, Tensor]:
-        """Splits (d,) into the parameters' shapes, by name."""
         parts = zip(self._names, torch.split(flat, self._sizes), self._parameters, strict=True)
         return {name: part.view_as(parameter) for name, part, parameter in parts}
 
@@ -88,13 +81,8 @@ class TwoPoint:
 
 
 def row_losses(loss: Loss, logits: Tensor, targets: Tensor) -> Tensor:
-    """Losses of rows, float64 (rows,).
+    """Losses of rows, float64 (rows,), from logits (rows, classes).
 
     Their differences are often a millionth of their size: subtract row by row, then take the mean.
-
-    Args:
-        loss: the training loss.
-        logits: (rows, classes).
-        targets: in the shape that the loss expects.
     """
     return loss.value(logits.double(), targets)

@@ -7,7 +7,8 @@ from torch import Tensor
 
 
 def estimate(slopes: Tensor, u: Tensor, factor: float) -> Tensor:
-    """(phi / q) sum_j (delta^j / mu) u_i^j: an estimate of the gradient of the batch's mean loss at h.
+    """(phi / q) sum_j (delta^j / mu) u_i^j: an estimate of the gradient of the batch's mean loss at h, float32 (rows,
+    width).
 
     Its expectation is the gradient, up to terms of the order of mu.
 
@@ -16,9 +17,6 @@ def estimate(slopes: Tensor, u: Tensor, factor: float) -> Tensor:
             q).
         u: float32 (rows, q, width), every u_i^j with E[u u'] = I / phi.
         factor: phi.
-
-    Returns:
-        float32 (rows, width).
     """
     rows, q, _ = u.shape
     if len(slopes) == 1:

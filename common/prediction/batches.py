@@ -1,6 +1,6 @@
 """What a party notes of each batch of rows that it has scored: missing values, new words and shifted columns.
 
-The note stays with the party: a line of `batches.jsonl` in its folder, and one in its own log. Rows count as often as
+The note stays with the party: a line of `batches.jsonl` in its folder, and one in its own log. Rows count every time
 they are scored.
 """
 
@@ -112,7 +112,6 @@ def _noted(bins: ColumnBins, counts: np.ndarray) -> dict[str, Any]:
 
 
 def batch_words(rows: int, columns: Sequence[dict[str, Any]], unknown: str) -> str:
-    """One line on a batch."""
     moved = [one for one in sorted(columns, key=lambda one: -(one["psi"] or 0)) if one["level"]]
     said = [f"{one['name']!r} has {'shifted' if one['level'] == 'shifted' else 'moved'} (PSI {one['psi']:.2f})"
             for one in moved[:_NAMED]]  # fmt: skip

@@ -6,8 +6,8 @@
       3   server     the joint model of all o_k: logits
       4   server     VFedMH, if asked for: the average of all embeddings -> every party, which predicts for itself
 
-If the protocol's server learned sums only (`aggregate: blinded`, and FedVS), the same holds here: step 2 is then a sum
-of common/secure_aggregation/masked_sums.py, over all parties. Labels are not used.
+If the protocol's server learned sums only (`aggregate: blinded`, and FedVS), step 2 is a sum of
+common/secure_aggregation/masked_sums.py, over all parties. Labels are not used.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessag
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.secure_aggregation.messages import BLINDED, blinded_limits
 
-ROWS = 4096  # of a round, maximum
+ROWS = 4096  # maximum of a round
 PURPOSE = {"purpose": "prediction"}
-"""Added to the agreed section by predicting members, so that none of them joins one that trains."""
+"""Predicting members add it to the agreed section, so that none of them joins one that trains."""
 
 
 @message
@@ -73,11 +73,7 @@ class _PredictionConfig(ProtocolConfig):
 
 
 def contract(federation: FederationConfig) -> Contract[Any]:
-    """Contract for predictions with a model of this federation.
-
-    Raises:
-        InputError: models of its protocol cannot predict.
-    """
+    """Contract for predictions with a model of this federation; refuses protocols whose models cannot predict."""
     able = [name for name, known in imported_contracts().items() if known.predicts]
     name = federation.protocol.name
     if name not in able:
@@ -112,7 +108,7 @@ def summed(federation: FederationConfig) -> bool:
 
 
 def refuse_own(federation: FederationConfig) -> None:
-    """Rejects step 4 in protocols whose parties have no model of their own. Raises InputError."""
+    """Rejects step 4 in protocols whose parties have no model of their own."""
     if federation.protocol.name != "vfedmh" or federation.task == "regression":
         raise InputError(
             f"--own: parties of {federation.protocol.name}, {federation.task}, cannot predict by themselves",

@@ -1,8 +1,6 @@
 """Encoding of a contract's messages in protobuf: a field's number is its position in the dataclass, from 1.
 
 proto/ contains the generated schema, for implementations in other languages.
-
-Tensors are read and written in common/wire/tensors.py.
 """
 
 from __future__ import annotations
@@ -31,12 +29,7 @@ _WIRE_TYPES: Mapping[type, int] = {int: VARINT, bool: VARINT, float: EIGHT_BYTES
 
 
 class Letter(NamedTuple):
-    """A received message that is not decoded yet.
-
-    Args:
-        kind, round: of the message.
-        decode: returns the message; raises WireError if a field is missing or malformed.
-    """
+    """A received message that is not decoded yet; `decode` raises WireError if a field is missing or malformed."""
 
     kind: str
     round: int
@@ -49,8 +42,8 @@ class Codec:
     Args:
         kinds: the messages of its contract by name.
         incoming: agreed wire form of received float32 tensors; or by kind.
-        limits: the largest value of every dimension name. Few bytes on the wire may be many in memory, so packed
-            tensors are checked against them before they are unpacked. None disables the check.
+        limits: maximum size of every dimension. Few bytes on the wire may be many in memory, so packed tensors are
+            checked against them before they are unpacked. None disables the check.
     """
 
     def __init__(
@@ -79,18 +72,14 @@ class Codec:
         return parts
 
     def decode(self, kind: str, body: memoryview) -> Message:
-        """Decodes a message.
-
-        Raises:
-            WireError: the kind is not declared, or a field is missing, twice, unknown or malformed.
-        """
+        """Decodes a message. Raises WireError."""
         return self.letter(kind, body).decode()
 
     def letter(self, kind: str, body: memoryview) -> Letter:
         """Splits a message into its fields without decoding them.
 
         Raises:
-            WireError: the kind is not declared, or a field is twice or unknown.
+            WireError: the kind is not declared, or a field is repeated or unknown.
         """
         if kind not in self.kinds:
             raise WireError(declared(self.kinds), "an undeclared kind", kind[:80] or "a letter")

@@ -1,10 +1,8 @@
 """One party's stream, used by both ends.
 
 gRPC runs in the member's event loop. A long torch computation does not stall the transport below (TCP, TLS, flow
-control, keepalives), which runs in gRPC's own threads.
-
-Posted parcels wait until the event loop runs and are then sent as one frame, so that an update and the opening of the
-next round are sent together.
+control, keepalives), which runs in gRPC's own threads. Posted parcels wait until the event loop runs and are then sent
+as one frame, so that an update and the opening of the next round are sent together.
 """
 
 from __future__ import annotations
@@ -28,8 +26,8 @@ from colonnade.common.wire.fields import WireError
 from colonnade.common.wire.frame import MOST_PARCELS, pack, read_hello, unpack
 
 _OVERHEAD = 64  # overhead bytes of a waiting frame
-_IDLE_FRAMES = 4096  # frames of which nothing is used, beyond as many as are of use: those of a session that is over
-_IDLE_LARGEST = 64  # the same in bytes, in a session: so many of the largest frames, and at least so many MB
+_IDLE_FRAMES = 4096  # unused frames in excess of used ones, such as those of an earlier session
+_IDLE_LARGEST = 64  # unused bytes of a session, in multiples of the largest frame and of at least 1 MB
 _CLOSING = 5.0  # seconds for a peer to read the rest when its stream is closed
 
 # Keepalives detect a dead peer within 20 s, also on an idle stream, and tolerate one that hangs for 10 s. gRPC has two
@@ -52,12 +50,11 @@ _FRAME = 1 << 20  # bytes of an HTTP/2 frame
 def channel_options(largest: int, ahead: int = AHEAD_OF_READER) -> list[tuple[str, object]]:
     """gRPC's settings at either end, for a receiver of frames of at most `largest` bytes.
 
-    Args:
-        largest: bytes of a frame.
-        ahead: bytes that the transport may take of a stream which is not read.
-
     gRPC drops a stream that exceeds its size limit without telling the server the reason. So its limit is a multiple of
     ours, which catches the sizes in between with an error that names the sender.
+
+    Args:
+        ahead: bytes that the transport may take of a stream which is not read.
     """
     cap = min(4 * largest + (16 << 20), (1 << 31) - 1)
     sizes = [("grpc.max_receive_message_length", cap), ("grpc.max_send_message_length", -1)]
@@ -92,15 +89,13 @@ class Connection:
     """A stream of parcels over gRPC. Nothing is read before `hello` or `attach` is called.
 
     Args:
-        stream: gRPC's own object.
-        codec: of the agreed protocol.
         largest: maximum bytes of a frame.
 
     Attributes:
         peer: the other end's name, for errors.
         address: the peer's, at the server.
         session: of the frames that are sent and accepted.
-        wire: bytes that have passed; of all connections of the peer, once they are counted together.
+        wire: bytes that have passed; of all connections of the peer, once `count_in` has joined them.
         done: set when the stream has ended, by either end.
     """
 
@@ -116,7 +111,7 @@ class Connection:
         self._loss: Exception | None = None
         self._over = asyncio.Event()  # nothing more can be sent or received
         self.outlet: Outbox[bytes] = Outbox(largest)
-        self._useless = 0  # frames of which nothing was used, less those of which something was
+        self._useless = 0  # unused frames, less used ones
         self._useless_bytes, self._useless_in = 0, 0  # of a session
         self._writer: asyncio.Task[None] | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -162,7 +157,7 @@ class Connection:
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
     def count_in(self, total: WireBytes) -> None:
-        """Counts what has passed, and what will pass, in a total; so the total outlives the connection."""
+        """Counts what has passed, and what will pass, in a total, which outlives the connection."""
         total.received += self.wire.received
         total.sent += self.wire.sent
         self.wire = total
@@ -206,7 +201,6 @@ class Connection:
                 await self.done.wait()
 
     async def _read(self) -> None:
-        """Reads frames until the stream ends for any reason."""
         loss: Exception | None = None
         try:
             while True:
@@ -253,7 +247,7 @@ class Connection:
             self._refuse_flood(len(frame))
 
     def _refuse_flood(self, size: int) -> None:
-        """Counts the bytes of a frame of which nothing was used. Raises FloodError."""
+        """Counts the bytes of an unused frame. Raises FloodError."""
         if self._useless_in != self.session:
             self._useless_in, self._useless_bytes = self.session, 0
         self._useless_bytes += size

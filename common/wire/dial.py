@@ -39,12 +39,7 @@ Prepare = Callable[[str, int], ClientTls | None]
 
 
 class Dialer:
-    """Dials the server until it is up.
-
-    Args:
-        codec: of the federation's protocol.
-        largest: bytes of the largest frame that the server may send.
-    """
+    """Dials the server until it is up; `largest` is the maximum bytes of a frame that the server may send."""
 
     def __init__(self, codec: Codec, largest: int) -> None:
         self._codec, self._largest = codec, largest
@@ -56,7 +51,6 @@ class Dialer:
         Args:
             find_address: returns HOST:PORT, or "" while it is unknown.
             prepare: returns the TLS settings for the server.
-            patience: seconds after which to give up.
 
         Raises:
             EnvironmentFault: the server was not reachable in time; the message has the last reason.

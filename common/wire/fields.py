@@ -1,11 +1,11 @@
 """Protobuf wire format, field by field, without copying.
 
-The protobuf library copies every bytes field twice on the way out and twice on the way in, once
-more for every message that it is nested in. Tensors are nearly all of the traffic, so this module writes and reads
-their frames: the bytes are plain protobuf, and tests compare them with the library in both directions.
+The protobuf library copies every bytes field twice in each direction, once more for every message that it is nested in.
+Tensors are nearly all of the traffic, so this module writes and reads their frames: the bytes are plain protobuf, and
+tests compare them with the library in both directions.
 
-A field is a tag (number and wire type) followed by a varint, eight bytes, or a length and so
-many bytes: https://protobuf.dev/programming-guides/encoding.
+A field is a tag (number and wire type) followed by a varint, eight bytes, or a length and that many bytes:
+https://protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
@@ -62,11 +62,7 @@ def nested(number: int, body: list[Buffer]) -> list[Buffer]:
 
 
 def read_varint(view: memoryview, at: int) -> tuple[int, int]:
-    """The integer at a position, and the position after it.
-
-    Raises:
-        WireError: the bytes end within it, or it is longer than 64 bits.
-    """
+    """The integer at a position, and the position after it."""
     value = shift = 0
     for byte in view[at : at + _MAX_VARINT_BYTES]:
         at += 1
@@ -83,11 +79,7 @@ def read_fields(view: memoryview, most: int = _MAX_FIELDS) -> list[tuple[int, in
     """Every field of a message as (number, wire type, value): an int for varints, else a slice.
 
     Args:
-        view: the message's bytes.
         most: maximum fields, so that a megabyte of two-byte fields is refused after the first few.
-
-    Raises:
-        WireError: the bytes are not a protobuf message, or one with more fields.
     """
     fields: list[tuple[int, int, int | memoryview]] = []
     at, end = 0, len(view)

@@ -63,7 +63,7 @@ Expects = Callable[[str, int], bool]
 
 
 def pack(parcel: Parcel, session: int, codec: Codec) -> bytes:
-    """A frame that holds one parcel. Frames laid end to end are a frame that holds all of theirs."""
+    """A frame that holds one parcel. Concatenated frames are a frame that holds all of their parcels."""
     if isinstance(parcel, Message):
         letter = nested(_LETTER_KIND, [type(parcel).__name__.encode()])
         letter += nested(_LETTER_BODY, codec.encode(parcel))
@@ -75,11 +75,7 @@ def pack(parcel: Parcel, session: int, codec: Codec) -> bytes:
 
 
 def read_hello(frame: bytes) -> Hello:
-    """Reads a connection's first frame, which must hold a Hello and nothing else.
-
-    Raises:
-        WireError: it is too large, or holds anything else.
-    """
+    """Reads a connection's first frame, which must hold a Hello and nothing else."""
     if len(frame) > FRAME_ALLOWANCE:
         raise WireError(f"a Hello of at most {FRAME_ALLOWANCE} bytes", f"{len(frame)} bytes")
     fields = read_fields(memoryview(frame), 2)
@@ -97,9 +93,8 @@ def read_hello(frame: bytes) -> Hello:
 def unpack(frame: bytes, session: int, codec: Codec, expects: Expects = lambda _kind, _round: True) -> Iterator[Parcel]:
     """The parcels of a frame. Parcels of another session are skipped.
 
-    Within a session nothing has the number 0 but the Failure of a party that has not read its Begin yet. Parcels after
-    a Begin belong to its session, also in the same frame. Parcels are decoded lazily, and unexpected messages not at
-    all.
+    Within a session, only the Failure of a party that has not read its Begin yet has the number 0. Parcels after a
+    Begin belong to its session, also in the same frame. Parcels are decoded lazily, and unexpected messages not at all.
 
     Raises:
         WireError: the bytes are not a frame, or hold a parcel of no session within one.

@@ -19,8 +19,8 @@ from colonnade.common.wire.frame import METHOD
 
 _KEY = "server.listen"
 
-# Limits for strangers: a handshake has a time limit, and so has a connection without a stream; a connection has one
-# stream; and refusals before our own code runs are cheap.
+# Limits for strangers: handshakes and connections without a stream time out; a connection has one stream; and refusals
+# before our own code runs are cheap.
 _STRANGERS = [
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 10_000),
@@ -46,7 +46,7 @@ class ServerTls:
 
 
 async def begin(server: grpc.aio.Server) -> None:
-    """Starts a gRPC server; a call that is cancelled has started it too, so that it can be stopped.
+    """Starts a gRPC server; even if cancelled, it waits for the start, so that the server can be stopped.
 
     A cancelled `Server.start` leaves a cancelled future in gRPC, and its `stop` then raises InvalidStateError.
     """
@@ -61,10 +61,8 @@ class Listener(grpc.GenericRpcHandler):
     """A gRPC server for one method, whose streams become connections.
 
     Args:
-        codec: of the federation's protocol.
-        largest: bytes of the largest frame that a party may send.
+        largest: maximum bytes of a frame that a party may send.
         greet: called for every new stream, before anything is read.
-        parties: number of parties.
     """
 
     def __init__(self, codec: Codec, largest: int, greet: Greet, parties: int = 1) -> None:

@@ -79,7 +79,6 @@ class _Read:
     mean: float = 0.0
 
     def __str__(self) -> str:
-        """Description of the received form, for errors."""
         dtype = dtype_name(self.dtype)
         if self.form in _SCALES:
             return f"{self.bits} bits of {dtype}{_SCALES[self.form]}" if self.bits else dtype
@@ -110,13 +109,10 @@ def packed_parts(packed: Packed) -> list[Buffer]:
 
 
 def read_tensor(field: str, body: memoryview, form: Form) -> Tensor | Packed:
-    """Reads a tensor; a compressed one stays in its wire form.
-
-    Nothing larger than the bytes themselves is allocated.
+    """Reads a tensor; a compressed one stays in its wire form. Allocates no more than the bytes themselves.
 
     Args:
         field: KIND.FIELD, for errors.
-        body: of the protobuf message.
         form: as agreed.
 
     Raises:

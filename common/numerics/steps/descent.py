@@ -5,9 +5,9 @@ and lowers the objective by ⟨∇, u⟩ to first order, is longest without over
 
     ⟨∇, u⟩ / (ρ/b ‖Δ‖²)
 
-of u: an exact line search where logits are linear in the parameters. A batch's first step is half as long at most.
-A later step that raises the objective all the same is taken back, and the next ones are a quarter as long. A learning
-rate that is too large for a batch is thus reduced for it, by the data's own scale; a small one is left as it is.
+of u: an exact line search where logits are linear in the parameters. A batch's first step is at most half as long. A
+later step that still raises the objective is taken back, and the next ones are a quarter as long. A learning rate that
+is too large for a batch is thus reduced for it, by the data's own scale; a small one stays as it is.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Descent:
         optimisers: of the parameters that step together. Only `torch.optim.SGD` is bounded: the others scale gradients
             by themselves.
         buffers: of the model, such as the running statistics of a batch norm, which every forward pass in training
-            changes. A step that is tried or taken back leaves them as they were before it.
+            changes. A step that is tried or taken back restores them.
 
     Attributes:
-        share: to multiply this batch's gradients with, in (0, 1].
+        share: factor for this batch's gradients, in (0, 1].
     """
 
     def __init__(self, *optimisers: torch.optim.Optimizer, buffers: Iterable[Tensor] = ()) -> None:
@@ -43,11 +43,11 @@ class Descent:
 
     @torch.no_grad()
     def begin(self, before: Tensor, logits: Callable[[], Tensor], rho: float) -> None:
-        """Sets the share for a batch. Momentum that points uphill is removed.
+        """Sets the share for a batch. Removes momentum that points uphill.
 
         Args:
             before: o at the current parameters, whose gradients are in `grad`, (b, c).
-            logits: recomputes o; called once, at the parameters after a whole step. All is put back then.
+            logits: recomputes o; called once, at the parameters after a whole step, which are then restored.
             rho: ρ.
         """
         self.share, self._value, self._kept = 1.0, math.inf, ()
@@ -70,7 +70,6 @@ class Descent:
 
     @torch.no_grad()
     def shorten(self) -> None:
-        """Multiplies the gradients in `grad` by the share."""
         if self.share < 1:
             for one in self._moving():
                 one.gradient.mul_(self.share)
@@ -83,10 +82,8 @@ class Descent:
 
     @torch.no_grad()
     def descended(self, value: Tensor) -> bool:
-        """Returns True if the last step lowered the objective; if not, takes it back and shortens the next ones.
-
-        Args:
-            value: the objective at the current parameters, a scalar.
+        """True if the last step lowered the objective (now `value`); otherwise takes it back and shortens the next
+        ones.
         """
         if not self._applies:
             return True
@@ -102,7 +99,6 @@ class Descent:
         return False
 
     def _copies(self, moving: Sequence[_Moving]) -> list[tuple[Tensor, Tensor]]:
-        """Every tensor that a step may change, with a copy of it."""
         return [(tensor, tensor.clone()) for tensor in (*(one.parameter for one in moving), *self._buffers)]
 
     def _moving(self) -> list[_Moving]:
@@ -128,7 +124,7 @@ class _Moving:
     """A parameter and its next step, lr (∇ + μ past)."""
 
     def __init__(self, parameter: Tensor, group: Mapping[str, Any], past: Tensor | None) -> None:
-        assert parameter.grad is not None  # as it is chosen
+        assert parameter.grad is not None  # `_moving` selects these
         self.parameter, self.gradient, self._past = parameter, parameter.grad, past
         self._rate, self._momentum = float(group["lr"]), float(group["momentum"])
 
@@ -143,6 +139,5 @@ class _Moving:
         return self._rate * float((self.gradient * step).sum())
 
     def scale_past(self, share: float) -> None:
-        """Shortens the momentum."""
         if self._past is not None:
             self._past.mul_(share) if share else self._past.zero_()

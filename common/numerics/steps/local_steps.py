@@ -1,4 +1,14 @@
-"""Local steps between two exchanges, on one batch: Eq. 9 or Eqs. 22 and 23 of VIMADMM, FedBCD's, or C-VFL's."""
+"""Local steps between two exchanges, on one batch: Eq. 9 or Eqs. 22 and 23 of VIMADMM, FedBCD's, or C-VFL's.
+
+Regularisers are the optimisers' weight decay. Common arguments:
+
+    bottom     f, from (b, ...) inputs to (b, d) embeddings, forward and backward
+    step       steps the optimiser over f's parameters θ; its momentum persists between rounds and in checkpoints
+    inputs     x, the party's columns of the batch
+    dual       λ^(t), (b, c)
+    residual   s^k(t), (b, c)
+    steps      τ, or Q
+"""
 
 from __future__ import annotations
 
@@ -26,19 +36,10 @@ def local_steps(
 ) -> None:
     """Steps the bottom model τ times down Eq. 9, in place: Algorithm 1, lines 15 and 16.
 
-    Eq. 9 is 1/b Σ_j λ_j' f(x_j; θ) W + ρ/2b Σ_j ‖s_j − f(x_j; θ) W‖²; its regulariser β R(θ) is the
-    optimiser's weight decay.
+    Eq. 9 is 1/b Σ_j λ_j' f(x_j; θ) W + ρ/2b Σ_j ‖s_j − f(x_j; θ) W‖².
 
     Args:
-        bottom: f, from (b, ...) inputs to (b, d) embeddings, forward and backward.
-        step: of the optimiser over the model's parameters. Momentum is optimiser state and persists between rounds and
-            in checkpoints.
-        inputs: x, the party's columns of the batch.
         head: W_k^(t+1), shape (d, c).
-        dual: λ^(t), shape (b, c).
-        residual: s^k(t), shape (b, c).
-        rho: ρ.
-        steps: τ.
         descent: shortens steps that would raise the objective; None for the optimiser's own.
     """
     if descent is not None:
@@ -72,15 +73,8 @@ def headed_local_steps(
     """`local_steps` through any head g(h; W_k), Section III-B(d): Eq. 9 with g(f(x; θ); W) for f(x; θ) W.
 
     Args:
-        bottom: f, from (b, ...) inputs to (b, d) embeddings, forward and backward.
-        step: of the optimiser over the model's parameters.
-        head: g with W_k, (b, d) to (b, c), in its current mode; it draws anew in every step. Its parameters do not
+        head: g with W_k, (b, d) to (b, c), in its current mode; dropout draws anew in every step. Its parameters do not
             change.
-        inputs: x, the party's columns of the batch.
-        dual: λ^(t), shape (b, c).
-        residual: s^k(t), shape (b, c).
-        rho: ρ.
-        steps: τ.
     """
     for _ in range(steps):
         with torch.enable_grad():
@@ -107,19 +101,11 @@ def joint_local_steps(
     """Steps head and bottom model τ times in turn, in place: Algorithm 3, lines 15 and 16.
 
     Each time one step on W by Eq. 22 at the bottom model's current embeddings, then one on θ by Eq. 23 at the new W.
-    The regularisers are the optimisers' weight decay.
 
     Args:
-        bottom: f, from (b, ...) inputs to (b, d) embeddings, forward and backward.
-        step: of the optimiser over θ.
         head: W_k, shape (d, c).
-        head_step: of the optimiser over W_k.
-        inputs: x, the party's columns of the batch.
-        dual: λ^(t), shape (b, c).
-        residual: s^k(t), shape (b, c).
-        rho: ρ.
-        steps: τ.
-        descent: as in `local_steps`, of both optimisers; both then step at once.
+        head_step: steps the optimiser over W_k.
+        descent: as in `local_steps`, for both optimisers; both then step at once.
     """
     weight = head.detach()
     if descent is not None:
@@ -183,15 +169,10 @@ def stale_steps(bottom: Backprop, step: Callable[[], None], inputs: Tensor, grad
     """Steps the bottom model τ times, in place, along one fixed gradient at its embeddings: FedBCD.
 
     Embeddings and the backward pass change from step to step; the gradient at the cut layer stays that of the exchange.
-    The regulariser is the optimiser's weight decay.
+    The last `bottom.forward` must have used these inputs and the current parameters.
 
     Args:
-        bottom: f, from (b, ...) inputs to (b, d) embeddings, forward and backward. Its last `forward` used these inputs
-            and the current parameters.
-        step: of the optimiser over the model's parameters.
-        inputs: x, the party's columns of the batch.
         gradient: d loss / d h, shape (b, d).
-        steps: τ.
     """
     for number in range(steps):
         if number:  # the first step uses the forward pass that made the embeddings
@@ -212,17 +193,10 @@ def lone_steps(
 ) -> None:
     """Steps the bottom model Q times, in place, down the joint loss with all other parts fixed: C-VFL.
 
-    The regulariser is the optimiser's weight decay.
-
     Args:
-        bottom: f, from (b, ...) inputs to (b, d) embeddings, forward and backward.
-        step: of the optimiser over the model's parameters.
-        embeddings: h, result of the last `forward` of `bottom`, with these inputs and the current parameters, shape (b,
-            d).
-        inputs: x, the party's columns of the batch.
+        embeddings: h, (b, d), result of the last `bottom.forward`, with these inputs and the current parameters.
         logits: the joint model, (b, d) -> (b, c), given the others' part; its parameters do not change.
         loss: (b, c) -> the batch's mean loss.
-        steps: Q.
     """
     for number in range(steps):
         if number:
