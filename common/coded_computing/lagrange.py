@@ -1,16 +1,15 @@
 """Lagrange coded computing: rows in K segments, masked by T masks, as N shares that can be computed on.
 
-Source: Yu et al., "Lagrange Coded Computing" (2019), as in FedVS: Li, Yao and Liu, "FedVS" (2023), Eqs. 2, 4
-and 6. A polynomial of degree K + T - 1 takes the segments at β_1 .. β_K and the masks at β_{K+1} .. β_{K+T}; share
-n is its value at α_n. A product of shares of data and of a model is a value of ψ, of degree 2 (K + T - 1), which
-any R = 2 (K + T - 1) + 1 of them determine; at β_1 .. β_K its values are the products of the shared inputs.
+Source: Yu et al., "Lagrange Coded Computing" (2019), as in FedVS: Li, Yao and Liu, "FedVS" (2023), Eqs. 2, 4 and 6. A
+polynomial of degree K + T - 1 takes the segments at β_1 .. β_K and the masks at β_{K+1} .. β_{K+T}; share n is its
+value at α_n. A product of shares of data and of a model is a value of ψ, of degree 2 (K + T - 1), which any R = 2 (K +
+T - 1) + 1 of them determine; at β_1 .. β_K its values are the products of the shared inputs.
 
-Any T shares are uniform and independent of their inputs. The R responses from which a sum is decoded are not:
-they determine all of ψ, of which the sums are only a part. Example: x w = 0. If x = w = 0, both factors of ψ are
-zero at β_1, and β_1 is a double root; if x = 0 and w = 3 it almost never is. Under a model of zeros, which may be
-the initial one, ψ shows which rows of the data are equal. FedVS does not mention this leak. `vanishing` closes it:
-shares of a random polynomial of ψ's degree that is zero at β_1 .. β_K are added to the responses, which then reveal
-the sums alone. tests/common/numerics/coding/test_lagrange.py counts every case of both.
+Any T shares are uniform and independent of their inputs. The R responses from which a sum is decoded are not: they
+determine all of ψ, of which the sums are only a part. Example: x w = 0. If x = w = 0, both factors of ψ are zero at
+β_1, and β_1 is a double root; if x = 0 and w = 3 it almost never is. Under a model of zeros, which may be the initial
+one, ψ shows which rows of the data are equal. FedVS does not mention this leak. `vanishing` closes it: shares of a
+random polynomial of ψ's degree that is zero at β_1 .. β_K are added to the responses, which then reveal the sums alone.
 
 Matrices are computed with Python's integers and applied with the field's product.
 """
@@ -35,7 +34,14 @@ _SETS = 256  # sets of senders whose decoding matrices are cached
 
 @dataclass(frozen=True)
 class LagrangeCode(CodeParameters):
-    """A code on tensors. Arguments and errors as of `CodeParameters`."""
+    """Parameters of a code, which all members agree on.
+
+    Args:
+        field: F_p.
+        segments: K >= 1.
+        betas: β_1 .. β_{K+T}: the points of the segments, then of the masks.
+        alphas: α_1 .. α_N: the points of the shares.
+    """
 
     field: Field
 
@@ -45,28 +51,23 @@ class LagrangeCode(CodeParameters):
         return cls(Field(agreed.field.p), agreed.segments, agreed.betas, agreed.alphas)
 
     def encode(self, segments: Tensor, masks: Tensor) -> Tensor:
-        """Shares of data (Eq. 2).
+        """Shares of data, int64 (N, ...) (Eq. 2).
 
         Args:
             segments: X̄_1 .. X̄_K, elements (K, ...).
             masks: Z_{K+1} .. Z_{K+T}, uniform elements (T, ...), never used before.
-
-        Returns:
-            X̃_1 .. X̃_N, int64 (N, ...).
         """
         self._check("segments", segments, (self.segments, *segments.shape[1:]))
         self._check("masks", masks, (self.masks, *segments.shape[1:]))
         return self._apply(self._generator, torch.cat([segments, masks]))
 
     def encode_same(self, model: Tensor, masks: Tensor) -> Tensor:
-        """Shares of a model, equal in every segment (Eq. 4): K columns of the generator collapse to their sum.
+        """Shares of a model, int64 (N, ...), equal in every segment (Eq. 4): K columns of the generator collapse to
+        their sum.
 
         Args:
             model: W̄, elements (...).
             masks: V_{K+1} .. V_{K+T}, uniform elements (T, ...), never used before.
-
-        Returns:
-            W̃_1 .. W̃_N, int64 (N, ...).
         """
         self._check("masks", masks, (self.masks, *model.shape))
         return self._apply(self._collapsed, torch.cat([model[None], masks]))
@@ -84,30 +85,21 @@ class LagrangeCode(CodeParameters):
         return MaskedTensor(h.to(torch.int32), f"coded sum, T={self.masks}")
 
     def decode(self, senders: Sequence[int], answers: Tensor) -> Tensor:
-        """ψ(β_1) .. ψ(β_K), from the first R responses.
+        """ψ(β_1) .. ψ(β_K), int64 (K, ...), from the first R responses.
 
         Args:
             senders: of the responses, as indices 0 .. N - 1 of their α, in any order.
             answers: ψ(α) of each, elements (R or more, ...).
-
-        Returns:
-            int64 (K, ...).
-
-        Raises:
-            InputError: fewer than R responses, or senders that repeat or are out of range.
         """
         self._check_senders(senders, answers)
         first = senders[: self.threshold]
         return self._apply(_decoding(self, tuple(sorted(first)))[:, _ranks(first)], answers[: self.threshold])
 
     def strays(self, senders: Sequence[int], answers: Tensor) -> list[int]:
-        """The senders beyond the first R whose responses do not lie on the polynomial of the first R.
+        """The senders beyond the first R whose responses do not lie on the polynomial of the first R; arguments as in
+        `decode`.
 
         Empty if all agree. If a single one of the first R is wrong, every sender beyond is returned.
-
-        Args:
-            senders: as for `decode`.
-            answers: as for `decode`.
         """
         self._check_senders(senders, answers)
         first, beyond = senders[: self.threshold], senders[self.threshold :]
@@ -177,7 +169,9 @@ class LagrangeCode(CodeParameters):
 
 
 def agreed_code(field: Field, segments: int, masks: int, shares: int) -> LagrangeCode:
-    """The code of `agreed_parameters`."""
+    """The code with β = 1 .. K + T and α = K + T + 1 .. K + T + N, for K segments, T masks and N >= R shares; p > K + T
+    + N.
+    """
     return LagrangeCode.of(agreed_parameters(field, segments, masks, shares))
 
 

@@ -20,11 +20,9 @@ _NO_NUMBERS, _NO_PLACES = np.empty(0, np.float32), np.empty(0, np.uint8)
 
 
 def pack(tensor: Tensor, form: Form, draws: torch.Generator) -> Packed:
-    """Encodes a float32 tensor in a form other than `AS_IS`.
+    """Encodes a float32 tensor of finite numbers in a form other than `AS_IS`.
 
     Args:
-        tensor: finite numbers of any shape.
-        form: as both ends agreed.
         draws: for random rounding, on the CPU.
 
     Raises:

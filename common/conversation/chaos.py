@@ -41,10 +41,7 @@ class Chaos:
     """Injects faults between a party and its connection.
 
     Args:
-        config: the party's section.
-        index: of the party.
-        seed: every draw depends on it, the party's index, the kind and the round: a repeated round
-            has the same faults.
+        seed: every draw depends on it, the party's index, the kind and the round: a repeated round has the same faults.
         incidents: implementation of pauses and crashes.
         report: called with every fault: (what, fields).
     """
@@ -74,7 +71,6 @@ class Chaos:
         """Wraps `carry` for items that the party sends.
 
         Args:
-            carry: sends an item.
             outlet: of the connection, whose room a sender sees before its message is delayed; None for unlimited room.
         """
         carry = self._until_end(carry if outlet is None else Waiting(carry, outlet))
@@ -107,7 +103,7 @@ class Chaos:
         self._still_until = self._loop.time() + seconds
 
     def end(self) -> None:
-        """Discards delayed items, at the end of a session: in the next one they would be messages of another."""
+        """Discards delayed items at the end of a session: they would arrive in the next one."""
         self._over = True
 
     def _until_end(self, to: Callable[[Item], None]) -> Callable[[Item], None]:

@@ -38,15 +38,7 @@ class Responses(Mapping[str, M_co]):
 
 
 class ResponseCollector(Generic[M]):
-    """Collects the responses of one round.
-
-    Args:
-        mailbox: holds the responses, and records lost and excused parties.
-        parties: that can respond, in the cohort's order.
-        kind, round, dims: of the messages.
-        quorum: required responses and time limits.
-        stale: predicate for outdated messages.
-    """
+    """Collects the responses of one round from `parties`, in the cohort's order; arguments as in `Cohort.collect`."""
 
     def __init__(
         self,
@@ -109,7 +101,7 @@ class ResponseCollector(Generic[M]):
             raise fault
         if self._clock() - begin >= self._quorum.limit:
             if (fault := self._mailbox.fault(silent)) is not None and not isinstance(fault, PartyLost):
-                raise fault  # it is why too few are left, and not the silence of the others
+                raise fault  # this fault, not the others' silence, is why too few are left
             what = f"no {self._kind.__name__} for round {self._round} within {self._quorum.limit:g} s"
             others = f" (nor from {', '.join(hopeful[1:])})" if hopeful[1:] else ""
             if unread := self._mailbox.unread(hopeful[0]):

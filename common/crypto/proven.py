@@ -1,14 +1,14 @@
 """The group of an alignment with proofs: secp256k1, and proofs that many elements were raised to one exponent.
 
-Its order is prime, so that every point but infinity is a proper element, and libsecp256k1 adds points in less than
-half a microsecond, which proofs over many elements need (`pip install colonnade[proofs]`). An element is a point, 64
-bytes: both coordinates. Keys are hashed to it by trying: the first of SHA-256(tag, number, key), for 0, 1, .., that is
-the x-coordinate of a point, with even y.
+Its order is prime, so that every point but infinity is a proper element, and libsecp256k1 adds points in less than half
+a microsecond, which proofs over many elements need (`pip install colonnade[proofs]`). An element is a point, 64 bytes:
+both coordinates. Keys are hashed by trial: the first of SHA-256(tag, number, key), for 0, 1, .., that is the
+x-coordinate of a point, with even y.
 
 The proof is that of Chaum and Pedersen (CRYPTO 1992) for the discrete logarithms of two sums: with P = sum w_i L_i and
 Q = sum w_i M_i, log_G X = log_P Q. The weights w_i have 128 bits and are a hash of all L_i and M_i (Bellare, Garay and
-Rabin, EUROCRYPT 1998), so that it holds with a probability of 2^-128 unless M_i = x L_i for every i. It is made
-non-interactive by a hash of everything (Fiat and Shamir).
+Rabin, EUROCRYPT 1998), so that a false statement (M_i != x L_i for some i) passes with a probability of 2^-128. It is
+made non-interactive by a hash of everything (Fiat and Shamir).
 
 Multiplications take a time that depends on the exponent. They run on its owner's machine, block by block.
 """
@@ -29,14 +29,13 @@ from colonnade.common.errors import InputError
 Point = Any  # coincurve's PublicKey, which is imported where it is needed
 
 POINT = 64
-"""Bytes of an element."""
 
 PROOF = 64
 """Bytes of a proof: challenge and response."""
 
 _ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 _SCALAR = 32
-_WEIGHT = 16  # bytes; a byte at a time goes into buckets
+_WEIGHT = 16  # bytes; buckets take one byte at a time
 _FEW = 256  # points for which buckets do not pay
 _NO_ELEMENT = "an element that is no point, or of another length"
 
@@ -53,25 +52,13 @@ def points_of(elements: bytes) -> list[Point]:
 
 
 def hash_to_points(keys: Sequence[bytes], tag: bytes) -> list[Point]:
-    """The points of keys.
-
-    Args:
-        keys: any bytes.
-        tag: domain of the hash: another tag gives other points.
-    """
+    """The points of keys; `tag` is the domain of the hash."""
     start = hashlib.sha256(len(tag).to_bytes(8) + tag)
     return [_hashed(start, key) for key in keys]
 
 
 class Multiplier:
-    """A secret exponent.
-
-    Args:
-        scalar: 32 random bytes.
-
-    Attributes:
-        public: x G, which proofs refer to.
-    """
+    """A secret exponent, from 32 random bytes. `public` is x G, which proofs refer to."""
 
     def __init__(self, scalar: bytes) -> None:
         wide = hashlib.sha512(b"colonnade exponent" + scalar).digest()
@@ -79,12 +66,11 @@ class Multiplier:
         self.public = _bytes([point_class().from_valid_secret(_scalar(self._x))])
 
     def multiply(self, points: Iterable[Point]) -> bytes:
-        """The elements x P, concatenated."""
         by = _scalar(self._x)
         return _bytes(point.multiply(by) for point in points)
 
     def take_back(self, elements: bytes) -> bytes:
-        """The elements P of x P. Raises InputError as `points_of`."""
+        """The elements P of x P."""
         by = _scalar(pow(self._x, -1, _ORDER))
         return _bytes(point.multiply(by) for point in points_of(elements))
 
@@ -93,10 +79,7 @@ class Multiplier:
 
         Args:
             before, after: concatenated elements, in one order; at least one.
-            context: what the proof is for; it holds in no other.
-
-        Raises:
-            InputError: one is not a point.
+            context: what the proof is for; it is valid in no other context.
         """
         seed = _seed(self.public, before, after, context)
         base = _weighted(points_of(before), seed)
@@ -108,12 +91,7 @@ class Multiplier:
 
 
 def verify(public: bytes, before: bytes, after: bytes, context: bytes, proof: bytes) -> None:
-    """Returns if all elements were multiplied by the exponent of a public point.
-
-    Args:
-        public: as in `Multiplier`.
-        before, after, context: as in `Multiplier.prove`.
-        proof: its result.
+    """Returns if all elements were multiplied by the exponent of a public point; arguments as in `Multiplier.prove`.
 
     Raises:
         InputError: they were not, or something is malformed.
@@ -177,7 +155,6 @@ def _by_buckets(points: Sequence[Point], digits: NDArray[np.uint8]) -> Point | N
 
 
 def _sum(points: Sequence[Point | None]) -> Point | None:
-    """The sum of points; None stands for infinity."""
     there = [point for point in points if point is not None]
     if len(there) < 2:  # nothing to add
         return there[0] if there else None
@@ -193,7 +170,7 @@ def _hashed(start: Any, key: bytes) -> Point:
         digest.update(number + key)
         try:
             return point_class()(b"\x02" + digest.digest())
-        except ValueError:  # no x-coordinate of a point: one of two is none
+        except ValueError:  # not the x-coordinate of a point: half are not
             continue
     raise AssertionError
 

@@ -6,12 +6,10 @@ A protocol declares its messages in its contract (common/protocols/NAME.py):
     class Embedding(PartyMessage):
         h: Annotated[Released, TensorSpec("rows", "width")]
 
-The base class gives the sender; the type of a party's tensor gives the way it leaves (common/messaging/outgoing.py,
-common/messaging/departure.py).
-
-Every dimension has a name. The contract's `limits` gives the largest value of each name, which bounds the size of every
-message before it is read; the code that waits for a message gives the exact values:
-`collect(Embedding, t, quorum, rows=1024, width=60)`.
+The base class gives the sender; the type of a party's tensor gives the way it leaves (common/messaging/outgoing.py).
+Every dimension has a name. The contract's `limits` gives the maximum size for each name, which bounds every message
+before it is read; the code that waits for a message gives the exact sizes: `collect(Embedding, t, quorum, rows=1024,
+width=60)`.
 """
 
 from __future__ import annotations
@@ -47,7 +45,6 @@ class TensorSpec:
 
     Args:
         dims: one name per dimension.
-        dtype: name of the only dtype that is allowed.
         public: for an ordinary tensor in a party's message, the reason it may leave unchanged: it is not a function of
             private rows, or only of what was sent or received before.
     """
@@ -109,7 +106,7 @@ class Alike:
 
     Args:
         fields: their names; parties compare them (docs/transcript.md).
-        key: scalar fields that tell several such messages of one round apart.
+        key: scalar fields that distinguish several such messages of one round.
     """
 
     fields: tuple[str, ...]
@@ -118,11 +115,7 @@ class Alike:
 
 @message
 class ServerMessage(Message):
-    """A message that the server sends.
-
-    Attributes:
-        alike: the fields that are the same for all parties; None if there are none.
-    """
+    """A message that the server sends; `alike` are the fields that are the same for all parties, if any."""
 
     alike: ClassVar[Alike | None] = None
 
@@ -196,8 +189,7 @@ def largest_bytes(kind: type[Message], limits: Mapping[str, int], form: Form = A
     """Maximum bytes of a message of this kind.
 
     Args:
-        kind: of the message.
-        limits: the largest value of every dimension name.
+        limits: maximum size of every dimension, by name.
         form: of float32 tensors; scales and positions can make them larger than uncompressed ones.
     """
     return SCALAR_ALLOWANCE + sum(_largest(spec, limits, form) for _, spec in tensor_specs(kind))
@@ -214,12 +206,7 @@ def check_kind(party: str, message: Message, kinds: Kinds, *, server: bool) -> N
 
     Args:
         party: the sender, for the error.
-        message: as received.
-        kinds: the declared ones.
         server: True if the sender is the server.
-
-    Raises:
-        ContractError: naming party and kind.
     """
     kind, sent = type(message).__name__, ServerMessage if server else PartyMessage
     if kinds.get(kind) is not type(message):
@@ -231,15 +218,8 @@ def check_kind(party: str, message: Message, kinds: Kinds, *, server: bool) -> N
 
 
 def check(party: str, message: Message, limits: Mapping[str, int]) -> None:
-    """Checks that dtypes and ranks are as declared and sizes within the limits.
-
-    Args:
-        party: the sender, for the error.
-        message: as received.
-        limits: the largest value of each dimension name.
-
-    Raises:
-        ContractError: naming party, kind, field, expected and got.
+    """Checks that dtypes and ranks are as declared and sizes within the limits; `party` is the sender, for
+    the error.
     """
     for name, spec in tensor_specs(type(message)):
         kind, tensor = type(message).__name__, getattr(message, name)
@@ -254,7 +234,7 @@ def check(party: str, message: Message, limits: Mapping[str, int]) -> None:
 
 
 def check_finite(party: str, message: Message) -> None:
-    """Checks that all numbers are finite. Raises like `check`."""
+    """Checks that all numbers are finite."""
     for name, spec in schema(type(message)).items():
         value = getattr(message, name)
         if isinstance(spec, TensorSpec) and not all_finite(value):
@@ -265,7 +245,7 @@ def check_finite(party: str, message: Message) -> None:
 
 
 def check_exact(party: str, message: Message, dims: Mapping[str, int]) -> None:
-    """Checks that the dimensions have these values; a name that is left out is free. Raises like `check`."""
+    """Checks that the dimensions have these sizes; a name that is left out is free."""
     for name, spec in tensor_specs(type(message)):
         tensor = getattr(message, name)
         for position, (dim, size) in enumerate(zip(spec.dims, tensor.shape, strict=True)):

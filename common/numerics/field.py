@@ -28,25 +28,18 @@ _BLOCK = 2**24  # on other devices: large, since a kernel launch costs more than
 
 
 class Field(PrimeField):
-    """The integers modulo p, on tensors."""
+    """The integers modulo p, an odd prime up to 2³¹ - 1, so that a product of two elements fits into 63 bits."""
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
-        """x + y, of shapes that broadcast."""
         total = x + y
         return torch.where(total >= self.p, total - self.p, total)
 
     def matmul(self, left: Tensor, right: Tensor) -> Tensor:
-        """left @ right modulo p.
+        """left @ right modulo p, int64 (..., m, n).
 
         Args:
             left: elements (..., m, k).
             right: elements (..., k, n), on the same device; leading dimensions broadcast.
-
-        Returns:
-            int64 (..., m, n).
-
-        Raises:
-            InputError: dtypes or shapes do not fit.
         """
         lead = _check(left, right)
         if self._short(left):

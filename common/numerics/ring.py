@@ -28,18 +28,13 @@ class Ring(RingSize):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Word type: int32 or int64."""
         return DTYPES[self.bits]
 
     def encode(self, x: Tensor, draws: torch.Generator | None = None) -> Tensor:
-        """Round(s clip(x, ±B)), to the nearest step, a half upwards.
+        """Round(s clip(x, ±B)), to the nearest step, a half upwards; words in the shape of x.
 
         Args:
-            x: real numbers of any shape.
             draws: for stochastic rounding instead: up with the probability of the fraction.
-
-        Returns:
-            Words in the shape of x.
 
         Raises:
             InputError: a number is not finite.

@@ -7,13 +7,12 @@
       2   server     sum of [v_k] over S, in which the masks r_k cancel: the last line is zero
 
 Masks are bound to what each party itself was asked for (common/secure_aggregation/subject.py): if two parties of S were
-asked for different rows, they do not cancel, the sum is noise, and its last line is not zero.
+asked for different rows, the masks do not cancel, the sum is noise, and its last line is not zero.
 
-Keys come from the agreement (common/secure_aggregation/messages.py), words from common/numerics/ring.py, masks
-from common/secure_aggregation/masks.py. If a party in S does not respond there is no sum: the round is abandoned, and
-the next one, with other rows, uses a smaller set. With `federation.blinding.recovery` the words have double masks, and
-the sum is over those whose words arrived (common/secure_aggregation/recovery.py).
-`common/secure_aggregation/summed_sets.py` ensures that a round is never summed over two sets.
+If a party in S does not respond there is no sum: the round is abandoned, and the next one, with other rows, uses a
+smaller set. With `federation.blinding.recovery` the words have double masks, and the sum is over those whose words
+arrived (common/secure_aggregation/recovery.py). common/secure_aggregation/summed_sets.py ensures that a round is never
+summed over two sets.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.numerics.integers import RingSize
 
 Summing = Literal["clear", "blinded"]
-"""Aggregation of a protocol that needs only a sum: in the clear or blinded."""
 
 
 def smallest_set(federation: FederationConfig) -> int:
@@ -113,7 +111,7 @@ def _check_recovery(federation: FederationConfig) -> None:
 
 
 def _check_once(federation: FederationConfig) -> None:
-    """Rejects noise once that sums may have less of than promised. Raises ConfigError."""
+    """Rejects shared noise (`privacy.once`) where a sum may have less of it than promised."""
     if federation.privacy is None or (once := federation.privacy.once) is None:
         return
     fewest, where = federation.fewest_summed, "federation.privacy.once"

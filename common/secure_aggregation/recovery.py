@@ -1,8 +1,9 @@
 """Keys of double masks, and shares of them from which a sum is recovered without parties that vanish.
 
 Source: Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning" (2017), Sections 4, 6.
-In each round party k has two secrets that any t parties can open together: b_k, of its own mask, and e_k, under which
-its keys with all others lie at the server. Of a party whose words arrived b_k is opened, of one that has vanished e_k.
+In each round party k has two secrets that any t parties can open together: b_k, of its own mask, and e_k, which
+encrypts its keys with all others, stored at the server. b_k is opened for parties that delivered, e_k for those that
+vanished.
 
     ahead     party k    shares of b_k and e_k of 32 rounds, each under a pad, and its keys under e_k   -> server
     round t   party k    [v_k], the words under the masks of its pairs and its own; proofs of S         -> server
@@ -12,16 +13,16 @@ its keys with all others lie at the server. Of a party whose words arrived b_k i
               party k    the pads of its shares: of b_j for j in U, of e_j for the others               -> server
 
 The paper's parties draw a pair of keys for a Diffie-Hellman agreement and share the private one. Here the key of a pair
-in a round is HMAC(key of the pair, round), which costs no exponentiation and says nothing of other rounds. The shares
-lie at the server, each under a pad from a key that its sender has with its receiver, so nobody has to be sent any.
+in a round is HMAC(key of the pair, round), which costs no exponentiation and reveals nothing about other rounds. The
+server stores the shares, each under a pad from a key that its sender has with its receiver, so none has to be sent on.
 
-A party opens shares of a round once, and of each party either b_j or e_j. With m parties that collude with the server,
-both could be opened only if 2 t <= n + m. So t = floor(n/2) + 1 holds against a server that lies alone, and
-floor(2n/3) + 1 against one that lies together with fewer than n/3 parties. With both secrets a party's values would be
-in the clear. Words of a vanished party that arrive later stay hidden by its own mask.
+A party opens shares of a round once, and for each party either b_j or e_j. With m parties that collude with the server,
+both could be opened only if 2 t <= n + m. So t = floor(n/2) + 1 holds against a server that lies alone, and floor(2n/3)
++ 1 against one that lies together with fewer than n/3 parties. With both secrets a party's values would be in the
+clear. Words of a vanished party that arrive later stay hidden by its own mask.
 
-Stage 0 of a round is recovered so. Masks of evaluations are of the session's keys, which are never opened: every
-evaluation has the same rows, and sums of them over other sets show what the absent party sent of all of them.
+Only stage 0 of a round is recovered. Masks of evaluations use the session's keys, which are never opened: every
+evaluation has the same rows, and sums over other sets would reveal what the absent party sent for all of them.
 """
 
 from __future__ import annotations
@@ -58,7 +59,6 @@ _Octets = NDArray[np.uint8]
 
 
 def first_of_block(round: int) -> int:
-    """The first round of the block of a round."""
     return (round - 1) // BLOCK * BLOCK + 1
 
 
@@ -66,10 +66,8 @@ class SharedKeys:
     """One party's keys of double masks in a session, and the shares that it opens. One per key agreement.
 
     Args:
-        name: the party's.
         roster: all parties, in the agreed order.
         keys: a key with every other party, the same at both ends and unknown to the server (`PairKeys.masks`).
-        sharing: the agreed one.
         least: minimum parties in a sum.
     """
 
@@ -77,13 +75,13 @@ class SharedKeys:
         self, name: str, roster: Sequence[str], keys: Mapping[str, bytes], sharing: Sharing, *, least: int
     ) -> None:
         self._name, self._roster, self._place = name, tuple(roster), tuple(roster).index(name)
-        self._keys = {**keys, name: os.urandom(KEY_BYTES)}  # the last seals its own shares of its own secrets
+        self._keys = {**keys, name: os.urandom(KEY_BYTES)}  # its own: for its shares of its own secrets
         self._sharing, self._least, self._draws = sharing, max(least, sharing.threshold), secure_elements(LARGEST)
         self._own: dict[int, bytes] = {}
         self._dealt = self._opened = 0  # first round of the newest block; newest round
 
     def due(self, round: int) -> int | None:
-        """The first round of the block that is to be shared by now, if it was not yet."""
+        """The first round of the block that must be shared by now, None if it was."""
         first = first_of_block(round if first_of_block(round) > self._dealt else round + _AHEAD)
         return first if first > self._dealt else None
 
@@ -104,22 +102,21 @@ class SharedKeys:
         return SealedShares(first, torch.from_numpy(sealed), torch.from_numpy(np.stack(wrapped)))
 
     def of_round(self, round: int) -> RoundKeys:
-        """Keys of the masks of a round whose secrets are shared."""
         if round not in self._own:
             raise BlindError(f"{self._name!r} has shared no keys of round {round}")
         others = (party for party in self._roster if party != self._name)
         return RoundKeys(self._own[round], {party: self._pair_key(party, round) for party in others})
 
     def open(self, round: int, laid: Collection[str], summed: Collection[str]) -> OpenedShares:
-        """The pads of our shares of b of those in `summed`, and of e of those that are in `laid` alone. Once a round.
+        """The pads of our shares: of b for the parties in `summed`, of e for those in `laid` alone. Once a round.
 
         Args:
             laid: over whom the words were masked.
-            summed: whose words arrived, as everybody in it has confirmed.
+            summed: whose words arrived, as all of them have confirmed.
 
         Raises:
-            BlindError: shares of this round, or of a later one, were opened before; or the sum is of too few parties,
-                of others than words were masked over, or not of us.
+            BlindError: shares of this or a later round were opened before; or the sum is over too few parties, over
+                parties outside `laid`, or lacks us.
         """
         wrong = self._objection(round, set(laid), set(summed))
         if wrong:
@@ -146,7 +143,7 @@ class SharedKeys:
         return ""
 
     def _pad(self, owner: str, holder: str, round: int, secret: int) -> bytes:
-        """Hides the holder's share of an owner's secret: one of the two is this party."""
+        """Hides the holder's share of an owner's secret; this party is one of the two."""
         key = self._keys[holder if owner == self._name else owner]
         ends = f"{self._roster.index(owner)} {self._roster.index(holder)}"
         return hmac.digest(key, f"share {ends} {round} {secret}".encode(), "sha256")
@@ -165,8 +162,8 @@ class Recovered:
 
     Args:
         own: of the own masks of those whose words arrived.
-        pairs: between one whose words arrived and one whose did not, in this order.
-        unchecked: who opened the shares, if they are exactly t, which fit together whatever they are.
+        pairs: of pairs (arrived, vanished).
+        unchecked: who opened the shares, if exactly t did: t shares always fit together, so they cannot be checked.
     """
 
     own: dict[str, bytes]
@@ -186,8 +183,7 @@ def recover(
 
     Args:
         roster: all parties, in the agreed order.
-        sharing: the agreed one.
-        dealt: of the block of the round, of everybody in `laid`.
+        dealt: the round's block, of all parties in `laid`.
         opened: of t parties or more, by party, all of one round.
         laid: over whom the words were masked.
         summed: whose words arrived.
@@ -215,17 +211,18 @@ def recover(
 
 
 def _key(secret: Tensor) -> bytes:
-    """A key from a secret's elements."""
     return sha256(_octets(secret).tobytes()).digest()
 
 
 def _octets(elements: Tensor) -> _Octets:
-    """Elements below 2^31, int64 (..., n), as uint8 (..., 4 n), the same on every machine."""
+    """Elements below 2^31, int64 (..., n), as little-endian uint8 (..., 4 n)."""
     return elements.numpy().astype("<u4").view(np.uint8)
 
 
 def _elements(octets: _Octets) -> Tensor:
-    """The reverse of `_octets`. What was altered is brought below p: shares do not fit, or the sum is out of range."""
+    """The reverse of `_octets`. An altered value is reduced modulo p: its share will not fit, or the sum is out of
+    range.
+    """
     return torch.from_numpy(np.ascontiguousarray(octets).view("<u4").astype(np.int64) % LARGEST)
 
 
@@ -234,6 +231,6 @@ def _rows(pieces: Sequence[bytes]) -> _Octets:
 
 
 def _wrapped(key: bytes, keys: _Octets) -> _Octets:
-    """Keys under another one, or from under it: (parties, 32) plus a keystream."""
+    """Encrypts or decrypts keys, (parties, 32), by a keystream."""
     stream = Cipher(ChaCha20(key, _NONCE), mode=None).encryptor().update(bytes(keys.size))
     return keys ^ np.frombuffer(stream, np.uint8).reshape(keys.shape)

@@ -1,5 +1,3 @@
-"""Content of a certificate: its name, fingerprint and validity."""
-
 from __future__ import annotations
 
 import re
@@ -25,7 +23,6 @@ MALFORMED = (
     x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
 )
-"""Exceptions of the parser on malformed bytes."""
 
 
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
@@ -45,20 +42,12 @@ class Description:
 
 
 def read_certificate(pem: bytes, where: str = "this") -> Certificate:
-    """The certificate in `pem`, the first if there are several; `where` names it in errors.
-
-    Raises:
-        IdentityError: there is none.
-    """
+    """The first certificate in `pem`; `where` names it in errors."""
     return read_certificates(pem, where)[0]
 
 
 def read_certificates(pem: bytes, where: str = "this") -> list[Certificate]:
-    """All certificates in `pem`, at least one; `where` names it in errors.
-
-    Raises:
-        IdentityError: there is none.
-    """
+    """All certificates in `pem`, at least one; `where` names them in errors."""
     try:
         return x509.load_pem_x509_certificates(pem)
     except MALFORMED as error:
@@ -66,16 +55,11 @@ def read_certificates(pem: bytes, where: str = "this") -> list[Certificate]:
 
 
 def certificate_pem(certificate: Certificate) -> bytes:
-    """The certificate as PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def fingerprint(certificate: Certificate | bytes) -> str:
-    """`sha256:` and 64 hex digits over the whole certificate (DER); bytes are PEM.
-
-    Raises:
-        IdentityError: the bytes are not a certificate.
-    """
+    """`sha256:` and 64 hex digits over the whole certificate (DER); bytes are PEM."""
     return f"sha256:{_parsed(certificate).fingerprint(hashes.SHA256()).hex()}"
 
 
@@ -105,11 +89,7 @@ def name_of(certificate: Certificate | bytes) -> str:
 
 
 def describe(certificate: Certificate | bytes) -> Description:
-    """Describes a certificate, also an authority's; bytes are PEM.
-
-    Raises:
-        IdentityError: the bytes are not a certificate.
-    """
+    """Describes a certificate, also an authority's; bytes are PEM."""
     parsed = _parsed(certificate)
     try:  # fields are parsed on access
         return _described(parsed)
@@ -131,7 +111,6 @@ def _described(parsed: Certificate) -> Description:
 
 
 def is_authority(certificate: Certificate) -> bool:
-    """True if a certificate may sign others."""
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (*MALFORMED, x509.ExtensionNotFound):
@@ -139,11 +118,7 @@ def is_authority(certificate: Certificate) -> bool:
 
 
 def check_validity(certificate: Certificate, what: str, now: datetime | None = None, *, hint: str) -> None:
-    """Returns if `certificate` is valid at `now` (UTC; the machine's clock if None).
-
-    Raises:
-        IdentityError: it is not valid yet, or has expired; names the time. `what` names the certificate.
-    """
+    """Returns if `certificate` is valid at `now` (UTC; the machine's clock if None); `what` names it in errors."""
     now = now or datetime.now(UTC)
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if now < begin:

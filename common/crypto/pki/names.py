@@ -1,8 +1,8 @@
-"""Names in certificates and on rosters, and fingerprints. No library is needed for them.
+"""Names in certificates: those of parties, and the hosts of the server.
 
-A certificate holds a name twice, as the subject's common name and as the DNS name `NAME.colonnade`.
-The first is for display; the second is compared by TLS. It is never resolved, so it is valid
-wherever the server runs and whatever address a party dials.
+A certificate holds a name twice, as the subject's common name and as the DNS name `NAME.colonnade`. The first is for
+display; TLS compares the second. It is never resolved, so it is valid wherever the server runs and whatever address a
+party dials.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from colonnade.common.errors import IdentityError
 
 SERVER = "server"
-"""Name reserved for the server's certificate."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Hosts of a server that is dialled from its own machine."""
@@ -26,11 +25,9 @@ SUFFIX = ".colonnade"
 
 
 def check_name(name: str) -> str:
-    """Returns `name` if it is allowed in a certificate, the server's or a party's.
+    """Returns `name` if a certificate may hold it, the server's or a party's.
 
-    Raises:
-        IdentityError: it is not 1 to 63 of a-z, 0-9, - and _ with a letter or digit at both ends,
-            or it is `ca`.
+    1 to 63 of a-z, 0-9, - and _ with a letter or digit at both ends, and not `ca`.
     """
     if not _NAME.fullmatch(name):
         raise IdentityError(
@@ -43,11 +40,7 @@ def check_name(name: str) -> str:
 
 
 def check_party_name(name: str) -> str:
-    """Returns `name` if it is allowed for a party.
-
-    Raises:
-        IdentityError: as `check_name`, or it is the server's.
-    """
+    """Returns `name` if it is allowed for a party: as `check_name`, and not the server's."""
     if check_name(name) == SERVER:
         raise IdentityError(f"{name!r} is the server's name, no party's", hint="choose another name")
     return name
@@ -59,7 +52,7 @@ def dns_name(name: str) -> str:
 
 
 def named_by(names: Iterable[str]) -> list[str]:
-    """The members that these DNS names name: one in a certificate made here, hosts left out."""
+    """The members among these DNS names: one in a certificate made here; hosts are left out."""
     return [name.removesuffix(SUFFIX) for name in names if name.lower().endswith(SUFFIX)]
 
 
