@@ -1,8 +1,8 @@
-"""Generates what other programs read of the wire: `python proto/generate.py [FOLDER]`, or `make proto`.
+"""Generates the wire's .proto files and Python modules: `python proto/generate.py [FOLDER]`, or `make proto`.
 
-Messages of protocols are declared once, as dataclasses; their .proto files are written from these, for ends that are
-written in other languages, and nothing here imports them. The other .proto files are written by hand, and their Python
-modules made by protoc. All is committed, and a test regenerates it and finds no difference.
+Protocol messages are declared once, as dataclasses. Their .proto files are generated for programs in other languages;
+nothing here imports them. The .proto files of `BY_HAND` are written by hand, and protoc generates their Python modules.
+All output is committed, and a test checks that it is up to date.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ GENERATED = PROTO.parent / "common" / "wire" / "_generated"
 BY_HAND = ("federation", "serving", "tensor")
 
 _TYPES: Mapping[type, str] = {int: "uint32", float: "double", str: "string", bool: "bool"}
-_EVERYWHERE = {"part": '"validation" or "test"', "block": "from 0"}  # in all evaluations
-_STEMS = {  # of files whose module is called otherwise
+_EVERYWHERE = {"part": '"validation" or "test"', "block": "from 0"}  # fields of every evaluation message
+_STEMS = {  # modules whose .proto file has another name
     "alignment.messages": "alignment", "prediction.messages": "prediction",
     "secure_aggregation.messages": "secure_aggregation",
 }  # fmt: skip
-_WIDTH = 117  # of a line, without its slashes
+_WIDTH = 117  # of a comment line, without its slashes
 
 
 def generate(into: Path, protos: Path = PROTO) -> None:
@@ -52,7 +52,7 @@ def generate(into: Path, protos: Path = PROTO) -> None:
 
 
 def described() -> dict[str, str]:
-    """The messages of the house's protocols, and those before and after them: file name -> what is in the file."""
+    """The messages of all protocols, of alignment and of prediction: file name -> content."""
     contracts: list[Contract] = [CONTRACTS[name] for name in NAMES]
     said = [kind for contract in contracts for kind in contract.messages]
     by_stem: dict[str, list[type[Message]]] = {}
@@ -62,7 +62,7 @@ def described() -> dict[str, str]:
 
 
 def stem(kind: type[Message]) -> str:
-    """Of the file that a message stands in: its module's name."""
+    """Name of a message's .proto file, without its ending: by default its module's name."""
     own = kind.__module__.removeprefix("colonnade.")
     return next((name for end, name in _STEMS.items() if own.endswith(f".{end}")), own.rpartition(".")[2])
 
@@ -95,7 +95,7 @@ def _message(kind: type[Message]) -> str:
 
 
 def _make_imports_absolute(module: Path) -> None:
-    """protoc imports its siblings from the top level, where other packages live."""
+    """protoc imports sibling modules as top-level ones."""
     text = module.read_text(encoding="utf-8")
     module.write_text(
         re.sub(r"^import (\w+_pb2)", r"from colonnade.common.wire._generated import \1", text, flags=re.M),

@@ -52,7 +52,7 @@ def _of_errors(wrong: Floats, true: Floats) -> dict[str, float]:
     if squares.mean() > 0:
         found["rmse"] = _of_mean(squares) / (2 * math.sqrt(squares.mean()))
     if spread.mean() > 0:
-        share = squares.mean() / spread.mean()  # standard error of a ratio of two means
+        share = squares.mean() / spread.mean()  # R2 is 1 - share, a ratio of two means
         found["r2"] = _of_mean(squares - share * spread) / float(spread.mean())
     return found
 

@@ -51,7 +51,7 @@ class CombinedHead:
         loss = self.loss.mean(logits, targets(logits))
         self._optimiser.zero_grad()
         torch.autograd.backward(loss)
-        assert leaf.grad is not None  # it requires it
+        assert leaf.grad is not None  # the leaf requires it
         return (loss.item(), [leaf.grad] * len(h), len(h)) if averaged else (loss.item(), list(leaf.grad), 1)
 
     def protected(self, parts: Sequence[Tensor], targets: Targets, batch: Tensor, noise: ResponseNoise) -> float:

@@ -79,7 +79,7 @@ class Hub:
         self._names = federation.names  # of the parties that take part
         self._failure: Exception | None = None
         self._away: dict[str, float] = {}
-        self._put_out: dict[str, FloodError] = {}  # until the next session of the run begins
+        self._put_out: dict[str, FloodError] = {}  # by party, until the run's next session begins
         self._over = False
         self.revocations = Revocations(admission, telemetry, federation.timeouts.away)
         self.members: dict[str, Member] = {}

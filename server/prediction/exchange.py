@@ -43,7 +43,7 @@ class Question:
     answer: asyncio.Future[Outputs] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
-class IdsRenewed(Exception):  # no error: the next session goes on
+class IdsRenewed(Exception):  # not an error: the next session continues
     """Rows must be aligned anew, since other ids (`asked`: distinct normalised keys) may be asked for from now on."""
 
     def __init__(self, asked: tuple[str, ...]) -> None:
