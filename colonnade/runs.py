@@ -106,11 +106,10 @@ class Run:
             return write_page([run._read() for run in (self, *others)], None if out is None else Path(out))
 
     def card(self, out: str | Path | None = None) -> Path:
-        """Writes the model card of a run that has ended, by default card.md in its folder, and returns its path.
+        """Writes the model card of an ended run, by default card.md in its folder, and returns its path.
 
         Raises:
             InputError: the run has not ended.
-            EnvironmentFault: the card cannot be written.
         """
         from colonnade.reports.card import write_card  # noqa: PLC0415
 

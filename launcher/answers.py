@@ -29,7 +29,6 @@ def predict_ids(
 
     Args:
         ids: words or whole numbers, as in the server's table.
-        file: the server's own configuration, where its parties are processes elsewhere.
         tables: replace the training tables of members that are started here.
 
     Returns:

@@ -36,8 +36,6 @@ class GivenConfig:
 
     Args:
         base: the folder that paths in it are relative to.
-        file: it was read from; None for a mapping.
-        tables: by member.
     """
 
     tree: Mapping[str, Any]
@@ -50,7 +48,6 @@ class GivenConfig:
         """Takes a configuration, and the sources that are not files.
 
         Args:
-            config: a path, a mapping as in YAML, or typed sections.
             tables: objects with the Arrow C stream interface, by member; `server` for the labels.
             sets: KEY=VALUE, as for `--set`.
 
@@ -105,12 +102,7 @@ class GivenConfig:
         return self._parsed(Path("/"))
 
     def put(self, folder: Path) -> Config:
-        """The same, with the tables written into a run's folder.
-
-        Raises:
-            EnvironmentFault: a table cannot be written.
-            DataError: a table cannot be read.
-        """
+        """The same, with the tables written into a run's folder. Raises EnvironmentFault, DataError."""
         config = self._parsed(folder)
         self.write_tables(folder)
         return config
@@ -125,7 +117,6 @@ class GivenConfig:
         return tree
 
     def write_tables(self, folder: Path) -> None:
-        """Writes the tables into a folder. Raises EnvironmentFault, DataError."""
         for name, table in self.tables.items():
             table.write(_place(folder, name))
 
@@ -158,10 +149,7 @@ def _with_roster(tree: dict[str, Any], tables: Mapping[str, InMemoryTable]) -> d
 
 
 def _set_source(tree: dict[str, Any], member: str, path: Path) -> None:
-    """Points a member's section to its table. Raises ConfigError if it names another source.
-
-    Malformed sections are refused later.
-    """
+    """Points a member's section to its table, unless malformed. Raises ConfigError if it names another source."""
     own = tree if member == SERVER else tree.get("parties")
     own = {} if own is None else own
     if not isinstance(own, dict):
@@ -183,7 +171,6 @@ def _set_source(tree: dict[str, Any], member: str, path: Path) -> None:
 
 
 def _section(tree: Mapping[str, Any], key: str) -> Any:
-    """The value of a key; an empty section if it is null or missing."""
     return {} if tree.get(key) is None else tree[key]
 
 

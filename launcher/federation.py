@@ -26,19 +26,12 @@ def launch(given: Callable[[], GivenConfig], out: Path | None = None, options: L
     Args:
         given: reads the configuration; called while the fork server is importing torch.
         out: the run's folder; None chooses one under runs/.
-
-    Raises:
-        ColonnadeError: the run could not be started; nothing is left of it.
     """
     return _launch(given, out, None, options or LaunchOptions())
 
 
 def relaunch(resume: Path, sets: Sequence[str] = (), options: LaunchOptions | None = None) -> Ended:
-    """Resumes the run in a folder, in its own configuration except for `sets`.
-
-    Raises:
-        ColonnadeError: there is no run, or its members cannot continue.
-    """
+    """Resumes the run in a folder, in its own configuration except for `sets`."""
     return _launch(None, None, resume, options or LaunchOptions(), tuple(sets))
 
 
@@ -92,7 +85,6 @@ def _with_names(ended: Ended, given: GivenConfig | None) -> Ended:
 
 @contextlib.contextmanager
 def _shown(folder: Path, dashboard: str, screen: Console) -> Iterator[None]:
-    """Serves the run's page meanwhile, and leaves it as a file."""
     if not dashboard:
         yield
         return

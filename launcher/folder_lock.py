@@ -83,11 +83,6 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
 
 
 def remove_new(folder: Path, there: Collection[Path]) -> None:
-    """Removes everything from a folder that was not in it before.
-
-    Args:
-        there: its earlier content, as `folder.rglob` gives it.
-    """
     for path in sorted(folder.rglob("*"), reverse=True):  # files before their folders
         if path not in there:
             with contextlib.suppress(OSError):

@@ -32,14 +32,7 @@ def read_tables(words: Collection[str]) -> dict[str, str]:
 
 
 def with_tables(config: Config, tables: Tables) -> Config:
-    """The configuration with these tables, which are read as training's were: notation, key and types stay.
-
-    Args:
-        tables: by member; those of other members stay as they are.
-
-    Raises:
-        InputError: there is no such member, its columns come from no table, or rows are not matched by keys.
-    """
+    """The configuration with these tables, which are read as training's were: notation, key and types stay."""
     if not tables:
         return config
     if config.federation.align == "none":

@@ -45,7 +45,6 @@ class PredictionIds:
         return chain.from_iterable(self._blocks())
 
     def count(self) -> int:
-        """Number of ids. Raises DataError."""
         return sum(map(len, self._blocks()))
 
     def fingerprint(self) -> str:
@@ -146,7 +145,6 @@ class PredictionIds:
 
 
 def _header(reader: Reader) -> list[str]:
-    """The first line that is not blank; nothing if there is none."""
     return next(filter(None, reader), [])
 
 
@@ -188,19 +186,13 @@ class Predictions:
             ) from failed
 
     def add(self, lines: str, unknown: int = 0) -> None:
-        """Appends lines; they are durable when this returns. Raises OSError.
-
-        Args:
-            lines: CSV, each with its line end.
-            unknown: how many of them have no prediction.
-        """
+        """Appends lines; they are durable when this returns. Raises OSError."""
         self._file.write(lines)
         self.unknown += unknown
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def finish(self) -> None:
-        """Moves the finished file into place. Raises OSError."""
         self._partial.replace(self._path)
         self._note.unlink(missing_ok=True)
 
@@ -227,12 +219,7 @@ class Predictions:
 
 
 class LineFormat:
-    """Lines of a file of predictions.
-
-    Args:
-        names: of the values of a line: classes, or targets.
-        classes: True if the values are probabilities of classes; the class is then a cell too.
-    """
+    """Lines of a file of predictions: with the class and probabilities if `classes`, else with numbers for targets."""
 
     def __init__(self, names: Sequence[str], classes: bool) -> None:
         self._labels = [_cell(name) for name in names] if classes else None
@@ -241,7 +228,6 @@ class LineFormat:
         self._unknown = f"%s{',' * (classes + len(names))}\r\n"
 
     def lines(self, ids: Sequence[str], said: Predicted) -> str:
-        """A line for each id; unknown ids have empty cells."""
         cells = list(map(_cell, ids)) if set("".join(ids)) & _QUOTED else ids
         found = compress(cells, said.known)
         numbers = said.values.T.tolist()
@@ -257,7 +243,6 @@ class LineFormat:
 
 
 def _cell(text: str) -> str:
-    """A cell of a line with several cells, quoted as Python's csv does."""
     return '"' + text.replace('"', '""') + '"' if _QUOTED & set(text) else text
 
 

@@ -24,16 +24,8 @@ class Answerers:
     """A process for every party, each with its own file, folder and throw-away keys.
 
     Args:
-        base: the folder that paths in the configuration are relative to.
-        folder: the run's.
         keys: folder for keys, files and the server's address, for the duration of the predictions.
-        insecure: without TLS.
         needed: True if every party must be there; otherwise those without a folder are left out.
-
-    Attributes:
-        config: as given, with the members' fingerprints and the server's identity.
-        names: of those that are started.
-        threads: processor threads of each, and of the server beside them.
     """
 
     def __init__(self, config: Config, base: Path, folder: Path, keys: Path, *, insecure: bool, needed: bool) -> None:
@@ -58,7 +50,6 @@ class Answerers:
             processes.start(name, argv, self._log(name), threads=self.threads)
 
     def note(self, event: dict[str, Any]) -> None:
-        """Writes the server's address for the parties."""
         if event["kind"] == "listening":
             partial = self._address.with_suffix(".partial")
             partial.write_text(event["address"], encoding="utf-8")

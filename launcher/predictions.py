@@ -35,14 +35,8 @@ class OpenedRun:
     """A run whose parties are started with it, or run elsewhere.
 
     Args:
-        config: of the server, and of the parties that are started.
-        base: the folder that paths in the configuration are relative to.
         answerers: the parties' processes with their fork server, None where they run elsewhere.
-        tables: that replace training's, by member.
         loop: runs the conversation to its end; None for a process of its own, which ends with it.
-
-    Attributes:
-        other_tables: a line for each table that replaces training's, also for rows of training.
     """
 
     def __init__(
@@ -83,7 +77,6 @@ class OpenedRun:
 
     @property
     def key(self) -> str:
-        """The server's name for the column of ids, or ""."""
         return getattr(self._server.labels, "key", None) or ""
 
     @property
@@ -105,11 +98,7 @@ class OpenedRun:
         """Connects the parties, does the work and ends the session.
 
         Args:
-            work: requests predictions.
             ids: to predict, where rows are matched by keys; None for the rows of the run.
-
-        Raises:
-            ColonnadeError: a party did not connect, or has failed.
         """
         run = self._run(work if self._answerers is None else self._watched(work), ids)
         if self._answerers is None:
@@ -125,7 +114,6 @@ class OpenedRun:
             raise answerers.in_its_words(failed, processes) from failed
 
     def reload_tables(self) -> None:
-        """Makes the parties that were started here read their tables again."""
         if self._answerers is not None:
             answerers, processes = self._answerers
             answerers.reload(processes)
@@ -182,8 +170,6 @@ def opened(
 
     Args:
         file: the server's own, where its parties are processes elsewhere.
-        tables: replace the training tables of members that are started here.
-        loop: runs the conversation to its end; None for a process of its own, which ends with it.
         processes: a fork server that was begun before; None begins one if parties are to be started.
 
     Raises:

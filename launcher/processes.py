@@ -47,13 +47,11 @@ class Processes:
         self.pids: dict[str, int] = {}
 
     def start(self, name: str, argv: list[str], log: Path, *, threads: int) -> None:
-        """Starts a child that runs `colonnade ARGV`; its output goes to `log`."""
         self.codes.pop(name, None)  # of an earlier start
         self._ask(start=name, argv=argv, log=str(log), threads=threads)
         self.pids[name] = 0
 
     def signal(self, name: str, number: int) -> None:
-        """Sends a signal to a child that still runs."""
         if name in self.running():
             self._ask(signal=name, number=number)
 
@@ -122,7 +120,6 @@ def answering(wanted: bool) -> Iterator[Processes | None]:
 
 
 def last_words(log: Path, code: int) -> tuple[str, str]:
-    """Reason and hint for a child's exit code, from its log if that has one."""
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}", ""
     lines = log.read_text(errors="replace", encoding="utf-8").splitlines() if log.exists() else []

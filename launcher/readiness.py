@@ -18,15 +18,7 @@ from colonnade.common.tracking.tracker import refuse_missing
 
 
 def check_members(config: Config, where: str) -> None:
-    """Refuses a configuration without the server's section or that of a party.
-
-    Args:
-        where: its file, for messages.
-
-    Raises:
-        ConfigError: names what is missing.
-        EnvironmentFault: a tracker's package is not installed.
-    """
+    """Refuses a configuration without the server's section or that of a party."""
     check_trackers(config)
     if config.server is None:
         raise ConfigError(f"{where}: no `server` section", hint="`up` runs the server too; it needs its labels")
@@ -43,13 +35,6 @@ def refuse_other_keys(config: Config, base: Path, folder: Path | None = None) ->
 
     Checks only if every source names its keys. Members find copies of their tables in their folders, and do not read
     them again.
-
-    Args:
-        base: the folder that paths in the configuration are relative to.
-        folder: the run's; None keeps no copies.
-
-    Raises:
-        DataError: a party's keys differ from the labels'.
     """
     federation, server = config.federation, config.server
     if federation.align != "none" or server is None or not getattr(server.labels, "key", None):
@@ -74,7 +59,6 @@ def refuse_other_keys(config: Config, base: Path, folder: Path | None = None) ->
 
 @contextmanager
 def _copies(folder: Path | None, member: str) -> Iterator[TableCache | None]:
-    """Keeps copies of the tables that are read meanwhile."""
     if folder is None:
         yield None
         return
@@ -94,11 +78,7 @@ def check_trackers(config: Config) -> None:
 
 
 def refuse_others(config: Config, folder: Path) -> None:
-    """Refuses, before anything is written, to resume a run whose members cannot continue under this configuration.
-
-    Raises:
-        CheckpointError: checkpoints are another member's, or of another configuration.
-    """
+    """Raises CheckpointError, before anything is written, if members cannot resume under this configuration."""
     hashes = config.federation.lasting_hashes()
     for name in (SERVER, *config.federation.names):
         with whose(name):

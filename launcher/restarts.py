@@ -10,13 +10,6 @@ from colonnade.common.config.members import LaunchConfig
 
 
 class Restarts:
-    """Counts restarts and times them.
-
-    Args:
-        config: the most restarts, and the first pause; each pause is twice as long as the last.
-        clock: seconds.
-    """
-
     def __init__(self, config: LaunchConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._config, self._clock = config, clock
         self._used: Counter[str] = Counter()

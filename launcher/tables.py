@@ -20,9 +20,6 @@ class InMemoryTable:
 
     Args:
         table: has `__arrow_c_stream__`.
-
-    Raises:
-        DataError: the object lacks the interface.
     """
 
     def __init__(self, member: str, table: Any) -> None:
@@ -34,12 +31,7 @@ class InMemoryTable:
             )
 
     def write(self, path: Path) -> None:
-        """Writes the table as an Arrow file.
-
-        Raises:
-            DataError: a column cannot be represented, such as one with values of several types.
-            EnvironmentFault: the file cannot be written.
-        """
+        """Writes an Arrow file. Raises DataError for a column with values of several types, EnvironmentFault."""
         import pyarrow as pa  # noqa: PLC0415
         import pyarrow.ipc  # noqa: PLC0415
 
@@ -84,5 +76,4 @@ def _index_names(table: Any) -> list[str]:
 
 
 def _one_line(error: Exception) -> str:
-    """The reason, with the column if the library names it."""
     return " ".join(" ".join(str(part) for part in error.args).split()) or type(error).__name__

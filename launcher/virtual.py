@@ -26,9 +26,6 @@ def run_virtually(
 ) -> tuple[Path, Outcome]:
     """Runs a federation to its end. Returns the run's folder and the outcome.
 
-    Args:
-        out: the run's folder; None chooses one under runs/.
-        listeners: receive every event.
 
     Raises:
         ColonnadeError: as in a real run; nothing is left of a run that has not begun.
@@ -46,12 +43,7 @@ def run_virtually(
 def resume_virtually(
     resume: Path, sets: Sequence[str] = (), listeners: Sequence[Listener] = ()
 ) -> tuple[Path, Outcome]:
-    """Resumes the run in a folder from its newest checkpoint.
-
-    Raises:
-        InputError: there is no run, or it used a sample of rows.
-        ColonnadeError: as in a real run.
-    """
+    """Resumes the run in a folder from its newest checkpoint."""
     run = RunFolder(resume)
     run.refuse_newer()
     if (base := run.base()) is None:

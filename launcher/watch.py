@@ -41,7 +41,6 @@ class LaunchOptions:
 
     Args:
         dashboard: address of the dashboard; "" serves none.
-        listeners: receive the server's events as they are written.
     """
 
     secure: bool = True
@@ -58,8 +57,6 @@ class Ended:
         folder: the run's; empty if the run never began.
         failure: of the member that caused it; None if there was none.
         others: members that failed afterwards, with their last words.
-        log: of the member at fault.
-        interrupted: True if the launcher was interrupted.
         begun: True if there is something to resume.
         advanced: True if this start has completed a round.
     """
@@ -77,8 +74,6 @@ class Launch:
     """One run: its folder, its members' files, and watching them.
 
     Args:
-        base: the folder that paths in the configuration are relative to.
-        scratch: folder of throw-away identities and temporary files.
         launched: start time, seconds since 1970.
         resumed: True if the folder holds a run to resume.
     """
@@ -114,7 +109,6 @@ class Launch:
         self._sent_away: set[str] = set()  # members that this process ended
 
     def take(self, given: GivenConfig) -> None:
-        """Writes tables in memory into the run's folder. Raises DataError, EnvironmentFault."""
         from colonnade.launcher.readiness import refuse_other_keys  # noqa: PLC0415
 
         try:
@@ -155,7 +149,6 @@ class Launch:
         return ended
 
     def _clear(self) -> None:
-        """Removes everything that was not in the folder before the run."""
         remove_new(self._folder.path, self._there)
 
     def _make_files(self) -> dict[Path, str]:
@@ -185,7 +178,6 @@ class Launch:
             tree["parties"][name]["identity"] = str(keys / name)
 
     def _keep(self) -> None:
-        """Writes the files once, each atomically."""
         for path, text in self._files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_durably(path, text.encode())
@@ -206,7 +198,6 @@ class Launch:
         processes.start(name, argv, self._log(name), threads=threads)
 
     def _watch(self, processes: Processes) -> None:
-        """Waits until the server has ended or a member has failed, then gives the others time to end."""
         while not self._over(processes):
             processes.wait(0.1)
             self._take_events()
@@ -342,11 +333,7 @@ class Launch:
 
     @staticmethod
     def _follow(path: Path, skip: int) -> Iterator[dict[str, Any] | None]:
-        """The events of a file as they are written; None whenever no complete line is left.
-
-        Args:
-            skip: bytes of an earlier start at the beginning of the file.
-        """
+        """The events of a file after `skip` bytes, as they are written; None whenever no complete line is left."""
         rest = ""
         while not path.exists():
             yield None

@@ -41,13 +41,7 @@ from colonnade.simulation.files import RunFiles
 async def find_rows(
     config: Config, base: Path, files: RunFiles | None = None, note: Callable[..., None] = lambda _kind, **_about: None
 ) -> Mapping[str, Tensor]:
-    """Rows of every member's source that all members have, int64 (common,), in their common order.
-
-    Args:
-        base: the folder that paths in the configuration are relative to.
-        files: of the run, which keep the rows; None keeps none.
-        note: called with the kind and the fields of every event of the server.
-    """
+    """Rows of every member's source that all members have, int64 (common,), in their common order."""
     federation, own = config.federation, config.server
     if own is None:
         raise ConfigError("no `server` section", hint="the server's labels are needed")

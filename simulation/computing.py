@@ -58,7 +58,6 @@ class Bench:
         self._pending, self._since = 0, 0.0  # operations begun at or after `_since`
 
     def add(self, operations: int) -> None:
-        """Begins work now, or when earlier work is done."""
         now = asyncio.get_running_loop().time()
         if now > self._since:
             self._settle()
@@ -91,8 +90,6 @@ class Bench:
 
 
 class Benches:
-    """The benches of all members whose computing takes time."""
-
     def __init__(self, config: Config) -> None:
         sections: Mapping[str, Any] = (
             config.parties if config.server is None else {SERVER: config.server, **config.parties}
@@ -101,12 +98,10 @@ class Benches:
         self._of = {name: Bench(rate) for name, rate in rates.items() if math.isfinite(rate)}
 
     async def work(self, name: str, side: Awaitable[None]) -> None:
-        """Runs a member's side; its operations are counted on the member's bench."""
         _AT_WORK.set(self._of.get(name))
         await side
 
     def counting(self) -> AbstractContextManager[object]:
-        """Counts operations in the block, unless no member's computing takes time."""
         return _counted() if self._of else nullcontext()
 
     def outward(self, name: str, carry: Carrier) -> Carrier:

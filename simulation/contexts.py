@@ -52,14 +52,7 @@ def server_context(
     """The server's context, with its labels read.
 
     Args:
-        base: the folder that paths in the configuration are relative to.
         sample: rows of the sources to use, int64; None for all.
-        files: of the run; None keeps none.
-        cache: copies of the server's tables; None for those of `files`.
-
-    Raises:
-        ConfigError: there is no `server` section.
-        DataError: the labels, or the server's own columns, are missing or unusable.
     """
     if config.server is None:
         raise ConfigError("no `server` section", hint="the server's labels are needed")
@@ -130,15 +123,8 @@ def client_context(
     """A party's context, with its columns read, scaled and, if configured, noised.
 
     Args:
-        base: the folder that paths in the configuration are relative to.
-        release, admit_masked: of its egress.
         sample: rows of the sources to use, int64; None for all.
-        files: of the run; None keeps none.
         warn: called with every doubt about a column, and with the party's own warnings; None drops them.
-        cache: copies of the party's tables; None for those of `files`.
-
-    Raises:
-        DataError: its data are missing or unusable.
     """
     federation, party = config.federation, config.parties[name]
     cache = files.tables(name) if cache is None and files is not None else cache

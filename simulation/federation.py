@@ -66,13 +66,9 @@ class Simulation:
     """One run.
 
     Args:
-        base: the folder that paths in the configuration are relative to.
         delay: seconds that items take, in addition to the parties' chaos.
         only: the parties that run; the whole roster by default.
-        record: True to keep messages.
-        save: True to keep every party's state after each round.
         start: round to resume from, and every member's state after it.
-        telemetry: receives events, in addition to the outcome.
         on_cohort: called with the server's links before the run begins.
         files: of the run: ledgers, checkpoints, captures; None keeps none.
         sample: rows of the sources to use, int64; None for all.
@@ -80,9 +76,6 @@ class Simulation:
         thorough: True for every metric in every evaluation, not only after the last round.
         aligned: every member's rows in their common order, as `find_rows` gives them; None to find them.
         instead: replacements of members' sides, by name, for attacks and tests.
-
-    Attributes:
-        outcome: so far, once the first round has begun.
     """
 
     config: Config
@@ -111,11 +104,7 @@ class Simulation:
     _earlier: Mapping[str, int] = field(default_factory=dict, init=False)
 
     def run(self, loop: Callable[[float], inprocess.VirtualLoop] = inprocess.VirtualLoop) -> Outcome:
-        """Runs server and parties to their end. `loop` makes an event loop whose clock starts at its argument.
-
-        Raises:
-            ColonnadeError: as in a real run.
-        """
+        """Runs server and parties to their end. `loop` makes an event loop whose clock starts at its argument."""
         self._events, self._messages = [], []
         with torch.random.fork_rng(devices=[]), ExitStack() as ending:  # models may draw from torch's own generator
             if self.files is None and self.config.federation.back_off and not self.start[0]:
@@ -222,11 +211,9 @@ class Simulation:
             self._rows = await find_rows(self.config, self.base, self.files, self._note_aligned)
 
     def _time(self) -> float:
-        """Seconds of the virtual clock for events, continuing after those of earlier starts."""
         return self._benches.clock() + self._ahead
 
     def _note_aligned(self, kind: str, **about: object) -> None:
-        """Passes on the alignment's events, like the server's process."""
         if self.telemetry is not None:
             self.telemetry.pass_on({"kind": kind, "time": self._time(), "party": SERVER, **about})
 
@@ -295,7 +282,6 @@ class Simulation:
         return outcome
 
     def _protect(self, server: ServerContext) -> None:
-        """Noise on the labels or on the responses, where the configuration enables it."""
         assert self.config.server is not None  # otherwise there is no context
         federation, private, files = self.config.federation, self.config.server.privacy, self.files
         train, folder, begun = server.schedule.partition.train, None, False

@@ -37,17 +37,11 @@ class RunFiles:
     """The folder of a simulated run.
 
     Args:
-        folder: must exist.
-        base: the folder that paths in the configuration are relative to.
         whole: True for the whole tables, so that the run can resume and predict; False for a sample of rows, which is
             used only by attacks.
 
     Attributes:
         begun: True if the folder holds a run to resume.
-        session: of this start, once it has begun.
-
-    Raises:
-        CheckpointError: the file with the run's number is torn.
     """
 
     def __init__(self, folder: Path, config: Config, base: Path, *, whole: bool = True) -> None:
@@ -63,7 +57,6 @@ class RunFiles:
 
         Raises:
             CheckpointError: checkpoints are of another run or configuration, or no round is complete at all members.
-            EnvironmentFault: the folder cannot be written.
         """
         self.folder.make()
         held = {member: self.checkpoints(member).usable(self.owner(member)) for member in self._members}
@@ -81,21 +74,15 @@ class RunFiles:
         return round
 
     def states(self, round: int) -> dict[str, Snapshot]:
-        """Every member's state after a round. Raises CheckpointError."""
         return {member: self.checkpoints(member).load(round, self.owner(member)) for member in self._members}
 
     def secret(self, member: str) -> bytes | None:
-        """A member's secret, if separate processes began the run; None if it is public.
-
-        Raises:
-            CheckpointError: it is missing.
-        """
+        """A member's secret, if separate processes began the run; None if it is public."""
         if member != SERVER:
             return self._pins[member].start.value
         return StartSecret(self.folder.start, self.folder.start_record(), public=True).value
 
     def home(self, member: str) -> Path:
-        """A member's folder, created if it is missing."""
         found = self.folder.member(member)
         found.make()
         return found.path
@@ -107,7 +94,6 @@ class RunFiles:
         return Checkpoints(self.folder.member(member).checkpoints)
 
     def save(self, party: str, save: Save, snapshot: Snapshot) -> None:
-        """Writes a party's checkpoint, durably. Raises EnvironmentFault."""
         self._pins[party].note(save)
         store = self.checkpoints(party)
         store.save(save.round, snapshot, self.owner(party))
@@ -115,7 +101,6 @@ class RunFiles:
         self._pins[party].seal(save)
 
     def ledger(self, party: str, after: int) -> Ledger:
-        """A party's ledger; `after` is the restored round."""
         return Ledger(self.folder.party(party).ledger, after)
 
     def encoder(self, member: str) -> EncoderFile:
@@ -145,7 +130,6 @@ class RunFiles:
         return {member: record.rows(number) for member, record in records.items()} if number else None
 
     def keep_config(self) -> None:
-        """Writes the whole configuration, and each member's. Raises OSError."""
         tree = config_tree(self._config)
         place = self.folder.launch if self._whole else self.folder.simulated
         for path, text in {
@@ -157,7 +141,6 @@ class RunFiles:
 
     @property
     def backed_off(self) -> int:
-        """Number of times that the run went back after a divergence."""
         return read_committed(self.folder.checkpoints / "committed.json")[3]
 
     def _committed(self) -> int:

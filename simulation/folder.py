@@ -23,13 +23,7 @@ from colonnade.simulation.trackers import tracked
 
 
 def simulate_in(config: Config, base: Path, folder: Path, listeners: Sequence[Listener] = ()) -> Outcome:
-    """Runs a federation on the virtual clock, or resumes the run in its folder, and leaves the files of a run.
-
-    Args:
-        base: the folder that paths in the configuration are relative to.
-        folder: the run's, which must exist.
-        listeners: receive every event.
-    """
+    """Runs a federation on the virtual clock, or resumes the run in its folder, and leaves the files of a run."""
     run = RunFolder(folder)
     telemetry = Telemetry(run.events, *listeners)
     simulation = Simulation(config, base, telemetry=telemetry, files=RunFiles(folder, config, base))
@@ -54,10 +48,7 @@ def simulate_captured(
     """Runs a federation whose parties capture, into its own folder, without output.
 
     Args:
-        base: the folder that paths in the configuration are relative to.
-        folder: the run's; created if missing.
         sample: rows of the sources to use; None for all.
-        instead: sides of members that depart from the protocol.
     """
     files = RunFiles(folder, config, base, whole=sample is None)
     outcome = Simulation(config, base, files=files, sample=sample, instead=instead or {}).run()

@@ -21,7 +21,6 @@ async def at_once(write: Callable[..., None], *given: object) -> None:
 
 
 def injected(config: Config, party: str, telemetry: Telemetry) -> Chaos | None:
-    """The faults that the party's section describes; None if there are none."""
     federation, faults = config.federation, config.parties[party].chaos
     if faults == ChaosConfig(computing=faults.computing):
         return None
@@ -39,7 +38,6 @@ class VirtualIncidents:
         chaos.hold(pause.seconds)
 
     def crash(self, chaos: Chaos, round: int) -> None:  # noqa: ARG002  # the port's
-        """Raises ConfigError: there is no process to kill."""
         raise ConfigError(
             f"chaos.crash = {round}: nothing can crash on the virtual clock", hint="run it with `up`, or pause instead"
         )

@@ -22,11 +22,9 @@ class Outcome:
     Attributes:
         privacy: every party's policy, budget and count of releases.
         saved: every member's state after each round, if requested.
-        status: completed, interrupted or failed.
         seconds: of the virtual clock, from the first round to the last.
         counts: bytes of tensors by party and direction, and late messages, over all starts of the run.
         best_saved: the best round whose checkpoint all members hold, 0 if none.
-        captures: of the parties that capture their links.
         left: number and bytes of the messages that passed each party's egress, by party and kind.
     """
 
@@ -47,12 +45,10 @@ class Outcome:
 
     @property
     def payload(self) -> tuple[int, int]:
-        """Bytes of tensors that the server received and sent."""
         return both_ways(self.counts)
 
     @property
     def late(self) -> dict[str, int]:
-        """Number of messages that came after their round, by party."""
         return {name: self.counts.get(f"{name} late", 0) for name in self.clients}
 
     def of_kind(self, event: str) -> list[Event]:

@@ -19,11 +19,6 @@ def tracked(telemetry: Telemetry, config: Config, base: Path, folder: Path) -> I
 
     Args:
         telemetry: receives the run's events; must stay open until the block has ended.
-        base: the folder that paths in the configuration are relative to.
-
-    Raises:
-        EnvironmentFault: a tracker's package is not installed.
-        ConfigError: a tracker's address in the environment contains a password.
     """
     if config.server is None or not config.server.trackers:
         yield

@@ -12,11 +12,7 @@ from colonnade.common.observability.telemetry import Telemetry
 
 
 def begin_transcript(ctx: ClientContext, link: Link, send: Carrier, telemetry: Telemetry) -> PartyTranscript:
-    """Begins a party's transcript over its link, before anything arrives.
-
-    Args:
-        send: sends an item to the server, without the party's injected faults.
-    """
+    """Begins a party's transcript over its link, before anything arrives."""
     federation = ctx.federation
     transcript = PartyTranscript(
         ctx.name, federation, ctx.session, ctx.identity,

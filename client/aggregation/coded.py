@@ -62,8 +62,6 @@ class Sum:
 
 
 class CodedParty:
-    """One of the parties that compute on each other's shares."""
-
     def __init__(
         self,
         ctx: ClientContext,
@@ -170,16 +168,13 @@ class CodedParty:
     async def answer(self, round: int, stage: int, number: int, positions: Tensor, total: Sum, first: int) -> None:
         """Computes H_j for a block's coded rows and sends it: step 23.
 
-        Args:
-            positions: of the block's coded rows.
-            first: index of the block's first row in the stage, which selects its masks.
+        first: index of the block's first row in the stage, which selects its masks.
         """
         masks = None if total.masks is None else total.masks[first : first + len(positions)]
         h = self._code.answer(self._data[positions].to(torch.int64), total.weights, masks)  # (coded, width)
         await self._server.send(Answer(round, stage, number, total.senders, self._ctx.admit_masked(h)))
 
     def _quantised(self, block: Block) -> Tensor:
-        """X_n of a block's rows as field elements, int64 (rows, columns); zeros for padding."""
         values = self._model.powers(self._ctx.features[block.rows.clamp(min=0)]).cpu()
         values[block.rows == NOTHING] = 0
         return quantised_data(self._ctx.name, self._code.field, values, self._cfg.data_bits)
@@ -240,7 +235,6 @@ class CodedParty:
         """Proves the set to all other parties, and waits until enough of them have; returns False if they will not.
 
         Args:
-            about: hash of what the stage sums.
             entered: False if the stage is already bound to another set, so we do not confirm this one.
             waits: False if we will not answer in any case.
         """
@@ -272,7 +266,6 @@ class CodedParty:
         return False
 
     def _refuse_large_evaluations(self) -> None:
-        """Checks that the masks for all coded rows of an evaluation fit into one box."""
         if self._cfg.masked_answers and self._rows.evaluated > LARGEST_EVALUATION:
             raise ConfigError(
                 f"{self._rows.evaluated} coded rows of validation and test: with federation.protocol.masked_answers "

@@ -21,7 +21,6 @@ class Keys:
     """A party's keys after the agreement.
 
     Args:
-        seals: one with every other party.
         masks: a key with every other party, for masked sums.
         server: verifies the server's signatures; None without certificates.
     """

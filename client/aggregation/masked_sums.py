@@ -33,8 +33,6 @@ Evaluation = Callable[[int, str, int, Released], Message]  # (round, part, block
 
 
 class SumTerms(Protocol):
-    """The party side of the sums of a session."""
-
     async def begin(self, round: int, about: bytes) -> bool:
         """Receives the set of parties that a round sums over. False if we send nothing in this round.
 
@@ -62,7 +60,6 @@ async def terms(
 
     Args:
         training, evaluation: the protocol's own messages, for sums in the clear.
-        trains: False for predictions.
     """
     if aggregate == "clear":
         return _Clear(server, training, evaluation)
@@ -103,14 +100,11 @@ class _Blinded:
             ctx.warn("sums may be of two parties: either that shows its part to the server shows the other's")
 
     async def share(self, round: int) -> None:
-        """Shares the keys of this and the following rounds, if sums are recoverable and it was not done yet."""
         if self._opening is not None:
             await self._opening.begin(round)
 
     async def begin(self, round: int, about: bytes) -> bool:
-        """Receives the set S and confirms it.
-
-        A round that is already bound to another set gets a warning and no values.
+        """Receives the set S and confirms it. A round already bound to another set gets a warning and no values.
 
         Raises:
             ContractError: the set is invalid, or smaller than agreed.
@@ -141,7 +135,6 @@ class _Blinded:
         return self._record.enter(round, self._set)
 
     def _refusal(self, round: int) -> Message:
-        """An empty message in place of the one that the server waits for next."""
         if self._prover is not None:
             return SetProof(round, 0, torch.empty(0, PROOF_BYTES, dtype=torch.uint8))
         return Masked(round, 0, self._ctx.admit_masked(nothing(0, 0, dtype=torch.int32)))
@@ -165,7 +158,6 @@ class _Blinded:
         self._set = settled or self._set
 
     def evaluation(self, round: int, part: str, block: int, released: Released) -> Message:
-        """Masks values as the block's own stage."""
         schedule = self._ctx.schedule
         about = subject(EVALUATION, schedule.blocks(part)[block], part, block)
         return self._masked(round, schedule.stage(round, part, block), self._told.bind(about), released)

@@ -72,6 +72,5 @@ def refuse_wrapping(party: str, field: Field, margin: float, parties: int) -> No
 
 
 def _unfit(party: str, whose: str, field: Field, bits: int, hint: str) -> DataError:
-    """An error that omits the value that is too large, because errors are sent to the server."""
     text = f"{party}: {whose} are not all finite, or with {bits} bits leave ±p/2 for p = {field.p}"
     return DataError(text, hint=hint)

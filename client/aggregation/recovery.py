@@ -58,7 +58,6 @@ class ShareOpening:
 
         Args:
             laid: the parties over which the words are masked, from the record of sets.
-            about: hash of what the round sums over.
             fresh: True for a new round, whose set may still shrink.
 
         Returns:

@@ -19,11 +19,7 @@ from colonnade.common.protocols.fedvs import Bundle, Shares
 
 @dataclass(frozen=True)
 class ShareExchange:
-    """Sends every other party its share, and receives ours from each.
-
-    Args:
-        seals: between this party and every other.
-    """
+    """Sends every other party its share, and receives ours from each."""
 
     ctx: ClientContext
     server: Link

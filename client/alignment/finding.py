@@ -34,17 +34,6 @@ class MakeMatching(Protocol):
 
 @dataclass
 class PartyFinding:
-    """One search for a party's rows.
-
-    Args:
-        keeping: the party's kept alignments.
-        record: of this run, or of this prediction.
-        whole: True if the whole table is aligned with all members, so that the result is kept for other runs.
-
-    Attributes:
-        reused: number of rows from the kept alignment.
-    """
-
     reuse: PartyReuse
     matching: MakeMatching
     keeping: Keeping
@@ -57,12 +46,7 @@ class PartyFinding:
         return self.record.keys
 
     async def __call__(self) -> Tensor:
-        """Rows of this party that all members have, int64 (common,), in the common order; durable when this returns.
-
-        Raises:
-            ConfigError: our policy forbids it.
-            DataError: no key is common.
-        """
+        """Rows of this party that all members have, int64 (common,), in the common order; durable when this returns."""
         terms = await self.reuse()
         if terms.rows is None:
             keep = lambda number, rows: self._keep_new(matching, number, rows)  # noqa: E731

@@ -61,21 +61,13 @@ class Matching:
     """One alignment.
 
     Args:
-        session: the session that the secret is for.
         admit_masked: the egress's; admits the points that we have blinded and shuffled.
         keep: called with the alignment's number and our rows; they are durable when it returns.
-        report: called with the exchanges done so far and their total.
-        block: keys per message.
-        seed: of the secret and the shuffles.
         foreign: counts others' keys; None counts them for this alignment alone.
         warn: called when an alignment that was not completed is repeated.
         exponent: makes an exponent, perhaps a kept one, from a fresh secret; None for one used in this alignment alone.
-        after: rounds before it.
         already: common keys that are known from a kept alignment, and are not asked for again.
-        daily: counts the keys that others test per day.
         nonces: random numbers of all members, to which pledges of lists are bound.
-        identity: signs the pledges; None on loopback without TLS.
-        partial: True for a prediction.
 
     Attributes:
         commitments: digest of every member's own list, by name, once all have pledged theirs; empty without checks.
@@ -121,12 +113,7 @@ class Matching:
         return self._book.commitments
 
     async def __call__(self) -> Tensor:
-        """Rows of this party that all members have, int64 (common,), in the common order.
-
-        Raises:
-            ConfigError: our policy forbids it.
-            DataError: no key is common, or with `sorted` the key lists differ.
-        """
+        """Rows of this party that all members have, int64 (common,), in the common order."""
         ring, hand = await self._gather()
         terms = PledgeTerms(self.session, self.federation, self.nonces)
         self._proving = PartyProving(hand, terms, ring, self._book) if self.checks == "proofs" else None
@@ -186,7 +173,6 @@ class Matching:
             )
 
     async def _go_round(self, ring: PsiRing, hand: PsiMember, pledging: PartyPledging) -> None:
-        """Sends our list out, and passes the other members' lists on."""
         for stage in range(ring.members):
             if self.checks != "none":
                 self._round = await pledging.exchange(stage, self._round)

@@ -17,13 +17,7 @@ from colonnade.common.messaging.raw import take_apart, to_bytes, to_tensor
 
 @dataclass
 class PartyPledging:
-    """A party's pledges in one alignment.
-
-    Args:
-        book: of all members' pledges.
-        hand: makes the party's own lists.
-        keys: pledged with the party's own list; empty without proofs.
-    """
+    """A party's pledges in one alignment."""
 
     book: PledgeBook
     ring: PsiRing
@@ -37,11 +31,7 @@ class PartyPledging:
 
         Args:
             stage: of the list; after the last stage, `places` are pledged.
-            round: the last one used.
             places: where we found the planted keys.
-
-        Raises:
-            ForgedError: a party has not signed its pledge.
         """
         blocks = self.ring.blocks() if not stage else 1
         for block in range(blocks):

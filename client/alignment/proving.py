@@ -32,7 +32,6 @@ class PartyProving:
 
     @property
     def keys(self) -> bytes:
-        """Public keys that the party pledges together with its own list."""
         return self._exponent.multiplier.public + self._key.public
 
     def give(self, stage: int, block: int) -> MaskedTensor:

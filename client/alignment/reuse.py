@@ -36,7 +36,6 @@ class ReuseTerms:
         rows: this party's rows from the kept alignment, int64; None if rows are aligned anew.
         number: of the result, with a kept alignment.
         others: number of the server's keys that are still to be aligned.
-        round: the last one used.
     """
 
     nonces: tuple[bytes, ...]
@@ -52,9 +51,6 @@ class PartyReuse:
 
     Args:
         federation: the agreed section, with the present parties.
-        session: that the statements are for.
-        identity: None on loopback without TLS: statements are then not signed.
-        kept: the alignment that this party holds and would use.
         partial: for predictions: True if the server may use some of its rows only, and align other keys.
     """
 
@@ -73,7 +69,6 @@ class PartyReuse:
         """Agrees with the server and, by their signatures, with the other parties.
 
         Raises:
-            ConfigError: our policy forbids it.
             ContractError: the server names an alignment that we do not hold, or rows that are not in it.
             ForgedError: another party has not stated that it holds the alignment.
         """

@@ -56,11 +56,6 @@ class PartyRows:
     Args:
         kept: folder of what one alignment needs over all its attempts.
         whole: True if rows are aligned with the whole roster, not only with the present parties.
-        identity: signs what the party says it keeps; None on loopback without TLS.
-        keeping: the party's kept alignments.
-
-    Raises:
-        DataError: the table's keys are unusable.
     """
 
     name: str
@@ -91,7 +86,6 @@ class PartyRows:
         """Rows that all members have, in the common order; None if the server wants to go back.
 
         Raises:
-            ConfigError: our policy forbids it.
             DataError: no key is common, or the table has changed since it was aligned.
             CheckpointError: the run was aligned before, with another table or alignment.
             TableRenewed: in a prediction, the rows were aligned with another table.

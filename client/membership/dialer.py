@@ -125,7 +125,6 @@ class Membership:
             raise
 
     def greet_again(self, hello: Hello) -> None:
-        """Says Hello again after the server's Rewind."""
         for _ in range(len(self._inbox)):
             heard = self._inbox.get_nowait()
             if not isinstance(heard, Item):  # queued items belong to the previous session
@@ -143,8 +142,6 @@ class Membership:
         """Runs the party side while its messages come in; reports its failure to the server.
 
         Args:
-            deliver: called with every item for the party side's link.
-            side: party side of the protocol, or of the alignment before it.
             last: True if the run ends with it, so that the farewell follows.
             link: of the party side; while it is full, nothing more is read.
 
@@ -175,7 +172,6 @@ class Membership:
 
     @property
     def full(self) -> bool:
-        """True if the connection should stop reading."""
         return self._inbox.full or (self._link is not None and self._link.full)
 
     async def room(self) -> None:
@@ -183,7 +179,6 @@ class Membership:
             await (self._link.room() if self._link is not None and self._link.full else self._inbox.room())
 
     def expects(self, kind: str, round: int) -> bool:
-        """Returns True if the connection should decode a message."""
         return self._link is None or kind not in self._link.kinds or self._link.expects(kind, round)
 
     def set_aside(self, item: Item) -> None:
@@ -241,7 +236,6 @@ class Membership:
         await self._hear_end(stop)  # a server that is still busy has received our farewell
 
     async def _hear_end(self, stop: asyncio.Future[Any]) -> None:
-        """Waits for the server's farewell, or for what stops the session."""
         parted = asyncio.ensure_future(self._farewell.wait())
         either: set[asyncio.Future[Any]] = {parted, stop}
         await asyncio.wait(either, timeout=_PARTING, return_when=asyncio.FIRST_COMPLETED)

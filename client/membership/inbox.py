@@ -14,11 +14,7 @@ Heard = Parcel | Exception
 
 
 class Inbox(Bounded):
-    """A bounded queue.
-
-    Args:
-        largest: bytes of the largest message.
-    """
+    """A bounded queue."""
 
     def __init__(self, largest: int) -> None:
         super().__init__()
@@ -31,7 +27,6 @@ class Inbox(Bounded):
 
     @property
     def full(self) -> bool:
-        """True if reading should stop."""
         return self._bytes > self._most
 
     def put(self, heard: Heard) -> None:

@@ -30,7 +30,6 @@ class Instructions:
         last: the round before which the run cannot end.
         held: rounds of the checkpoints that the party holds.
         saves: False for predictions, which leave checkpoints as they are.
-        parties: number of parties whose statements the server relays.
     """
 
     def __init__(
@@ -114,5 +113,4 @@ class Instructions:
 
 
 def ended_early() -> PartyLost:
-    """The error of a run that the server ends before its last round."""
     return PartyLost(SERVER, "it ended the run early", hint="its log says why")

@@ -32,8 +32,6 @@ class Pinned:
 
     Args:
         run: "" if none was pinned.
-        session: the newest that began.
-        committed: True if every member has saved a checkpoint of the run.
         backed_off: largest number of times that the run went back after a divergence.
         entered: no later round was entered; rounds are reserved in blocks. 0 if unknown.
         ledger: length and newest hash of the ledger when the pin was last written; "" before version 0.3.
@@ -85,12 +83,10 @@ class Pin:
 
     @property
     def run(self) -> str:
-        """The run whose state the folder holds, "" if none."""
         return self._pinned.run if self._holds() else ""
 
     @property
     def committed(self) -> bool:
-        """True if every member has saved a checkpoint of the run, according to the server."""
         return self._pinned.committed
 
     def admit(self, begin: Begin) -> None:
@@ -238,7 +234,6 @@ class Pin:
         refuse_older(self._folder, self._pinned.grown)
 
     def _left(self) -> bool:
-        """True if messages of the run have left."""
         return self._pinned.entered > 0 or self._pinned.committed
 
     def _keep(self, pinned: Pinned) -> None:

@@ -11,8 +11,6 @@ from colonnade.client.training.context import ClientContext
 
 
 class WithWidth(Protocol):
-    """The config of a protocol with a cut layer."""
-
     @property
     def embedding(self) -> int:
         """Width of a party's embedding."""
@@ -32,7 +30,6 @@ class Local(nn.Module):
 
     @property
     def weight(self) -> Tensor | None:
-        """W_k, (width, classes)."""
         return None if self.head is None else self.head.weight.detach()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -40,16 +37,13 @@ class Local(nn.Module):
         return self.answer(self.model(x))
 
     def answer(self, h: Tensor) -> Tensor:
-        """Embeddings (rows, width) -> outputs."""
         return h if self.head is None else self.head(h)
 
 
 def bottom(ctx: ClientContext, cfg: WithWidth) -> Local:
-    """theta_k, restored from the state or newly initialised."""
     return Local(ctx.model(cfg.embedding))
 
 
 def headed(ctx: ClientContext, cfg: WithWidth) -> tuple[Local, OwnHead]:
-    """theta_k with W_k, and W_k by itself; both restored from the state or newly initialised."""
     head = OwnHead(ctx, cfg.embedding)
     return Local(ctx.model(cfg.embedding), head), head

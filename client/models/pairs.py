@@ -20,12 +20,7 @@ class Follower:
         self._two_point = TwoPoint(self.model, draws, draw=cfg.draw, mu=cfg.mu)
 
     async def exchange(self, t: int, turn: int, until: int) -> bool:
-        """Steps 1 and 5 of either protocol's box, on one turn's batch. Returns False if given up.
-
-        Args:
-            t: the round.
-            until: the exchange is given up when the server is beyond this round.
-        """
+        """Steps 1 and 5 of either protocol's box; False if given up because the server is beyond round `until`."""
         ctx, batch = self._ctx, self._ctx.schedule.batch(turn)
         h, perturbed = self._two_point(ctx.features[batch])  # (rows, width) each
         await self._server.send(Pair(t, turn, ctx.release(h), ctx.release(perturbed)))  # 1

@@ -28,12 +28,7 @@ class OwnPredictions:
     classes: int | Sequence[str]
 
     def add(self, rows: Tensor, values: Tensor) -> None:
-        """Appends rows. Raises EnvironmentFault.
-
-        Args:
-            rows: int64 (rows,).
-            values: probabilities, (rows, classes).
-        """
+        """Appends rows, int64 (rows,), with probabilities (rows, classes). Raises EnvironmentFault."""
         names = tuple(map(str, range(self.classes))) if isinstance(self.classes, int) else self.classes
         best = values.argmax(1).tolist()
         lines = [

@@ -21,7 +21,6 @@ class Copies:
         return plain.clone() if spare is None else spare.copy_(plain)
 
     def give_back(self, copy: Tensor) -> None:
-        """Returns a copy's memory for reuse."""
         if len(self._spare) < _MOST:
             self._spare[_key(copy)] = copy
 

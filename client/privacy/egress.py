@@ -47,8 +47,6 @@ class Egress:
     """A carrier that passes only released values, as they were when they were released.
 
     Args:
-        carry: the transport.
-        to: the receiver.
         left: counts what leaves by kind, in the same bytes as the ledger.
     """
 
@@ -139,7 +137,6 @@ class Egress:
         return found
 
     def _redeem(self, value: Tensor) -> _Pass | None:
-        """Takes the record of a released tensor, once."""
         found = self._waiting.pop(id(value), None)
         return found if found is not None and found.tensor is value else None
 

@@ -27,7 +27,6 @@ class KeptCodes:
     Args:
         path: None keeps draws in memory.
         mechanism: number of codes k, and size of their sets.
-        rows: number of rows that have a code.
         begun: True if codes may have left in an earlier start: the file must then exist.
         later: number of rows, the last ones, that were added after training.
 

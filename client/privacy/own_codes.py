@@ -51,11 +51,7 @@ class KeptCounts:
             write_tensor(self._path, self._values, self._about)
 
     def get(self) -> Tensor:
-        """The counts, int64 (classes, classes).
-
-        Raises:
-            CheckpointError: they are missing, damaged, or have other settings.
-        """
+        """The counts, int64 (classes, classes)."""
         if self._values is None and self._path is not None and self._path.exists():
             self._values = read_tensor(self._path, self._about)
         if self._values is None:
@@ -68,7 +64,6 @@ class OwnCodes:
 
     Args:
         budget: of one release, which is the whole plan.
-        rows: number of rows that may have a code.
         folder: of codes and encoder; None keeps both in memory.
         later: number of rows, the last ones, that were added after training.
 

@@ -31,12 +31,10 @@ class OwnEncoder:
     A training that a crash ends leaves nothing: it restarts at no further cost, as long as no code has left.
 
     Args:
-        mechanism: DP-SGD.
         path: None keeps no weights.
         begin: pays for the training, durably.
         left: True if codes may have left.
         finish: called before the weights are kept, with the rows' classes and the named ones, int64 (rows,) each.
-        normals: source of the noise.
         bits: source of the draws of rows; None for the system's.
     """
 
@@ -57,7 +55,6 @@ class OwnEncoder:
 
         Raises:
             CheckpointError: the weights are damaged, have other settings, or are missing although codes have left.
-            EnvironmentFault: the weights cannot be written.
         """
         settings = [inputs.shape[1], targets.shape[1], self.mechanism.rate, self.mechanism.noise_multiplier]
         about = {"settings": json.dumps([*settings, self.mechanism.steps, lr])}

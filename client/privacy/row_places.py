@@ -35,10 +35,8 @@ class RowPlaces:
         path: of the file, which holds a hash of every key.
         keys: of the rows in their current numbering, distinct, normalised.
         trained: number of rows of the run's alignment.
-        predicts: True if the rows are those of a prediction.
 
     Attributes:
-        total: number of places.
         later: number of places of rows that the run did not have.
 
     Raises:
@@ -63,10 +61,6 @@ class RowPlaces:
 
         Args:
             rows: in their current numbering, int64 (n,).
-
-        Raises:
-            InputError: a row is outside its range.
-            EnvironmentFault: places of new rows cannot be written.
         """
         if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(self._places)):
             raise InputError(f"rows to release: expected numbers from 0 to {len(self._places) - 1}")
@@ -109,12 +103,7 @@ def aligned_places(
 
 @dataclass(frozen=True)
 class PlacedRelease:
-    """A privacy stage that knows rows by their places.
-
-    Args:
-        places: of the rows in their current numbering.
-        release: the stage, called with places.
-    """
+    """A privacy stage that knows rows by their places."""
 
     places: RowPlaces
     release: Release

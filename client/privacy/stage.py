@@ -35,7 +35,6 @@ class Privacy:
     """Privacy protection of one party.
 
     Args:
-        plan: consequences of the agreed privacy; None without any.
         ledger: the party's record, from which earlier spending is read; None keeps none.
         rows: number of released rows, where it differs from the plan's; or the places of aligned rows with codes.
 
@@ -87,11 +86,7 @@ class Privacy:
         return 0 if self._budget is None else self._budget.releases
 
     def stage(self, state: State, draws: Draws | None = None) -> Release:
-        """A session's privacy stage. Seeded noise and its count are in the state, and are restored with it.
-
-        Args:
-            draws: the party's own, for the rounding; None for new ones.
-        """
+        """A session's privacy stage. Seeded noise and its count are in the state, and are restored with it."""
         if self._form == self._evaluations == AS_IS:
             return self._protected(state)
         rounding = state.keep("rounding", lambda: (draws or SecretDraws.fresh()).generator("rounding"))
@@ -131,7 +126,6 @@ class Privacy:
         return StepBudget(None, self.plan.steps, state.keep("steps spent", dict[str, float]))
 
     def close(self) -> None:
-        """Returns the unused part of a reservation."""
         for budget in (self._budget, self._step_budget):
             if budget is not None:
                 budget.close()
@@ -144,7 +138,6 @@ def rescale(state: State, config: AdaptivePrivacyConfig, deviation: float) -> Re
 
 
 def _limit(party: str, policy: PolicyConfig, plan: PrivacyPlan) -> int | None:
-    """Number of releases that both the agreed budget and the party's policy allow."""
     sigma = plan.noise_multiplier
     if policy.min_noise_multiplier is not None and sigma < policy.min_noise_multiplier:
         cost = f"epsilon = {plan.epsilon(plan.most, plan.strict):.2f} at delta = {plan.config.delta:g}"

@@ -49,11 +49,9 @@ class ClientRun:
     """One start of a party.
 
     Args:
-        base: the folder that paths in the configuration are relative to.
         out: the party's own folder, which exists.
         secure: False for no TLS, on loopback only.
         find_address: HOST:PORT of the server, or "" while it is not known yet; None uses the configuration's.
-        listeners: receive every event, for progress lines.
         answers: True for predictions of a run that has ended.
     """
 
@@ -69,11 +67,7 @@ class ClientRun:
     _table: Features | None = field(default=None, init=False)
 
     async def run(self) -> None:
-        """Takes part in the federation to its end.
-
-        Raises:
-            ColonnadeError: the party could not join, or the run has failed.
-        """
+        """Takes part in the federation to its end."""
         raise_limit()
         with Endpoints(f"parties.{self.name}", self.config) as watch:
             await self._take_part(watch)

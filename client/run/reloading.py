@@ -14,14 +14,6 @@ from colonnade.common.errors import ColonnadeError
 
 
 class TableReload:
-    """Reads the table on request.
-
-    Args:
-        kept: the run's encoder file; the new table must be encodable with it.
-        report: called with the kind and the fields of an event.
-        now: the table in use.
-    """
-
     def __init__(
         self,
         name: str,
@@ -49,7 +41,6 @@ class TableReload:
             await idle.wait()
 
     def take(self) -> Features:
-        """Returns the new table, which is now the one in use."""
         self._ready.clear()
         self._now = self._next
         return self._now

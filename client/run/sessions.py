@@ -71,8 +71,6 @@ class PartySessions:
     """State of a party over all connections and sessions.
 
     Args:
-        base: the folder that paths in the configuration are relative to.
-        task: training, or predictions with a trained model.
         identity: None without TLS.
 
     Attributes:
@@ -150,11 +148,7 @@ class PartySessions:
         )  # fmt: skip
 
     def _prepare(self, features: Features) -> None:
-        """Fits the encoder, or reads the run's, and plans the budget: steps that depend on the aligned rows.
-
-        Raises:
-            ConfigError: the federation is weaker than our policy, or its privacy budget pays for no round.
-        """
+        """Fits the encoder, or reads the run's, and plans the budget: steps that depend on the aligned rows."""
         if self.progress.privacy is not None:
             self.progress.privacy.close()
         others = self.task.predicts and self.federation.align != "none"  # rows may differ from training
@@ -182,11 +176,7 @@ class PartySessions:
         self._own = OwnPredictions(self._folder.own_predictions, features.ids, self.federation.classes)
 
     def greeting(self, hello: Hello) -> Hello:
-        """The Hello with our checkpoints and pinned run.
-
-        Raises:
-            CheckpointError: our folder holds files of another run or party.
-        """
+        """The Hello with our checkpoints and pinned run."""
         run = self._pin.run
         held = self.store.usable(self._owner(run)) if run else []
         return replace(hello, run=run, held=tuple(held), aligned=self._run_cache.number("alignment"))
@@ -196,7 +186,6 @@ class PartySessions:
 
         Raises:
             PartyAway: the connection broke; join again.
-            ColonnadeError: the run has failed.
         """
         try:
             while (begin := await membership.begin()) is not None:
@@ -242,7 +231,6 @@ class PartySessions:
                 raise
 
     async def _go_on(self, membership: Membership, begin: Begin) -> bool:
-        """Runs a session, which first aligns rows if necessary."""
         if self._rows is not None:
             aligned = await self._rows.align(membership, begin)
             if aligned is None:

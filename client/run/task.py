@@ -23,14 +23,6 @@ PartySide = Callable[[ClientContext, Link], Awaitable[None]]
 
 @dataclass(frozen=True)
 class PartyTask:
-    """Training or prediction.
-
-    Args:
-        federation: the agreed section, adapted to this task.
-        purpose: what the Hello must state besides the agreed configuration.
-        predicts: True for predictions: the last round is not agreed, and rows may differ from those of training.
-    """
-
     contract: Contract[Any]
     side: PartySide
     federation: FederationConfig
@@ -49,7 +41,6 @@ class PartyTask:
 
 
 def training(federation: FederationConfig) -> PartyTask:
-    """The federation's protocol, from the round that the server names to the last."""
     protocol, side = federation.protocol, PARTICIPATE[federation.protocol.name]
     return PartyTask(CONTRACTS[protocol.name], lambda ctx, server: side(ctx, server, protocol), federation)
 

@@ -22,12 +22,7 @@ _PHASES = (COMPUTING, WAITING, CHECKPOINT)
 
 
 def party_tracking(name: str, federation: FederationConfig, config: PartyConfig, base: Path, folder: Path) -> Tracking:
-    """Makes a party's trackers, a listener of its events. Nothing is opened before the run begins.
-
-    Raises:
-        EnvironmentFault: a tracker's package is not installed, or cannot be imported.
-        ConfigError: a tracker's address in the environment contains a password.
-    """
+    """A party's trackers, as a listener of its events. Nothing is opened before the run begins."""
     place, pinned = f"parties.{name}.trackers", PartyFolder(folder).pinned
     prepare(place, config.trackers)
     parameters = {"id": federation.id, "protocol.name": federation.protocol.name, "member": name}

@@ -51,12 +51,8 @@ class ClientContext:
         scored: counts the rows of a prediction, int64 (rows,).
         idle: set by the party side of a prediction while it waits for the next request.
         keep: keeps the party's own predictions on its disk: rows int64 (rows,), probabilities (rows, classes).
-        round: the last completed one.
         session: its number, from which keys and draws are derived.
         identity: None on loopback without TLS.
-        run_cache: values that are made once in a run.
-        steps: noise on the bottom model's steps; None without.
-        encoder: of codes, with `federation.privacy.mechanism: discrete`; None without.
         keyed: called with the keys that the parties have agreed on.
         receipts: records of the sealed boxes that parties send each other.
     """
@@ -86,7 +82,6 @@ class ClientContext:
     receipts: Receipts = field(default_factory=Receipts)
 
     def model(self, width: int) -> nn.Module:
-        """theta_k, the party's bottom model, with outputs of the agreed width."""
         return self.state.keep("model", lambda: self._build(width))
 
     def backprop(self, model: nn.Module) -> Backprop:
@@ -101,7 +96,6 @@ class ClientContext:
         return Adjusted(through, adjust, self.federation.outputs, self.state.keep("clusters", dict[str, Tensor]))
 
     def head(self, width: int) -> nn.Module:
-        """The party's prediction network: (rows, width) -> (rows, classes)."""
         return self.state.keep("head", lambda: self._build_head(width))
 
     def head_optimiser(self) -> torch.optim.Optimizer:
@@ -116,7 +110,6 @@ class ClientContext:
 
     @property
     def own_code(self) -> list[str]:
-        """Names of the party's models that are user code, for errors."""
         return user_parts(model=self.config.model, head=self.config.head)
 
     def sits_out(self, round: int) -> bool:

@@ -31,7 +31,6 @@ class ShapedBackprop:
         self._raw = self._shaped = torch.empty(0)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The embeddings of a batch in their region, detached."""
         self._raw = self._body.forward(inputs).detach().requires_grad_()
         with torch.enable_grad():
             self._shaped = self._shape(self._raw)
@@ -44,11 +43,7 @@ class ShapedBackprop:
 
 
 class NoisyBackprop(ShapedBackprop):
-    """`Backprop` that clips every row's gradient by itself and adds noise to their mean.
-
-    Args:
-        model: f and its shape; it must not mix rows of a batch.
-    """
+    """`Backprop` that clips every row's gradient and adds noise to their mean; f must not mix rows of a batch."""
 
     def __init__(self, model: Shaped, noise: NoisySteps | SampledSteps) -> None:
         super().__init__(model)
@@ -89,7 +84,6 @@ class Adjusted:
     unscaled gradients (Eq. 7) cluster into short and long ones, regardless of the class.
 
     Args:
-        classes: C, which parties know.
         last: the previous batch's centres, from which the next ones are found in few iterations.
     """
 
@@ -122,7 +116,6 @@ class Adjusted:
         return pushes
 
     def _towards_normal(self) -> Tensor:
-        """The gradient of Eq. 6."""
         h = self._h.detach().requires_grad_()
         with torch.enable_grad():
             (pull,) = torch.autograd.grad(normality(h), h)

@@ -23,11 +23,7 @@ async def evaluate(
     model: nn.Module,
     answer: Callable[[str, int, Released], Message],
 ) -> None:
-    """Sends the embeddings of the parts that are due after a round, block by block.
-
-    Args:
-        answer: (part, block, released embeddings) -> the protocol's evaluation message.
-    """
+    """Sends the embeddings of the parts that are due after a round; `answer` gets part, block and released rows."""
     parts = ctx.schedule.evaluations(round)
     if not parts:
         return

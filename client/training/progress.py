@@ -14,16 +14,7 @@ from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING, WAITING, Phas
 
 @dataclass
 class TrainingProgress:
-    """Progress of a party for its endpoints. Thread-safe.
-
-    Attributes:
-        phases: time by phase of the party side.
-        traffic: values that left through the egress, in the bytes that the ledger names, and values received.
-        done: number of completed rounds.
-        round: the last of them.
-        saved: the round of the newest checkpoint.
-        on_round: called with the number of every completed round.
-    """
+    """Progress of a party for its endpoints. Thread-safe."""
 
     phases: Phases = field(default_factory=lambda: Phases(COMPUTING, WAITING, CHECKPOINT))
     traffic: Traffic = field(default_factory=Traffic)
@@ -46,7 +37,6 @@ class TrainingProgress:
 
     @property
     def planned(self) -> int | None:
-        """Number of rounds of the run, once known."""
         return None if self._link is None else self._link.last
 
     @property

@@ -10,13 +10,10 @@ from colonnade.common.conversation.conversation import Link
 
 
 class Exchange(Protocol):
-    """One turn of a protocol."""
-
     async def __call__(self, t: int, turn: int, until: int) -> bool:
         """Takes one turn. False if it was given up, because the server is beyond round `until`: it is repeated.
 
         Args:
-            t: the round.
             turn: number of its batch, counted from 1; the round, in synchronous runs.
             until: the last round in which it waits.
         """

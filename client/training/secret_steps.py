@@ -17,11 +17,6 @@ class SecretSteps:
 
     The newest dual and residual of every training row are kept in the state. A row that has none yet is not drawn; the
     server knows which rows these are, and the probability of the others stays q.
-
-    Args:
-        ctx: its `steps` draw the rows and pay.
-        bottom: f; its backward pass clips rows and adds noise.
-        rho: penalty of the local problem.
     """
 
     def __init__(
@@ -43,9 +38,6 @@ class SecretSteps:
     def descend(self, head: Tensor, steps: int) -> None:
         """Takes tau steps, each over its own rows.
 
-        Args:
-            head: W_k, (width, classes).
-            steps: tau.
 
         Raises:
             BudgetSpent: the run's steps are all taken.

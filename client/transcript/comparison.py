@@ -18,7 +18,6 @@ class OwnRecord:
     Attributes:
         entries: (name, round) -> salted hash.
         opened: rounds that the server has opened here, ascending.
-        last: newest round that is covered.
     """
 
     entries: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -32,18 +31,6 @@ class OwnRecord:
 
 @dataclass
 class OtherParty:
-    """One other party.
-
-    Args:
-        begun: the round after which the session continues.
-
-    Attributes:
-        next: number of its next statement; None if it has stated nothing yet.
-        session: the number that it was told.
-        last: newest round that it has covered.
-        final: True if it has stated the end.
-    """
-
     name: str
     begun: int
     next: int | None = None
@@ -58,7 +45,6 @@ class OtherParty:
         self.last = self.begun
 
     def take(self, statement: WindowStatement) -> None:
-        """Keeps what it states until we can compare it."""
         for name, rounds in statement.entries.items():
             for round, found in rounds.items():
                 if name == "Save":
@@ -71,7 +57,6 @@ class OtherParty:
         self.final = statement.final
 
     def begin_again(self, session: int, round: int) -> None:
-        """Handles a party that came back, and was told a new session."""
         self.session, self.next, self.final, self.last = session, None, False, round
         self._rows.clear()
         self._saves.clear()

@@ -50,12 +50,9 @@ class PartyTranscript:
     """One session's transcript.
 
     Args:
-        session: as the server has begun it here.
         identity: signs; None on loopback without TLS: nothing is signed then.
         there: the parties that take part; the whole roster by default.
-        in_step: True if every party answers in every round.
         report: called with every finding: (error, True if it ends the run).
-        fail: ends the party side with an error.
     """
 
     def __init__(
@@ -127,8 +124,6 @@ class PartyTranscript:
     async def conclude(self, gone: Callable[[], bool] = lambda: False) -> None:
         """States the end of this side, and waits up to `timeouts.answer` until all others have stated theirs.
 
-        Args:
-            gone: returns True once the connection to the server is closed.
 
         Raises:
             TranscriptError: something differs, or the server has not relayed a statement.
@@ -233,7 +228,6 @@ class PartyTranscript:
         self._send(Statement("", body, self._signer.certificate, signature))
 
     def _hear(self, said: Statement) -> None:
-        """Checks a statement, and compares it."""
         if (other := self._others.get(said.party)) is None:
             raise self._unusable(said.party[:80], "one of another party than those of the roster")
         if len(said.body) > LARGEST:
