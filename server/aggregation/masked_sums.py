@@ -76,7 +76,7 @@ class Blinded:
         return await self._sum(round, self._ctx.schedule.stage(round, part, number), rows, among)
 
     async def _confirm(self, round: int, members: Collection[str]) -> Found | None:
-        """Lets the set be confirmed; None if all in it confirm, or confirmation is not configured."""
+        """Relays confirmations of the set; None if everyone in it confirms, or confirmation is not configured."""
         if not confirmed(self._ctx.federation):
             return None
         sent = await relay_proofs(self._clients, round, self._ctx.quorum, members)

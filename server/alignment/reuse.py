@@ -28,7 +28,7 @@ class Agreed:
 
     Args:
         nonces: of all members, for the identity of a new alignment.
-        number: of the stored alignment; "" if rows are aligned anew.
+        number: of the resulting alignment; "" if rows are aligned anew.
         without: members that hold none, or another than most; empty if no member holds one.
         round: the last one used.
     """

@@ -85,7 +85,7 @@ class Hub:
         self.members: dict[str, Member] = {}
         self.totals = Totals(federation.names)
         self.versions = Versions(telemetry)
-        self.releases: dict[str, float] = {}  # by party, as last reported
+        self.releases: dict[str, float] = {}  # by party, the largest number reported
         self.session, self.round, self.aligned, self.backed_off = 0, 0, "", 0  # the last two are sent in Begin
         self.watch: GrowthWatch | None = None
 

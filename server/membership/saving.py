@@ -158,7 +158,7 @@ class Saving:
     def saved(self, member: str, round: int, error: str = "") -> None:
         pending = self._pending
         if pending is None or pending.round != round or member not in pending.waiting:
-            return  # it belongs to a checkpoint that was given up
+            return  # that checkpoint was given up
         if error:
             self.give_up(member, error)
             return
@@ -271,7 +271,10 @@ def read_committed(record: Path) -> tuple[int, int, int, int]:
 
 
 def run_number(folder: RunFolder, store: Checkpoints) -> str:
-    """The run's number: drawn when the run begins, and read again when it resumes."""
+    """The run's number: drawn when the run begins, and read again when it resumes.
+
+    Raises CheckpointError if its record was altered, or is missing although there are checkpoints.
+    """
     if (number := folder.number()) is not None:
         return number
     if not folder.run.exists() and not (run := store.run()):

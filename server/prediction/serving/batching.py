@@ -83,7 +83,7 @@ class Batcher:
                     request.answer.set_result({id: found[id] for id in request.ids if id in found})
 
     def quantiles(self) -> dict[float, float]:
-        """Upper bounds in seconds on the fastest 50 % and 95 % of the newest responses; empty before the first."""
+        """Median and 95th percentile of the newest response times, in seconds; empty before the first."""
         ordered = sorted(self._seconds)
         return {q: ordered[min(int(q * len(ordered)), len(ordered) - 1)] for q in _QUANTILES if ordered}
 

@@ -113,7 +113,7 @@ class Web:
         return web.json_response({"status": "ok"})
 
     async def _described(self, _request: web.Request) -> web.Response:
-        # Public, so without a token. Unlike the health check it has no reserved connection.
+        # Public, so without a token. Unlike the health check it has no reserved place.
         return web.Response(body=self._document, content_type="application/json")
 
 
