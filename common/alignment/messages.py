@@ -48,13 +48,12 @@ class Held(PartyMessage):
 
 @message
 class Offers(ServerMessage):
-    """Server to party: the identity of the alignment that all members hold ("" to align anew).
+    """Server to party: the identity of the alignment that all members hold, "" if there is none: rows are aligned anew.
 
     Args:
-        identity: "" if some member holds none, or another.
         number: of this run's or prediction's alignment, if a kept one is used.
         rows: number of rows of the kept alignment that are used. Unless it is all, their positions follow.
-        others: keys of the server that the kept alignment does not have, and that are aligned next.
+        others: keys of the server that the kept alignment lacks, and that are aligned next.
         nonces: of all members, the server first, then the parties in the roster's order.
     """
 
@@ -80,11 +79,8 @@ class Stated(PartyMessage):
 
 @message
 class Statements(ServerMessage):
-    """Server to party: all parties' signatures.
-
-    Args:
-        certificates, signatures: of the server (empty) and of the parties' `Stated`, end to end in the roster's order,
-            with their lengths.
+    """Server to party: the members' `Stated`, the server's empty, concatenated in the roster's order with their
+    lengths.
     """
 
     certificates: Annotated[Tensor, TensorSpec("certificates", dtype=torch.uint8)]
@@ -95,10 +91,8 @@ class Statements(ServerMessage):
 
 @message
 class Reused(PartyMessage):
-    """Party to server: it uses its kept alignment. Where nothing else is aligned, the result is on its disk.
-
-    Args:
-        rows: rows that it takes from the kept alignment.
+    """Party to server: it uses this many rows of its kept alignment; if nothing else is aligned, the result is on its
+    disk.
     """
 
     identity: str
@@ -140,10 +134,9 @@ class Pledge(PartyMessage):
 
 @message
 class Pledges(ServerMessage):
-    """Server to party: the pledges of all members; empty until all have pledged themselves.
+    """Server to party: the pledges of all members, the server first; empty until all have pledged themselves.
 
     Args:
-        digests: the server first, then the parties in the roster's order.
         certificates, signatures: as in `Statements`.
         keys: with proofs, in the first stage, the parties' in the roster's order, else of no bytes.
     """
@@ -183,11 +176,7 @@ class Points(PartyMessage, ServerMessage):
 
 @message
 class Common(ServerMessage):
-    """Server to party: number of common keys, and the number of this alignment.
-
-    Args:
-        rows: keys that all members hold.
-    """
+    """Server to party: number of keys that all members hold, and the number of this alignment."""
 
     rows: int
     number: str

@@ -10,16 +10,13 @@ from colonnade.common.numerics.integers import PrimeField
 
 @dataclass(frozen=True)
 class CodeParameters:
-    """Parameters of a code, which all members agree on.
+    """Parameters of a Lagrange code.
 
     Args:
         field: F_p.
         segments: K >= 1.
         betas: β_1 .. β_{K+T}: the points of the segments, then of the masks.
         alphas: α_1 .. α_N: the points of the shares.
-
-    Raises:
-        InputError: T < 1, fewer shares than the threshold, or points that repeat or are not elements.
     """
 
     field: PrimeField
@@ -69,13 +66,8 @@ class CodeParameters:
 
 
 def agreed_parameters(field: PrimeField, segments: int, masks: int, shares: int) -> CodeParameters:
-    """The code with β = 1 .. K + T and α = K + T + 1 .. K + T + N.
-
-    Args:
-        field: F_p with p > K + T + N.
-        segments: K.
-        masks: T.
-        shares: N >= R.
+    """The code with β = 1 .. K + T and α = K + T + 1 .. K + T + N, for K segments, T masks and N >= R shares; p > K + T
+    + N.
     """
     points = tuple(range(1, segments + masks + shares + 1))
     return CodeParameters(field, segments, points[: segments + masks], points[segments + masks :])

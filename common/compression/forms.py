@@ -22,10 +22,9 @@ class Coded:
     """A fixed number of bits an entry: 1 to 8 on a uniform scale (`Scale`), 16 as half precision, 32 unchanged.
 
     Args:
-        bits: of an entry.
         nearest: True to round to the nearest code; else rounding is random.
-        by_column: True for a scale of its own for every column (of the last dimension). Tensors of less than two
-            dimensions have one scale.
+        by_column: True for one scale per column (of the last dimension). Tensors of fewer than two dimensions have one
+            scale.
         symmetric: True for a scale from -s to s, s the largest magnitude, so that one number defines it.
     """
 
@@ -50,10 +49,9 @@ class Coded:
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest entries by magnitude, each as its place and its float32; the others are decoded as zeros.
+    """The largest entries by magnitude (a share of all, above 0 and below 1), each as its place and its float32.
 
-    Args:
-        share: of the entries, above 0 and below 1.
+    The others are decoded as zeros.
     """
 
     share: float
@@ -71,11 +69,9 @@ class Largest:
         return "<u1" if entries <= 1 << 8 else "<u2" if entries <= 1 << 16 else "<u4"
 
     def place_bytes(self, shape: Shape) -> int:
-        """Bytes of a place."""
         return int(self.places(shape)[-1])
 
     def size(self, shape: Shape) -> int:
-        """Bytes of a tensor: places and values."""
         return self.count(shape) * (4 + self.place_bytes(shape))
 
 
@@ -100,8 +96,6 @@ class Packed:
     """A tensor in the form in which it is sent.
 
     Args:
-        form: of the fields below.
-        shape: of the tensor.
         data: codes, signs (1 is positive), or the bytes of half-precision numbers or of the largest entries' float32,
             little-endian; uint8 (bytes,).
         numbers: float32; a scale's (low, high), (2, columns), or high alone if it is symmetric, (1, 1); the mean of
@@ -117,7 +111,6 @@ class Packed:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the packed tensor."""
         return int(self.data.nbytes + self.numbers.nbytes + self.places.nbytes)
 
 

@@ -10,7 +10,7 @@ from colonnade.common.errors import ConfigError
 def point_class() -> Any:
     """The library's class. Raises ConfigError: it is not installed."""
     try:
-        from coincurve import PublicKey  # noqa: PLC0415  # in no run but with proofs
+        from coincurve import PublicKey  # noqa: PLC0415  # optional: only for proofs
     except ImportError:
         raise ConfigError(
             "federation.align_checks = proofs: coincurve is not installed", hint="pip install 'colonnade[proofs]'"

@@ -1,10 +1,10 @@
-"""Types of a message's tensor fields. At run time they are names alone, so that contracts are read without torch.
+"""Types of a message's tensor fields. At run time they are only names, so that contracts are read without torch.
 
     Tensor          an ordinary tensor: in a server's message, or public
     Released        a party's tensor that went through its privacy stage
     MaskedTensor    a party's tensor that reveals nothing by itself
 
-The type checker, and a declaration that imports torch's or outgoing.py's own classes, see the classes themselves.
+The type checker sees torch's and outgoing.py's classes, as does a declaration that imports them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Label messages: the labels of a batch, sent to parties in protocols that assume they hold them (FDML, C-VFL).
+"""Label messages: a batch's labels, sent to parties in protocols that assume they hold them (FDML, C-VFL).
 
-One of three messages per batch: a party that was away needs no earlier one.
+A batch has one of three messages: a party that was away needs no earlier one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,6 @@ class Beliefs(ServerMessage):
     """Server to party, where labels are protected: distributions over the classes, float32 (rows, classes).
 
     What noisy labels and model say together, by Bayes' rule: all that the server itself learns from.
-
-    Args:
-        y: of which every row sums to 1.
     """
 
     alike: ClassVar[Alike | None] = Alike(("y",))
@@ -39,7 +36,7 @@ class Beliefs(ServerMessage):
 class Targets(ServerMessage):
     """Server to party, in a regression: the numbers to be predicted, standardised, float64 (rows, classes).
 
-    In this type they travel as they are: `federation.compress` is for float32.
+    `federation.compress` applies to float32 only, so they are sent uncompressed.
     """
 
     alike: ClassVar[Alike | None] = Alike(("y",))

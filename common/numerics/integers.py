@@ -23,14 +23,7 @@ Matrix = list[list[int]]
 
 @dataclass(frozen=True)
 class PrimeField:
-    """The integers modulo p.
-
-    Args:
-        p: an odd prime up to 2³¹ - 1, so that a product of two elements fits into 63 bits.
-
-    Raises:
-        InputError: p is no such prime; the hint names the nearest one below.
-    """
+    """The integers modulo p, an odd prime up to 2³¹ - 1, so that a product of two elements fits into 63 bits."""
 
     p: int
 
@@ -84,9 +77,6 @@ class RingSize:
         bits: b, 32 or 64.
         precision: minimum bits of a number, besides its sign: s B ≥ 2^precision.
         finest: a power of two that s does not exceed; without one, the range alone limits it.
-
-    Raises:
-        InputError: an argument is out of range, or the bits are too few for so many parties.
     """
 
     bound: float

@@ -4,14 +4,13 @@ Agreement of keys, where parties exchange secrets: offers go to the server, the 
 confirms it.
 
     1   party k    a fresh public key, signed                                       -> server
-    2   server     the ring: everybody's offers                                     -> all
+    2   server     the ring: all offers                                             -> all
     3   party k    for every other party proofs that it holds the same ring, the key that it offered, and the same
                    rows in the same order                                           -> server
     4   server     the proofs that are for it                                       -> every party
 
-A protocol declares the kinds of `AGREEMENT` or `BLINDED` among its messages; `client/aggregation/key_agreement.py` and
-`server/aggregation/key_agreement.py` are the two sides, and common/crypto/sealing.py uses the keys. What the others are
-for is in confirmed_sets.py, masked_sums.py and recovery.py.
+A protocol declares the kinds of `AGREEMENT` or `BLINDED` among its messages. confirmed_sets.py, masked_sums.py and
+recovery.py explain the other kinds.
 """
 
 from __future__ import annotations
@@ -51,10 +50,8 @@ class KeyOffer(PartyMessage):
 
 @message
 class KeyRing(ServerMessage):
-    """Server to party: all parties' offers in the roster's order, end to end, and the server's own certificate.
-
-    Args:
-        server: the server's certificate, PEM.
+    """Server to party: all parties' offers, concatenated in the roster's order, and the server's own
+    certificate (PEM).
     """
 
     keys: Annotated[Tensor, TensorSpec("parties", "key", dtype="uint8")]
@@ -76,10 +73,8 @@ class KeyProof(PartyMessage):
 
 @message
 class KeyProofs(ServerMessage):
-    """Server to party: the proofs that are for it, in the roster's order, uint8 (parties, 64).
-
-    Args:
-        proofs: zeros in its own place.
+    """Server to party: the other parties' proofs for it, in the roster's order, uint8 (parties, 64); zeros in its own
+    place.
     """
 
     proofs: Annotated[Tensor, TensorSpec("parties", "key_proof", dtype="uint8")]
@@ -90,7 +85,6 @@ AGREEMENT = (KeyOffer, KeyRing, KeyProof, KeyProofs)
 
 
 def agreement_limits(parties: int) -> dict[str, int]:
-    """Largest values of the dimensions of these messages."""
     return {
         "parties": parties,
         "key": KEY_BYTES,
@@ -107,13 +101,12 @@ def agreement_limits(parties: int) -> dict[str, int]:
 
 @message
 class SetProof(PartyMessage):
-    """Party to server: for every party in the roster's order a proof, uint8 (parties, 32); zeros where none is due.
+    """Party to server: a proof for every party in the roster's order, uint8 (parties, 32); zeros where none is due.
 
-    Without rows it says that the party takes no part in the round, which it has entered over another set before.
+    No proofs at all: the party does not take part in the round, which it has entered over another set before.
 
     Args:
         stage: within the round: 0 in training; in FedVS 1 for the evaluations after it.
-        proofs: in the roster's order.
     """
 
     stage: int
@@ -122,11 +115,8 @@ class SetProof(PartyMessage):
 
 @message
 class SetProofs(ServerMessage):
-    """Server to party: the proofs that are for it, in the roster's order, uint8 (parties, 32); zeros where none is.
-
-    Args:
-        stage: of the proofs.
-        proofs: by the parties that made them.
+    """Server to party: the other parties' proofs for it, in the roster's order, uint8 (parties, 32); zeros where none
+    is.
     """
 
     stage: int
@@ -139,7 +129,7 @@ class SealedShares(PartyMessage):
 
     Args:
         shares: of b and e of every round for every party in the roster's order, each under a pad.
-        pair_keys: of every round with every party, under e; zeros lie in its own place.
+        pair_keys: of every round with every party, under e; zeros in its own place.
     """
 
     shares: Annotated[
@@ -153,12 +143,9 @@ class SealedShares(PartyMessage):
 
 @message
 class Arrived(ServerMessage):
-    """Server to party: U, whose words have arrived, uint8 (parties,), 1 for who is in it.
+    """Server to party: U, the parties whose words have arrived, uint8 (parties,) in the roster's order, 1 for members.
 
     Sent again, with a smaller set, if a party vanishes before it has confirmed the set.
-
-    Args:
-        members: 1 for who is in the set, in the roster's order.
     """
 
     members: Annotated[Tensor, TensorSpec("parties", dtype="uint8")]
@@ -166,10 +153,10 @@ class Arrived(ServerMessage):
 
 @message
 class OpenedShares(PartyMessage):
-    """Party to server: the pad of its share of b of every party in U, and of e of every other one in the round.
+    """Party to server: the pads of its shares of b of the parties in U, and of e of the others in the round.
 
     Args:
-        pads: uint8 (parties, 32) in the roster's order; zeros for parties outside of the round.
+        pads: uint8 (parties, 32) in the roster's order; zeros for parties outside the round.
     """
 
     pads: Annotated[
@@ -178,18 +165,15 @@ class OpenedShares(PartyMessage):
 
 
 RECOVERY = (SealedShares, Arrived, OpenedShares)
-"""Message kinds of recovery."""
 
 RECOVERY_LIMITS = {"dealt": BLOCK, "secrets": SECRETS, "share": SHARE_BYTES}
-"""Their dimensions besides the parties."""
+"""Maximum sizes of their dimensions besides the parties."""
 
 
 @message
 class Members(ServerMessage):
-    """Server to party: S, over whose values this round sums, uint8 (parties,), 1 for who is in it.
-
-    Args:
-        members: 1 for who is in the set, in the roster's order.
+    """Server to party: S, the parties that this round sums over, uint8 (parties,) in the roster's order, 1
+    for members.
     """
 
     alike: ClassVar[Alike | None] = Alike(("members",))
@@ -201,10 +185,8 @@ class Members(ServerMessage):
 class Masked(PartyMessage):
     """Party to server: [v_k], int32 (rows + 1, words): words of 64 bits as two of 32, the lower one first.
 
-    The last line masks zeros: in the sum it shows whether all masks cancel.
-
-    Stage 0 is the training batch of the round; a block of validation or test rows has a stage of its own.
-    Without rows it says that the party takes no part in the round, which it has entered over another set before.
+    The last line masks zeros: in the sum it shows whether all masks cancel. No lines at all: the party does not take
+    part in the round, which it has entered over another set before.
 
     Args:
         stage: 0: the training batch; then the blocks of validation and test rows in order.
@@ -220,12 +202,7 @@ BLINDED = (*AGREEMENT, Members, SetProof, SetProofs, Masked, *RECOVERY)
 
 
 def blinded_limits(federation: FederationConfig, rows: int, width: int) -> dict[str, int]:
-    """Largest values of the dimensions of these messages.
-
-    Args:
-        rows: of a sum.
-        width: numbers per row.
-    """
+    """Maximum sizes of these messages' dimensions, for a sum of `rows` rows of `width` numbers."""
     own = {"lines": rows + 1, "words": words(federation, width)}
     return {**agreement_limits(len(federation.parties)), **RECOVERY_LIMITS, **own}
 
