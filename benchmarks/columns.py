@@ -62,7 +62,6 @@ class Case:
     """A run.
 
     Args:
-        layers: hidden ones.
         ratio: nominal ratio of width times epochs to columns.
         of: "clear" or "sum".
     """
@@ -172,7 +171,7 @@ def _tree(case: Case) -> dict[str, Any]:
 
 
 def _rounded(value: Any) -> Any:
-    """Rounds numbers to four decimals, and drops single columns' numbers except where no messages were used."""
+    """Rounds numbers to four decimals, and keeps those of single columns only where messages were used."""
     if isinstance(value, dict):
         return {
             name: _rounded({key: one for key, one in part.items() if key != "r2"} if name == "without" else part)

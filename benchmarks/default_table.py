@@ -60,7 +60,6 @@ def compare_all(folder: Path, trials: int, jobs: int, unsearched: Iterable[str])
 
 
 def tables(results: list[SetResult]) -> str:
-    """The page's tables, as Markdown."""
     protocols = [line["protocol"] for line in results[0].record["protocols"]]
     head = ["set", "metric", *protocols, "boosting", "MLP", "majority"]
     lines = [_row(head), _row(["---"] * len(head))]

@@ -48,10 +48,8 @@ def main() -> None:
 def drill(runs: int, draws: random.Random, victims: tuple[str, ...] = VICTIMS, start: Start = subprocess.Popen) -> int:
     """Returns the number of broken runs. Prints the outcome of each.
 
-    Args:
-        draws: of the moments, and of the parties.
-        victims: who is killed, in turn.
-        start: how a process is started, by the arguments of subprocess.Popen.
+    victims: who is killed, in turn.
+    start: how a process is started, by the arguments of subprocess.Popen.
     """
     launch = partial(_launch, start)
     survived: Counter[str] = Counter()
@@ -161,7 +159,6 @@ def _kill_all(process: subprocess.Popen[str]) -> None:
 
 
 def _homes(run: Path) -> list[str]:
-    """The server's folder, "", and every party's."""
     return ["", *(f"parties/{path.name}" for path in sorted((run / "parties").iterdir()))]
 
 

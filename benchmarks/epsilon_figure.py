@@ -24,7 +24,7 @@ CODES = {7.999: 0.843, 11.999: 0.926, 16.0: 0.950}
 SPLIT = {20: 0.810, 50: 0.947, 150: 0.963}
 """A party's epsilon -> `split`, two parties, positive_sphere, one epoch: docs/protocols/vfl_afe.md."""
 ONCE, EACH = {8: 0.601}, {8: 0.259}
-"""Likewise `split_avg`, 14 parties, with noise once and with noise of each party: docs/protocols/split_avg.md."""
+"""Likewise `split_avg`, 14 parties, with noise once and with noise from each party: docs/protocols/split_avg.md."""
 
 
 def person(party: float, parties: int) -> float:

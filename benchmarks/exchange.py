@@ -114,8 +114,6 @@ class Bare:
 
 
 class _Stack:
-    """Our end, as a party side."""
-
     def __init__(self, keys: Path, port: int, scratch: Path) -> None:
         self._keys, self._port, self._round = keys, port, 0
         self._ledger = Ledger(scratch / "ledger.jsonl")

@@ -49,7 +49,6 @@ class Seen:
 
 
 def main(kinds: tuple[str, ...] = KINDS) -> list[Figure]:
-    """Every flood at the server, and then at the other port."""
     figures = []
     with tempfile.TemporaryDirectory(prefix="flood-") as scratch:
         keys = Path(scratch) / "keys"

@@ -36,7 +36,6 @@ class Kept:
         return name in self.results and not (self.results[name].failed or self.results[name].skipped)
 
     def add(self, name: str, result: Result) -> None:
-        """Keeps a result; it is durable when this returns."""
         self.results[name] = result
         if self._path is not None:
             tree = {"machine": self.machine, "results": {each: asdict(kept) for each, kept in self.results.items()}}

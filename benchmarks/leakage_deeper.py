@@ -19,11 +19,6 @@ Numbers = Mapping[str, Any]
 
 
 def table(places: Mapping[str, Path]) -> str:
-    """The table in Markdown.
-
-    Args:
-        places: folders of runs, with `attacks/`, by name.
-    """
     lines = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
     return "\n".join([*lines, *(_line(name, place) for name, place in places.items())])
 
@@ -78,7 +73,7 @@ CELLS: tuple[tuple[tuple[str, ...], Callable[..., str]], ...] = (
     (("backdoor",), _backdoor),
     (("hijack",), _hijack),
 )
-"""Kinds of attacks, and the cell that is made of their numbers."""
+"""Kinds of attacks, and the function that makes a cell from their numbers."""
 
 
 def _share(share: float, interval: tuple[float, float]) -> str:

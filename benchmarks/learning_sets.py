@@ -134,7 +134,7 @@ KNOWN_SETS: Mapping[str, tuple[str, Tree]] = {
     "fashion": ("fashion-mnist", {"parties": 4, "classes": 10, "labels": {"source": "idx", "folder": "fashion-mnist"},
         "every": {"source": "idx", "folder": "fashion-mnist"}, "epochs": 12, "batch": 64, "train": 4000}),
 }  # fmt: skip
-"""By name: the known set it needs, and what its configuration has."""
+"""By name: the known set that it needs, and its configuration."""
 
 
 def write(folder: Path) -> list[Path]:
@@ -150,7 +150,6 @@ def write(folder: Path) -> list[Path]:
 
 
 def _generated(folder: Path, name: str, table: Table) -> Tree:
-    """Writes one table per party and the labels; returns the configuration."""
     rows = np.arange(len(table.y))
     parties = [f"party{number + 1}" for number in range(table.parties)]
     for party, columns in zip(parties, np.array_split(np.arange(table.x.shape[1]), table.parties), strict=True):

@@ -98,7 +98,6 @@ def _processor(call: Any) -> float:
 
 
 def _write_tables(folder: Path, keys: int) -> None:
-    """One table per member, each with its own share of the people in its own order."""
     draw = random.Random(0)
     everyone = [f"person-{n:08}" for n in range(round(keys / SHARE))]
     for member in (SERVER, *(f"party{n + 1}" for n in range(PARTIES))):

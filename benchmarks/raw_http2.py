@@ -26,10 +26,8 @@ class Greedy:
     """One connection.
 
     Args:
-        path: of the method that is called.
         calls: most at a time, within the server's limit.
         size: bytes of a message, whose last byte is withheld.
-        token: that it shows, if any.
 
     Attributes:
         window: largest window of a stream that the server has offered, bytes.

@@ -41,14 +41,6 @@ from colonnade.common.data.known_sets.places import VARIABLE, presence
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One benchmark.
-
-    Args:
-        call: measures; its module's docstring says what and against what.
-        minutes: rough duration on two free cores.
-        sets: the data sets that it reads.
-    """
-
     call: Callable[[], list[Figure]]
     minutes: float
     sets: tuple[str, ...] = ()

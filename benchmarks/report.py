@@ -45,7 +45,6 @@ class Figure:
         return self.value >= self.bound if self.least else self.value <= self.bound
 
     def cells(self) -> tuple[str, ...]:
-        """A line of the table, from `what` on."""
         floor = "" if self.floor is None else f"{self.floor:.4g} {self.unit}, {self.floor_name}"
         ratio = "" if self.floor is None else f"{self.value:.3g}"
         bound = "" if self.bound is None else f"{'>=' if self.least else '<='} {self.bound:g}"
@@ -62,7 +61,6 @@ class Result:
         failed: the error, in one line; "" if there was none.
         skipped: why it was not run; "" if it was.
         when: the UTC day and minute at which it ended.
-        seconds: its duration.
     """
 
     figures: tuple[Figure, ...] = ()

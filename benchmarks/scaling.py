@@ -45,14 +45,7 @@ FLOOR = "passes and steps without messages"
 
 @dataclass(frozen=True)
 class Sweep:
-    """One curve's axis.
-
-    Args:
-        key: of `Setting`.
-        what: the axis in words.
-        values: ascending.
-        base: the other keys' values.
-    """
+    """One curve's axis."""
 
     key: str
     what: str
@@ -181,7 +174,6 @@ def _figure(sweep: Sweep, point: Point) -> Figure:
 
 
 def table(sweep: Sweep, points: Sequence[Point]) -> str:
-    """The points of a curve, as a Markdown table."""
     lines = [f"| protocol | {sweep.what} | ms a round | floor, ms | ratio | MB a round |", "|---|---|---|---|---|---|"]
     for point in points:
         ours, bare = 1e3 * point.seconds, 1e3 * point.floor

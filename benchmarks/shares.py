@@ -51,7 +51,6 @@ REST = "Python of halves and conversation"
 
 
 def main() -> list[Figure]:
-    """The whole of each against its floor, and its parts, without bounds."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
         write(Path(scratch))

@@ -33,8 +33,6 @@ class PublicTable:
     """A table of the package.
 
     Args:
-        package, name: of R.
-        label: its column.
         left_out: columns that reveal the label.
         numbers: True for regression.
     """

@@ -68,7 +68,6 @@ class Curve:
 
 
 def trace(file: str, *sets: str) -> Points:
-    """Runs one setting, evaluated some 25 times."""
     path = EXPERIMENTS / file
     rounds = load(path, sets).federation.rounds
     every = f"federation.evaluate={{every: {max(1, rounds // 25)}}}"

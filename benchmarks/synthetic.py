@@ -25,10 +25,8 @@ class Setting:
 
     Args:
         protocol: split, vimadmm or fedvs.
-        batch: rows.
         width: of a party's embedding.
         hidden: width of a bottom model's first layer; FedVS's polynomials have none.
-        segments: FedVS's K.
     """
 
     protocol: str

@@ -14,7 +14,7 @@ from colonnade.common.version import VERSION
 
 DISTRIBUTION, GROUP = "colonnade-lab", "colonnade.lab"
 COMMANDS = ("attack", "reproduce")
-"""Commands that it adds."""
+"""Commands that the laboratory adds."""
 
 
 def installed() -> dict[str, EntryPoint]:

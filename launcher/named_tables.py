@@ -12,7 +12,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import InputError, nearest
 
 Tables = Mapping[str, str]
-"""By member: a file or a folder, relative to the working directory; of a database, a table or a query."""
+"""By member: a file or a folder, relative to the working directory; for a database, a table or a query."""
 
 _Own = TypeVar("_Own", PartyConfig, ActiveConfig)
 _OPTION = "--tables"

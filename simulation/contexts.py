@@ -36,7 +36,7 @@ from colonnade.simulation.files import RunFiles
 Side = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
 """(context, link or cohort, config of the protocol) -> one side of a run."""
 Timetable = Callable[[FederationConfig, int, int], Schedule]
-"""The schedule of the agreed section, a number of rows and of official test rows; the same for all members."""
+"""(agreed section, number of rows, number of official test rows) -> the schedule, the same for all members."""
 
 
 def server_context(

@@ -13,7 +13,7 @@ from colonnade.common.messaging.message import Message, schema
 from colonnade.simulation.outcome import Outcome
 
 _FRESH = frozenset({"told"})
-"""Names in a state of hashes that cover numbers drawn anew in every session."""
+"""Names of hashes in a state that cover numbers drawn anew in every session."""
 
 
 def of_runs(one: Outcome, two: Outcome, fresh: Collection[str] = ()) -> str:

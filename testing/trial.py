@@ -27,7 +27,7 @@ from colonnade.testing.digits import digits
 from colonnade.testing.terms import Expected
 
 ROUNDS = 4
-"""Of a short run: it ends in the second epoch, which has three rounds."""
+"""In a short run, which ends in the second epoch of three rounds each."""
 BATCH = 500
 DELAY, GRACE = 5.0, 1.0  # seconds
 SLOW = "party2"

@@ -30,13 +30,7 @@ LAST = 3 * CHECKPOINT  # rounds after the last trouble
 
 
 class Soak:
-    """One soak.
-
-    Args:
-        out: an empty or missing folder.
-        minutes: duration of the troubles.
-        seed: of the schedule.
-    """
+    """One soak."""
 
     def __init__(self, out: Path, minutes: float, seed: int) -> None:
         self.out, self.minutes, self.seed = out.resolve(), minutes, seed

@@ -36,7 +36,6 @@ EVERY: dict[str, Any] = {
 
 
 def colonnade(*argv: object) -> str:
-    """Output of a command. Raises SystemExit if it fails."""
     done = subprocess.run(
         [sys.executable, "-m", "colonnade", *map(str, argv)], cwd=ROOT, text=True, capture_output=True, check=False
     )
@@ -48,11 +47,9 @@ def colonnade(*argv: object) -> str:
 class Authority:
     """The authority's folder, every member's keys, the roster and the files.
 
-    Args:
-        folder: for all of it.
-        listen: the server's address.
-        dials: the address that each party dials.
-        metrics: the port of each member's metrics.
+    listen: the server's address.
+    dials: the address that each party dials.
+    metrics: the port of each member's metrics.
     """
 
     def __init__(self, folder: Path, listen: str, dials: dict[str, str], metrics: dict[str, int]) -> None:
@@ -93,7 +90,6 @@ class Authority:
         self.write()
 
     def revoke(self, name: str, reason: str) -> None:
-        """Puts a member's certificate on the server's revocation list."""
         colonnade("certs", "revoke", self.keys(name) / "cert.pem", "--list", self.revoked, "--reason", reason)
 
     def write(self, rounds: int = ROUNDS) -> None:
@@ -109,7 +105,6 @@ class Authority:
             self.file(name).write_text(text, encoding="utf-8")
 
     def control(self, rounds: int) -> Path:
-        """A file for `up`, for an undisturbed run."""
         path = self.folder / "control.yaml"
         tree = {"federation": {**AGREED, "rounds": rounds}, "server": OWN, "every_party": EVERY}
         path.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")

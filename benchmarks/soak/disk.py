@@ -33,7 +33,6 @@ class Disk:
         kept.rename(self.folder)
 
     def fill(self) -> None:
-        """Uses up all space."""
         with self._filler.open("ab", buffering=0) as file, contextlib.suppress(OSError):
             while file.write(bytes(4096)):
                 pass

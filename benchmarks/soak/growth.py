@@ -31,13 +31,8 @@ def slope(samples: Sequence[Sample], name: str, warm: float = WARM, least: float
     The interval comes from a bootstrap of the residuals in blocks.
 
     Args:
-        samples: of one member, in order.
-        name: of the figure.
         warm: seconds at the beginning of each process that are excluded.
         least: seconds that a process must run for beyond these.
-
-    Returns:
-        The slope, or None if no process ran long enough.
     """
     times, values, seconds, processes = [], [], 0.0, 0
     for _, group in groupby(samples, lambda sample: sample["life"]):

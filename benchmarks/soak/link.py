@@ -46,9 +46,7 @@ class Link:
     """One link.
 
     Attributes:
-        port: that a party dials.
         carried: connections so far.
-        open: connections now.
     """
 
     def __init__(self, server: int, links: Links) -> None:

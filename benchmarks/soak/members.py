@@ -96,13 +96,11 @@ class Household:
                     member.process.send_signal(number)
 
     def begin(self) -> None:
-        """Lets all members start."""
         with self._lock:
             for member in self.members.values():
                 member.held = 0.0
 
     def signal(self, name: str, number: int) -> None:
-        """Sends a signal that does not end a process."""
         with self._lock:
             member = self.members[name]
             if member.process is not None and member.alive:

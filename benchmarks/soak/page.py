@@ -60,7 +60,6 @@ def write(out: Path, results: dict[str, Any]) -> None:
 
 
 def members(samples: list[Sample]) -> dict[str, Any]:
-    """Figures of every member over all of its processes."""
     found = {}
     for name in MEMBERS:
         own = [sample for sample in samples if sample["member"] == name]

@@ -43,10 +43,7 @@ class Rounds:
     """Rounds by the server's events.
 
     Args:
-        done: number of round events.
-        highest: number of the newest round.
         newest: time of the newest event of a round that reached `highest`.
-        kinds: events by kind.
         broken: faults: a round that does not follow its predecessor, or a result that differs from the round's first.
         results: of every round and evaluation, by kind, part and round.
     """

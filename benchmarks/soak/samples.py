@@ -26,11 +26,7 @@ class Sampler:
 
     Args:
         metrics: the port of each member's metrics.
-        every: seconds between two samples.
         shared: figures of the whole federation at this moment.
-
-    Attributes:
-        samples: one for each living process and moment.
     """
 
     def __init__(

@@ -41,14 +41,6 @@ HARD: dict[str, tuple[tuple[str, ...], tuple[float, float]]] = {
 
 @dataclass(frozen=True)
 class Trouble:
-    """One trouble.
-
-    Args:
-        kind: of `CALM` or `HARD`.
-        seconds: how long its cause lasts.
-        pause: seconds of quiet rounds after it.
-    """
-
     kind: str
     members: tuple[str, ...]
     seconds: float

@@ -23,7 +23,6 @@ def knock(kind: str, port: int, keys: Path, seconds: float) -> int:
     """Knocks for some seconds; returns how often, or 0 where another process does it.
 
     Args:
-        kind: one of `STRANGERS` of the schedule.
         keys: folder of all members' keys, and those of `foreign` and `former`.
     """
     if kind in ("revoked", "hellos"):
