@@ -65,7 +65,7 @@ class Questions:
         self.over, self.hearing = False, asyncio.Event()
 
     async def ask(self, ids: Iterable[str]) -> Outputs:
-        """The joint model's outputs for some ids. Raises the error that ended the conversation, if any."""
+        """The joint model's outputs for some ids. Waits through broken sessions until the parties have answered."""
         question = Question(tuple(ids))
         self._waiting.put_nowait(question)
         return await question.answer
