@@ -98,9 +98,7 @@ class RowKeys:
 
     @cached_property
     def digest(self) -> bytes:
-        """32 bytes that change with any key or the order. For the member's own disk alone: keys can be
-        guessed from it.
-        """
+        """32 bytes that change with any key or the order. Keys can be guessed from it: keep it on the own disk."""
         return _digest(len(self), self.values)
 
     @cached_property

@@ -79,9 +79,7 @@ class Stated(PartyMessage):
 
 @message
 class Statements(ServerMessage):
-    """Server to party: the members' `Stated`, the server's empty, concatenated in the roster's order with their
-    lengths.
-    """
+    """Server to party: the members' `Stated` (the server's empty), concatenated in the roster's order."""
 
     certificates: Annotated[Tensor, TensorSpec("certificates", dtype=torch.uint8)]
     certificate_lengths: Annotated[Tensor, TensorSpec("members", dtype=torch.int64)]
@@ -91,9 +89,7 @@ class Statements(ServerMessage):
 
 @message
 class Reused(PartyMessage):
-    """Party to server: it uses this many rows of its kept alignment; if nothing else is aligned, the result is on its
-    disk.
-    """
+    """Party to server: it uses this many rows of its kept alignment; if no others follow, they are on its disk."""
 
     identity: str
     rows: int

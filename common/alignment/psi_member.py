@@ -136,9 +136,7 @@ class PsiMember:
         return self._as_points(self.exponent.take_back(to_bytes(points)))
 
     def undo(self, owner: int, positions: Tensor) -> Tensor:
-        """Maps positions of a list that we sent, int64 (rows,), to those before our shuffle; in our own list, to our
-        rows.
-        """
+        """Positions before our shuffle, of int64 (rows,) in a list that we sent; in our own list, rows of our table."""
         size = self._ring.sizes[owner]
         if len(positions) and not (int(positions.min()) >= 0 and int(positions.max()) < size):
             raise InputError(f"positions of 0 to {size - 1}")

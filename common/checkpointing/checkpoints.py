@@ -47,9 +47,7 @@ class Owner:
 
 
 class Checkpoints:
-    """The checkpoints in a folder, which is created with the first; `warn` is called with the reason for each unusable
-    one.
-    """
+    """The checkpoints in a folder, which is created with the first; `warn` gets the reason for each unusable one."""
 
     def __init__(self, folder: Path, warn: Callable[[str], None] = lambda _reason: None) -> None:
         self._folder, self._warn = folder, warn
@@ -123,8 +121,7 @@ class Checkpoints:
             ) from failed
 
     def usable(self, owner: Owner | None = None) -> list[int]:
-        """The rounds whose checkpoints are complete, newest first; warns of the others. Any owner is accepted if None
-        is given.
+        """The rounds with complete checkpoints, newest first; warns of the others. None accepts any owner.
 
         Raises:
             CheckpointError: a checkpoint is complete, and of another owner.

@@ -62,8 +62,7 @@ class LagrangeCode(CodeParameters):
         return self._apply(self._generator, torch.cat([segments, masks]))
 
     def encode_same(self, model: Tensor, masks: Tensor) -> Tensor:
-        """Shares of a model, int64 (N, ...), equal in every segment (Eq. 4): K columns of the generator collapse to
-        their sum.
+        """Shares of a model, int64 (N, ...), the same in every segment (Eq. 4): K columns of the generator are summed.
 
         Args:
             model: W̄, elements (...).
@@ -96,8 +95,7 @@ class LagrangeCode(CodeParameters):
         return self._apply(_decoding(self, tuple(sorted(first)))[:, _ranks(first)], answers[: self.threshold])
 
     def strays(self, senders: Sequence[int], answers: Tensor) -> list[int]:
-        """The senders beyond the first R whose responses do not lie on the polynomial of the first R; arguments as in
-        `decode`.
+        """The senders beyond the first R whose responses are not on the first R's polynomial; arguments as in `decode`.
 
         Empty if all agree. If a single one of the first R is wrong, every sender beyond is returned.
         """
@@ -169,9 +167,7 @@ class LagrangeCode(CodeParameters):
 
 
 def agreed_code(field: Field, segments: int, masks: int, shares: int) -> LagrangeCode:
-    """The code with β = 1 .. K + T and α = K + T + 1 .. K + T + N, for K segments, T masks and N >= R shares; p > K + T
-    + N.
-    """
+    """The code of `agreed_parameters`."""
     return LagrangeCode.of(agreed_parameters(field, segments, masks, shares))
 
 

@@ -66,8 +66,6 @@ class CodeParameters:
 
 
 def agreed_parameters(field: PrimeField, segments: int, masks: int, shares: int) -> CodeParameters:
-    """The code with β = 1 .. K + T and α = K + T + 1 .. K + T + N, for K segments, T masks and N >= R shares; p > K + T
-    + N.
-    """
+    """K segments, T masks, N >= R shares: β = 1 .. K + T and α = K + T + 1 .. K + T + N, where p > K + T + N."""
     points = tuple(range(1, segments + masks + shares + 1))
     return CodeParameters(field, segments, points[: segments + masks], points[segments + masks :])

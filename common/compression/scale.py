@@ -52,9 +52,7 @@ class Scale:
 
     @classmethod
     def of(cls, values: np.ndarray, columns: int) -> Scale:
-        """The smallest and the largest entry of every column, from float32 (rows * columns,); 1 column for
-        one scale.
-        """
+        """The smallest and largest entry of every column of float32 (rows * columns,); 1 column for one scale."""
         ends = _ends(values, columns) if len(values) else np.zeros((2, columns), np.float32)
         if not np.isfinite(ends).all():
             raise InputError("a number is not finite, and has no place on a scale", hint="send 32 bits")

@@ -25,10 +25,9 @@ _LEAST = 256  # elements for which another process pays
 
 
 class Raising:
-    """Raises long lists in `processors` processes; short lists, and everything if there is one processor, in this
-    process.
+    """Raises long lists in `processors` processes, which start with the first one and end with `close`.
 
-    Processes start with the first long list, and end with `close`.
+    Short lists, and everything if there is one processor, are raised in this process.
     """
 
     def __init__(self, processors: int = 1) -> None:

@@ -114,9 +114,7 @@ class Offer:
 
 
 class Agreement:
-    """One party's side of the key agreement of a session. Without an identity it signs nothing, and accepts every
-    offer.
-    """
+    """One party's side of a session's key agreement. Without an identity it signs nothing and accepts every offer."""
 
     def __init__(self, name: str, session: Session, identity: Identity | None) -> None:
         self._name, self._session, self._signer = name, session, Signer(identity)

@@ -54,8 +54,7 @@ def fuzzy_c_means(
     iterations: int = 20,
     start: Tensor | None = None,
 ) -> Clusters:
-    """Clusters points, finite (n, d). Clusters have no particular order. If all points are equal, so are all
-    memberships.
+    """Clusters points, finite (n, d). Clusters have no particular order; equal points have equal memberships.
 
     Args:
         clusters: C, at most n.

@@ -31,12 +31,12 @@ def objection(kind: type[Message]) -> str:
 
 
 def typed_fields(kind: type[Message]) -> dict[str, type]:
-    """The tensor fields that are declared with a type of their own, with this type."""
+    """The tensor fields whose declared type is not `Tensor`, with this type."""
     hints = typing.get_type_hints(kind)
     types = {name: hints[name] for name, spec in schema(kind).items() if isinstance(spec, TensorSpec)}
     return {name: type_ for name, type_ in types.items() if not _ordinary(type_)}
 
 
 def _ordinary(type_: type) -> bool:
-    """True of `Tensor` of fields.py, and of torch's own classes."""
+    """True for `Tensor` of fields.py and for torch's own classes."""
     return type_ is Tensor or type_.__module__.partition(".")[0] == "torch"

@@ -218,9 +218,7 @@ def check_kind(party: str, message: Message, kinds: Kinds, *, server: bool) -> N
 
 
 def check(party: str, message: Message, limits: Mapping[str, int]) -> None:
-    """Checks that dtypes and ranks are as declared and sizes within the limits; `party` is the sender, for
-    the error.
-    """
+    """Checks that dtypes and ranks are as declared and sizes within limits; `party` is the sender, for errors."""
     for name, spec in tensor_specs(type(message)):
         kind, tensor = type(message).__name__, getattr(message, name)
         if (dtype := dtype_name(tensor.dtype)) != spec.dtype:

@@ -17,8 +17,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_called_rightly(named: str, host: str) -> bool:
-    """True if a request's `Host` header names the host that it reached; checked for loopback only, others have many
-    names.
+    """True if a request's `Host` header names a loopback host that it reached; other hosts may have many names.
 
     Otherwise a web site could resolve its own name to loopback and read the service through a local user's browser (DNS
     rebinding).

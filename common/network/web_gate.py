@@ -33,9 +33,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class _Visit(asyncio.BufferedProtocol):
-    """An accepted connection: aiohttp's protocol, the alarm that ends it after `patience` seconds, and what
-    it parses.
-    """
+    """An accepted connection: aiohttp's protocol, its alarm after `patience` seconds, and what it parses."""
 
     def __init__(self, inner: Any, left: Callable[[_Visit], None], patience: float) -> None:
         self.inner, self.working = inner, False

@@ -79,9 +79,7 @@ def from_field(field: Field, elements: Tensor) -> Tensor:
 
 
 def dequantise(field: Field, elements: Tensor, bits: int, parties: int) -> Tensor:
-    """φ (Eq. 7): the average over `parties`, from their sum, with `bits` = l_x + l_w; float64 in the
-    elements' shape.
-    """
+    """φ (Eq. 7): the average over `parties` from their sum, with `bits` = l_x + l_w; float64."""
     return from_field(field, elements).double() * (2.0**-bits / parties)
 
 

@@ -40,9 +40,7 @@ def row_gradients(
 
 
 def refuse_batch_norm(model: nn.Module, where: str) -> None:
-    """Rejects layers in which rows interact, so that no row's share can be clipped; `where` is the model's
-    configuration key.
-    """
+    """Rejects layers in which rows interact: no row's share could be clipped. `where` is the model's key."""
     for name, layer in model.named_modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
             raise InputError(

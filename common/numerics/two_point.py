@@ -55,9 +55,7 @@ class TwoPoint:
             return [self._model(inputs), perturbed, *unperturbed]  # last: its draws and statistics are the ones kept
 
     def estimate(self, slope: float) -> None:
-        """Sets every trained parameter's `grad` to its part of phi slope u, with slope (f(w + mu u) - f(w)) / mu for
-        the last u.
-        """
+        """Sets every trained parameter's `grad` to its part of phi slope u; slope = (f(w + mu u) - f(w)) / mu."""
         phi = sum(self._sizes) if self._draw == "sphere" else 1
         gradient = self._split(self._u * (phi * slope))
         for name, parameter in zip(self._names, self._parameters, strict=True):

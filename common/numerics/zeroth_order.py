@@ -7,8 +7,7 @@ from torch import Tensor
 
 
 def estimate(slopes: Tensor, u: Tensor, factor: float) -> Tensor:
-    """(phi / q) sum_j (delta^j / mu) u_i^j: an estimate of the gradient of the batch's mean loss at h, float32 (rows,
-    width).
+    """(phi / q) sum_j (delta^j / mu) u_i^j: estimated gradient of the batch's mean loss at h, float32 (rows, width).
 
     Its expectation is the gradient, up to terms of the order of mu.
 

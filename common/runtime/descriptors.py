@@ -25,9 +25,7 @@ def raise_limit() -> None:
 
 
 def connections(needed: int) -> int:
-    """Maximum concurrent connections of a port that leaves the reserve free; refuses less than the federation's members
-    need.
-    """
+    """Maximum concurrent connections of a port that leaves the reserve free; refuses fewer than `needed`."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         return _MOST

@@ -70,9 +70,7 @@ class PlugIns:
         )
 
     def unknown(self, name: object, allowed: Iterable[str] = ()) -> tuple[str, str]:
-        """The message about a name that no part has, and its hint; `allowed` are the built-in parts that are possible
-        here.
-        """
+        """The message about a name that no part has, and its hint; `allowed` are built-in parts possible here."""
         known = [*allowed, *self.entries]
         hint = f"one of {', '.join(known)}; or " if known else ""
         return (
@@ -111,9 +109,7 @@ class PlugIns:
         return f"the {self._what} {name} of {self.version(name)}"
 
     def unfit(self, name: str, why: str) -> ConfigError:
-        """The error of an entry whose object is of the wrong kind, or returns a wrong result; `why` says
-        what is wrong.
-        """
+        """The error of an entry whose object is of the wrong kind or returns a wrong result; `why` says which."""
         return ConfigError(
             f"{self.describe(name)}: {why}",
             hint=f"install a version of {package(self.entries[name])} that works with this Colonnade; its authors find "

@@ -59,9 +59,7 @@ class BlindError(PeerError):
 
 @dataclass(frozen=True)
 class RoundKeys:
-    """Keys of a party's double masks in one round: of its own mask, and with every other party (the same at
-    both ends).
-    """
+    """Keys of a party's double masks in one round: of its own mask, and of each pair (the same at both ends)."""
 
     own: bytes
     pairs: Mapping[str, bytes]

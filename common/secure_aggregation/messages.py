@@ -50,9 +50,7 @@ class KeyOffer(PartyMessage):
 
 @message
 class KeyRing(ServerMessage):
-    """Server to party: all parties' offers, concatenated in the roster's order, and the server's own
-    certificate (PEM).
-    """
+    """Server to party: all parties' offers, concatenated in the roster's order, and the server's certificate (PEM)."""
 
     keys: Annotated[Tensor, TensorSpec("parties", "key", dtype="uint8")]
     certificates: Annotated[Tensor, TensorSpec("certificates", dtype="uint8")]
@@ -73,9 +71,7 @@ class KeyProof(PartyMessage):
 
 @message
 class KeyProofs(ServerMessage):
-    """Server to party: the other parties' proofs for it, in the roster's order, uint8 (parties, 64); zeros in its own
-    place.
-    """
+    """Server to party: the proofs for it, in the roster's order, uint8 (parties, 64); zeros in its own place."""
 
     proofs: Annotated[Tensor, TensorSpec("parties", "key_proof", dtype="uint8")]
 
@@ -115,9 +111,7 @@ class SetProof(PartyMessage):
 
 @message
 class SetProofs(ServerMessage):
-    """Server to party: the other parties' proofs for it, in the roster's order, uint8 (parties, 32); zeros where none
-    is.
-    """
+    """Server to party: the proofs for it, in the roster's order, uint8 (parties, 32); zeros where there is none."""
 
     stage: int
     proofs: Annotated[Tensor, TensorSpec("parties", "proof", dtype="uint8")]
@@ -172,9 +166,7 @@ RECOVERY_LIMITS = {"dealt": BLOCK, "secrets": SECRETS, "share": SHARE_BYTES}
 
 @message
 class Members(ServerMessage):
-    """Server to party: S, the parties that this round sums over, uint8 (parties,) in the roster's order, 1
-    for members.
-    """
+    """Server to party: S, the parties in this round's sum, uint8 (parties,) in the roster's order, 1 for members."""
 
     alike: ClassVar[Alike | None] = Alike(("members",))
 

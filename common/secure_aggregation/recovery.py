@@ -220,9 +220,7 @@ def _octets(elements: Tensor) -> _Octets:
 
 
 def _elements(octets: _Octets) -> Tensor:
-    """The reverse of `_octets`. An altered value is reduced modulo p: its share will not fit, or the sum is out of
-    range.
-    """
+    """The reverse of `_octets`, modulo p: a share altered to p or more fits no others, or spoils the sum."""
     return torch.from_numpy(np.ascontiguousarray(octets).view("<u4").astype(np.int64) % LARGEST)
 
 

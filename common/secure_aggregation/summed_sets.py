@@ -50,7 +50,7 @@ class MemberRecord:
         """The set that a round must have, since it may have been summed before; None if the round is new."""
         if round > self._done:
             return None
-        place = max(0, int((self._first <= round).sum()) - 1)  # of a round before this member's first: the first
+        place = max(0, int((self._first <= round).sum()) - 1)  # before this member's first: the first
         return frozenset(marked(self._roster, self._sets[place]))
 
     def enter(self, round: int, parties: Collection[str]) -> bool:

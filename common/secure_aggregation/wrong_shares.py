@@ -48,9 +48,7 @@ def check_shares(sharing: Sharing, places: Mapping[str, int], owners: Sequence[s
 
 
 def _suspects(wrong: Mapping[str, Collection[str] | None], holders: Collection[str], sharing: Sharing) -> str:
-    """Parties that can be the cause. `wrong` maps owners to the holders of wrong shares; None if they cannot be
-    located.
-    """
+    """Parties that can be the cause. `wrong`: owner -> holders of wrong shares; None if they cannot be located."""
     near = set(holders) if len(holders) == sharing.threshold + 1 else set[str]()  # any share may be the wrong one
     alone = [
         {owner} | (near if found is None else set(found) if len(found) == 1 else set())

@@ -109,9 +109,7 @@ def numbers(values: Mapping[str, Any], names: Collection[str]) -> dict[str, floa
 
 
 def agreed_parameters(section: Mapping[str, Any], parties: Collection[str], outputs: int) -> dict[str, Parameter]:
-    """Parameters of the agreed section (in JSON types), by their dotted keys; `outputs` is the number of classes or
-    targets.
-    """
+    """Parameters of the agreed section (in JSON types) by dotted key; `outputs` counts classes or targets."""
     found = dict(leaf for name in AGREED for leaf in _leaves(name, section.get(name)))
     return found | {"parties": ", ".join(parties), "outputs": outputs}
 

@@ -69,9 +69,7 @@ class Delivery:
             self._changed.notify()
 
     def join(self, until: float) -> None:
-        """Waits until a time of the monotonic clock, drops what is left, and warns of records that were not
-        delivered.
-        """
+        """Waits until a time of the monotonic clock, drops what is left, and warns of undelivered records."""
         self._thread.join(max(until - time.monotonic(), 0.0))
         with self._changed:
             lost = self._dropped + len(self._records) + self._unsent

@@ -95,9 +95,7 @@ class TrackerConfig(Section):
 
 
 def refuse_missing(place: str, trackers: tuple[TrackerConfig, ...]) -> None:
-    """Refuses a tracker whose package is not installed; `place` is the section's key, for the error:
-    server.trackers.
-    """
+    """Refuses a tracker whose package is not installed; `place` is the section's key: server.trackers."""
     for number, config in enumerate(trackers):
         for module, package in config.needed().items():
             if importlib.util.find_spec(module) is None:

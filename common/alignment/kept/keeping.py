@@ -109,9 +109,7 @@ class Keeping:
             self._tried(lambda: store.keep(keys, self._policy, found))
 
     def exponent(self, drawn: bytes) -> Exponent:
-        """The member's exponent for this roster; if nothing is kept, one of `drawn` (32 fresh bytes) for one
-        alignment.
-        """
+        """The member's exponent for this roster; a one-time exponent of `drawn` (32 bytes) if nothing is kept."""
         store = self._store
         found = None if store is None else self._tried(lambda: _with_raised(store))
         if found is None:

@@ -60,9 +60,7 @@ def make_folder(path: Path) -> Path:
 
 
 def read(path: Path, *, private: bool = False, hint: str = "") -> bytes:
-    """The bytes of a file; with `private`, only if no other user can read them. `hint` says how to get a
-    missing file.
-    """
+    """The bytes of a file; with `private`, only if no other user can read it. `hint` tells how to get it."""
     try:
         with path.open("rb") as stream:
             if private:

@@ -34,10 +34,7 @@ class Revoked:
 
 
 class RevocationList:
-    """The revoked certificates in the file at `path`; without a path, none.
-
-    A list that was read stays in force until `refresh` finds the file changed.
-    """
+    """The revoked certificates in a file (none without a path), in force until `refresh` finds the file changed."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
