@@ -42,7 +42,6 @@ class Exponent:
         return self._raised(_BACK, self._inverse, elements)
 
     def check(self, elements: bytes) -> None:
-        """Refuses bytes that are no elements."""
         check_elements(elements)
 
     def _raised(self, purpose: bytes, secret: Secret, elements: bytes) -> bytes:

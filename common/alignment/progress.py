@@ -4,8 +4,6 @@ from collections.abc import Callable
 
 
 def tenths(event: Callable[..., object]) -> Callable[[int, int], None]:
-    """Returns a callback that reports progress at every tenth."""
-
     def report(done: int, of: int) -> None:
         if 10 * done // of > 10 * (done - 1) // of:
             event(done=done, of=of)

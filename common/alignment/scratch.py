@@ -95,7 +95,6 @@ def to_records(numbers: Tensor) -> Records:
 
 
 def to_numbers(records: Records) -> Tensor:
-    """Inverse of `to_records`."""
     return torch.from_numpy(np.ascontiguousarray(records).view(np.int64).reshape(-1))
 
 

@@ -80,7 +80,6 @@ class StartSecret:
         self._kept = True
 
     def _read(self) -> bytes | None:
-        """The content of the file; None if there is none."""
         if self._path is None:
             return None
         try:

@@ -47,7 +47,6 @@ class LagrangeCode(CodeParameters):
 
     @classmethod
     def of(cls, agreed: CodeParameters) -> LagrangeCode:
-        """The code with these parameters."""
         return cls(Field(agreed.field.p), agreed.segments, agreed.betas, agreed.alphas)
 
     def encode(self, segments: Tensor, masks: Tensor) -> Tensor:
@@ -167,7 +166,6 @@ class LagrangeCode(CodeParameters):
 
 
 def agreed_code(field: Field, segments: int, masks: int, shares: int) -> LagrangeCode:
-    """The code of `agreed_parameters`."""
     return LagrangeCode.of(agreed_parameters(field, segments, masks, shares))
 
 

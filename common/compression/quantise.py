@@ -70,7 +70,6 @@ def _halves(values: np.ndarray) -> np.ndarray:
 
 
 def _largest(values: np.ndarray, count: int) -> np.ndarray:
-    """Places of the largest magnitudes, ascending."""
     sizes = np.abs(values)
     _refuse_infinite(float(sizes.max(initial=0)))
     return np.sort(np.argpartition(sizes, len(sizes) - count)[len(sizes) - count :])

@@ -197,5 +197,4 @@ def _step(top: int, scale: Scale) -> np.ndarray:
 
 
 def _bytes(entries: slice, bits: int) -> slice:
-    """Bytes of the codes of some entries; the first begins at a byte."""
     return slice(entries.start * bits // 8, -(-entries.stop * bits // 8))

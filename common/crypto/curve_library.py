@@ -8,7 +8,6 @@ from colonnade.common.errors import ConfigError
 
 
 def point_class() -> Any:
-    """The library's class. Raises ConfigError: it is not installed."""
     try:
         from coincurve import PublicKey  # noqa: PLC0415  # optional: only for proofs
     except ImportError:

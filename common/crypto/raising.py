@@ -63,7 +63,6 @@ class Raising:
         return self._processors == 1 or count < _LEAST
 
     def _shared(self, secret: Secret, pieces: Sequence[bytes], tag: bytes) -> bytes:
-        """Every processor takes a part; all compute at once."""
         self._start()
         size = -(-len(pieces) // self._processors)
         parts = [pieces[at : at + size] for at in range(0, len(pieces), size)]

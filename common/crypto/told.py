@@ -52,7 +52,6 @@ class TranscriptError(PeerError):
         self.other, self.part, self.round, self.ours, self.theirs = other, part, round, ours, theirs
 
     def fields(self) -> dict[str, Any]:
-        """Fields of its event."""
         return {
             "other": self.other, "part": self.part, "round": self.round, "ours": self.ours, "theirs": self.theirs,
             "reason": str(self),

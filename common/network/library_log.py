@@ -33,7 +33,6 @@ class Quiet(logging.Handler):
 
 
 def quiet(name: str, theirs: type[Exception]) -> logging.Logger:
-    """A separate logger for a library; see `Quiet`."""
     logger = logging.getLogger(f"colonnade.{name}")
     if not logger.handlers:
         logger.addHandler(Quiet(theirs))

@@ -134,7 +134,6 @@ class Gate:
         self._accepting: asyncio.Task[None] | None = None
 
     async def open(self, address: str, tls: ssl.SSLContext | None = None) -> str:
-        """Listens on HOST:PORT and returns where."""
         refuse_taken(address, self._key)
         await self._runner.setup()
         host, port = split_address(address)

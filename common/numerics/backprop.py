@@ -149,7 +149,6 @@ class _Layer:
             parameter.grad = grad
 
     def mask(self, gradient: Tensor) -> None:
-        """Sets the gradient to 0 where the ReLU was inactive, in place."""
         if self._relu:
             _mask(gradient, self._outputs, 0.0, grad_input=gradient)
 

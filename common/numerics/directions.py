@@ -100,7 +100,6 @@ class Directions:
         return Drawn(u, mark)
 
     def _buffer(self, party: str, size: int) -> NDArray[np.float32]:
-        """Buffer for a party's numbers; only a few are kept."""
         if len(self._buffers) > 2 * _AHEAD:
             self._buffers.clear()
         buffer = self._buffers.get(party)

@@ -111,7 +111,6 @@ def _limbs(x: Tensor, base: int) -> Tensor:
 
 
 def _check(left: Tensor, right: Tensor) -> tuple[int, ...]:
-    """Checks the operands; returns the product's leading dimensions."""
     if left.dtype != torch.int64 or right.dtype != torch.int64:
         raise InputError(
             f"a modular product of {left.dtype} and {right.dtype}: expected int64",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Watched(Protocol):
-    """The settings of a member's section that are used here: HOST:PORT, "" for off."""
+    """The settings of a member's section that are used here: HOST:PORT of each endpoint, "" for off."""
 
     @property
     def metrics(self) -> str:

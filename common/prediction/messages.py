@@ -102,7 +102,6 @@ def width(federation: FederationConfig) -> int:
 
 
 def summed(federation: FederationConfig) -> bool:
-    """True if the server learns sums only."""
     protocol = federation.protocol
     return protocol.name == "fedvs" or getattr(protocol, "aggregate", "clear") == "blinded"
 

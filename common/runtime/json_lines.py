@@ -34,7 +34,6 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def is_torn(path: Path) -> bool:
-    """True if the last line is truncated."""
     return path.is_file() and _last_byte(path) not in (b"", b"\n")
 
 

@@ -11,8 +11,6 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs an event loop in a daemon thread until it is closed."""
-
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)

@@ -74,7 +74,7 @@ class Phases:
             return dict(self._seconds)
 
     def summary(self) -> dict[str, float]:
-        """The same, rounded to milliseconds."""
+        """`seconds`, rounded to milliseconds."""
         return {phase: round(seconds, 3) for phase, seconds in self.seconds().items()}
 
     def _settle(self) -> None:

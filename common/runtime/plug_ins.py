@@ -35,7 +35,6 @@ class PlugIns:
 
     @cached_property
     def _found(self) -> Mapping[str, list[EntryPoint]]:
-        """All entries by name, including those whose name is taken."""
         found: dict[str, list[EntryPoint]] = {}
         for entry in entry_points(group=self.group):
             found.setdefault(entry.name, []).append(entry)

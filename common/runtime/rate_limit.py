@@ -49,8 +49,6 @@ _CUT = 200  # characters of a reason in a count
 
 @dataclass
 class _Flow:
-    """Events of one kind, about one party."""
-
     left: float
     seen: float
     count: int = 0

@@ -92,8 +92,6 @@ class MemberFolder:
 
 @dataclass(frozen=True)
 class PartyFolder(MemberFolder):
-    """The folder of a party."""
-
     ledger = _Below("ledger.jsonl")
     """The ledger: messages that left the party, one per line."""
     pinned = _Below("pinned.json")
@@ -166,7 +164,7 @@ class RunFolder(MemberFolder):
         return PartyFolder(self.path / "parties" / refuse_path(name))
 
     def member(self, name: str) -> RunFolder | PartyFolder:
-        """The same, or this folder for the server."""
+        """The folder of a member: this one for the server."""
         return self if name == _SERVER else self.party(name)
 
     def record(self, number: str, federation: str, start: str) -> None:
@@ -180,7 +178,6 @@ class RunFolder(MemberFolder):
 
     @property
     def witness(self) -> Witness:
-        """The witness of `answers`."""
         return Witness(self.hashes)
 
     def start_record(self) -> str | None:
@@ -212,7 +209,7 @@ class RunFolder(MemberFolder):
         return (read_record(self.launch) or read_record(self.simulated) or {}).get("clock") == "virtual"
 
     def simulated_base(self) -> Path | None:
-        """The same for a simulated run."""
+        """The same as `base` for a simulated run."""
         return _base(self.simulated)
 
     def read_summary(self) -> dict[str, Any] | None:

@@ -188,7 +188,6 @@ def _context(round: int, stage: int, parties: Sequence[str], words: _Words, abou
 
 
 def _add_stream(words: _Words, key: bytes, message: bytes, combine: np.ufunc) -> None:
-    """Adds a keystream word to every word, or subtracts it."""
     stream = Cipher(ChaCha20(hmac.digest(key, message, "sha256"), _NONCE), mode=None).encryptor()
     buffer = np.empty(len(_ZEROS) // words.itemsize, words.dtype.newbyteorder("<"))  # equal on every machine
     for begin in range(0, len(words), len(buffer)):

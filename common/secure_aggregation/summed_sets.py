@@ -99,7 +99,6 @@ class MemberRecord:
             self._first, self._sets = kept["first"], kept["sets"]
 
     def _parted(self, name: str, number: str, kept: Mapping[str, Tensor]) -> tuple[str, int, int, Mapping[str, Tensor]]:
-        """Run, count, upper bound and tensors of a stored record."""
         run, *numbers = number.rsplit(" ", 2)
         first, sets = kept.get("first", torch.empty(0)), kept.get("sets", torch.empty(0))
         fits = first.dtype == torch.int64 and sets.dtype == torch.uint8 and sets.ndim == 2

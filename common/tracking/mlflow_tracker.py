@@ -133,7 +133,6 @@ class MlflowConfig(TrackerConfig):
 
     @property
     def _local(self) -> bool:
-        """True for a SQLite file."""
         return not self._address().startswith(("http:", "https:", "file:"))
 
     def _address(self) -> str:

@@ -51,7 +51,6 @@ class TensorBoardTracker:
         self._writer: EventFileWriter | None = None
 
     def begin(self, parameters: Mapping[str, Parameter]) -> None:
-        """Writes the parameters as a table."""
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # noqa: PLC0415
 
         if self._round:

@@ -96,7 +96,6 @@ class ForeignKeys:
             ) from None
 
     def _keep(self, begun: int, settled: bool, lists: dict[str, dict[str, int]]) -> None:
-        """Writes the counts to the disk, and only then to memory."""
         if self._path is not None:
             content = sealed({"begun": begun, "settled": settled, "lists": lists})
             write_kept(self._path, content, 0o600, in_new=True)

@@ -126,7 +126,6 @@ class Keeping:
         return self.exponent if frozenset(parties) == self._roster else self.fresh
 
     def fresh(self, drawn: bytes) -> Exponent:
-        """An exponent for one alignment alone."""
         return Exponent(drawn, self._raising)
 
     def close(self, *, complete: bool = False) -> None:

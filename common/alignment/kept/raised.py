@@ -119,7 +119,6 @@ class RaisedElements:
             yield self._added.read(at, min(_BLOCK, self.raised - at))
 
     def _find(self, keys: Records) -> NDArray[np.int64]:
-        """The place of every key, -1 for new ones."""
         if not len(self._known):
             return np.full(len(keys), -1, dtype=np.int64)
         known, wanted = words(self._known, _KEY), words(keys, _KEY)

@@ -47,7 +47,6 @@ class Identity:
 
     @property
     def fingerprint(self) -> str:
-        """The certificate's fingerprint, in the form that rosters pin."""
         return fingerprint(self.chain_pem)
 
 

@@ -131,7 +131,6 @@ class _Moving:
         return 0.0 if self._past is None else self._rate * self._momentum * float((self.gradient * self._past).sum())
 
     def advance(self) -> float:
-        """Takes the step; returns its first-order gain."""
         step = self.gradient if self._past is None else self.gradient.add(self._past, alpha=self._momentum)
         self.parameter.sub_(step, alpha=self._rate)
         return self._rate * float((self.gradient * step).sum())
