@@ -2,15 +2,14 @@
 
 Source: Yu et al., "Lagrange Coded Computing" (2019), as in FedVS: Li, Yao and Liu, "FedVS" (2023), Eqs. 2, 4 and 6. A
 polynomial of degree K + T - 1 takes the segments at β_1 .. β_K and the masks at β_{K+1} .. β_{K+T}; share n is its
-value at α_n. A product of shares of data and of a model is a value of ψ, of degree 2 (K + T - 1), which any R = 2 (K +
-T - 1) + 1 of them determine; at β_1 .. β_K its values are the products of the shared inputs.
+value at α_n. A product of shares of data and of a model is a value of ψ, of degree 2 (K + T - 1). Any R of them, with R
+= 2 (K + T - 1) + 1, determine ψ; at β_1 .. β_K its values are the products of the shared inputs.
 
 Any T shares are uniform and independent of their inputs. The R responses from which a sum is decoded are not: they
 determine all of ψ, of which the sums are only a part. Example: x w = 0. If x = w = 0, both factors of ψ are zero at
 β_1, and β_1 is a double root; if x = 0 and w = 3 it almost never is. Under a model of zeros, which may be the initial
 one, ψ shows which rows of the data are equal. FedVS does not mention this leak. `vanishing` closes it: shares of a
 random polynomial of ψ's degree that is zero at β_1 .. β_K are added to the responses, which then reveal the sums alone.
-
 Matrices are computed with Python's integers and applied with the field's product.
 """
 
@@ -34,14 +33,7 @@ _SETS = 256  # sets of senders whose decoding matrices are cached
 
 @dataclass(frozen=True)
 class LagrangeCode(CodeParameters):
-    """Parameters of a code, which all members agree on.
-
-    Args:
-        field: F_p.
-        segments: K >= 1.
-        betas: β_1 .. β_{K+T}: the points of the segments, then of the masks.
-        alphas: α_1 .. α_N: the points of the shares.
-    """
+    """A code whose field computes on tensors."""
 
     field: Field
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-if TYPE_CHECKING:  # a form is known before there is an array
+if TYPE_CHECKING:  # forms are known without numpy
     import numpy as np
 
 HALF, WHOLE = 16, 32

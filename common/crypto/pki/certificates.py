@@ -162,8 +162,7 @@ def _printable(text: str) -> str:
 def host(text: str) -> x509.GeneralName:
     """A host of the server, an IP address or a DNS name, in the form of a certificate.
 
-    Raises:
-        IdentityError: it is neither, is a wildcard, or imitates a party's name.
+    Refuses wildcards and imitations of a party's name.
     """
     try:
         return x509.IPAddress(ip_address(text))

@@ -57,11 +57,7 @@ def named_by(names: Iterable[str]) -> list[str]:
 
 
 def check_fingerprint(text: str) -> str:
-    """Returns `text` in lower case if it is a fingerprint as `fingerprint` writes it.
-
-    Raises:
-        IdentityError: it is not.
-    """
+    """Returns `text` in lower case if it is a fingerprint as `fingerprint` writes it."""
     if not _FINGERPRINT.fullmatch(text.lower()):
         raise IdentityError(
             f"{text[:80]!r} is not a fingerprint",
