@@ -121,7 +121,7 @@ class Checkpoints:
             ) from failed
 
     def usable(self, owner: Owner | None = None) -> list[int]:
-        """The rounds with complete checkpoints, newest first; warns of the others. None accepts any owner.
+        """The rounds with complete checkpoints, newest first; warns of the others. Without `owner`, any is accepted.
 
         Raises:
             CheckpointError: a checkpoint is complete, and of another owner.

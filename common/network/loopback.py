@@ -17,7 +17,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_called_rightly(named: str, host: str) -> bool:
-    """True if a request's `Host` header names a loopback host that it reached; other hosts may have many names.
+    """True if a request's `Host` header names the loopback host that it reached; other hosts are not checked.
 
     Otherwise a web site could resolve its own name to loopback and read the service through a local user's browser (DNS
     rebinding).

@@ -41,7 +41,7 @@ class Proxy:
 
     def connect(self, host: str, port: int, timeout: float) -> socket.socket:
         """A connection to HOST:PORT through the proxy, with `timeout` seconds to reach it and for each line
-        of reply.
+        it sends.
         """
         try:
             line = socket.create_connection((self.host, self.port), timeout)

@@ -45,8 +45,7 @@ _ROOT.addHandler(logging.NullHandler())  # else Python prints warnings that no h
 class EventLog:
     """Passes events to the logger `colonnade.NAME`: `server`, `party.NAME` or `simulation`.
 
-    The record's text has the event's plain values, without control characters; its attribute `event` is the whole
-    event.
+    The record's text has the event's plain values, without control characters; its attribute `event` is all of it.
     """
 
     def __init__(self, name: str) -> None:

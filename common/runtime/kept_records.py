@@ -1,5 +1,4 @@
-"""Records in JSON that a restart relies on: alterations are detected, and with a witness also a lost or an older
-record.
+"""Records in JSON that a restart relies on: alterations are detected; with a witness, lost and older records too.
 
 Light: every command imports this.
 """
