@@ -27,8 +27,8 @@ from colonnade.common.errors import InputError
 def distances(h: Tensor) -> Tensor:
     """d, the Euclidean distance of every pair of rows (n, l); differentiable.
 
-    The distance of two equal rows has gradient 0. Differences are computed entry by entry, not from |a|^2 + |b|^2 - 2
-    a'b: nothing cancels, and up to 256 rows by 64 columns it takes half the time.
+    The distance of two equal rows has gradient 0. Differences are computed entry by entry, so nothing cancels; up to
+    256 rows by 64 columns this takes half the time of |a|^2 + |b|^2 - 2 a'b.
 
     Returns:
         (n (n - 1) / 2,): rows 0 and 1, 0 and 2, .. 1 and 2, ..

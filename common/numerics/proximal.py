@@ -5,9 +5,9 @@ Minimising `logsumexp(z) + ρ/2 ‖z − c‖²` over z asks for a distribution 
     p_i + ρ log p_i = ρ (c_i − L)    and    Σ_i p_i = 1,    after which    z = c − p/ρ.
 
 With w = p/ρ each class obeys `w_i + log w_i = c_i − log ρ − L`, which is Wright's ω function of the right-hand side
-(Corless and Jeffrey, "The Wright ω function", 2002). So one number per sample is unknown, the level L, and `Σ ω(c_i −
-log ρ − L) − 1/ρ` is convex and decreasing in it. On such a function every Newton step lands on the left of the root or
-on it, and from there converges monotonically: no line search, warm start or fallback is needed, for any ρ and c.
+(Corless and Jeffrey, "The Wright ω function", 2002). So one number per sample is unknown, the level L. The function `Σ
+ω(c_i − log ρ − L) − 1/ρ` is convex and decreasing in it: every Newton step lands on the left of the root or on it, and
+from there converges monotonically. No line search, warm start or fallback is needed, for any ρ and c.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Descent:
 
     @torch.no_grad()
     def descended(self, value: Tensor) -> bool:
-        """True if the last step lowered the objective to `value`; else takes it back and shortens the next ones."""
+        """True unless the last step raised the objective to `value`; then takes it back and shortens the next ones."""
         if not self._applies:
             return True
         now = float(value)
