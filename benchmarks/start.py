@@ -26,7 +26,7 @@ def main() -> list[Figure]:
 
 
 def memory(process: subprocess.Popen[bytes], out: Path, rounds: int) -> float:
-    """Mean proportional bytes (PSS) of the parties without the first, after `rounds` rounds."""
+    """Mean proportional bytes (PSS) of the parties except the smallest, after `rounds` rounds."""
     while _rounds(out / "events.jsonl") < rounds:
         if process.poll() is not None:
             raise SystemExit(f"the run ended with exit code {process.returncode} before round {rounds}")

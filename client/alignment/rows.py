@@ -101,9 +101,7 @@ class PartyRows:
         with membership.telling():
             self._refuse_again()
         started, found = time.monotonic(), list[tuple[Tensor, int]]()
-        with closing(
-            Ledger(PartyFolder(self.out).ledger, after=sys.maxsize)
-        ) as ledger:  # new secrets: nothing is a repeat
+        with closing(Ledger(PartyFolder(self.out).ledger, after=sys.maxsize)) as ledger:  # new secrets: no repeats
             egress = Egress(membership.post, SERVER, release_clear, ledger, self.progress.traffic.sent)
             kinds, limits = alignment_kinds(self.federation), alignment_limits(len(self.federation.parties) + 1)
             link = Link(SERVER, kinds, limits, egress, outlet=membership.outlet)
