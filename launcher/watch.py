@@ -58,7 +58,7 @@ class Ended:
         failure: of the member that caused it; None if there was none.
         others: members that failed afterwards, with their last words.
         begun: True if there is something to resume.
-        advanced: True if this start has completed a round.
+        advanced: False if the run was resumed and this start has completed no round.
     """
 
     folder: Path
