@@ -107,11 +107,7 @@ class PsiMember:
             self.sent = self._digests[0].digest()
 
     def take(self, stage: int, block: int, points: Tensor) -> None:
-        """Takes a block of the list received in a stage; a party raises it. Shuffles the list after the last block.
-
-        Args:
-            points: uint8 (keys, 32), of the length that the ring gives.
-        """
+        """Takes a block of a stage's list, uint8 (keys, 32); a party raises it. The last block shuffles the list."""
         owner = self._ring.owner(self._index, stage + 1)
         if not block:
             self._coming = self._shuffler(owner, self._sent_width)

@@ -61,10 +61,7 @@ class AlignmentRecord:
         self.run_cache.forget(_NAME)
 
     def rows(self, number: str) -> Tensor:
-        """The stored row numbers, int64 (common,).
-
-        Args:
-            number: of the current alignment.
+        """The stored row numbers, int64 (common,), of the current alignment's `number`.
 
         Raises:
             CheckpointError: another alignment is stored here, or none.

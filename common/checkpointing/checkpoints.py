@@ -121,11 +121,7 @@ class Checkpoints:
             ) from failed
 
     def usable(self, owner: Owner | None = None) -> list[int]:
-        """The rounds with complete checkpoints, newest first; warns of the others. Without `owner`, any is accepted.
-
-        Raises:
-            CheckpointError: a checkpoint is complete, and of another owner.
-        """
+        """The rounds with complete checkpoints, newest first; warns of the others. Without `owner`, any is accepted."""
         rounds = []
         for path in self._records():
             try:
@@ -145,8 +141,7 @@ class Checkpoints:
     def refuse_others(self, member: str, config: Mapping[str, str], run: str = "") -> None:
         """Refuses to continue from checkpoints of another owner, before anything is written.
 
-        Args:
-            run: the run's number; "" if only the checkpoints name it.
+        `run` is the run's number; "" if only the checkpoints name it.
         """
         if run := run or self.run():
             self.usable(Owner(member, run, config))
@@ -154,11 +149,7 @@ class Checkpoints:
     def of_model(self, owner: Owner, record: Path) -> list[int]:
         """The rounds whose checkpoints may serve as the run's model, newest first; none if there is no checkpoint.
 
-        Args:
-            record: the member's, whose `model` names the best round if the run kept one.
-
-        Raises:
-            CheckpointError: a checkpoint is of another owner; or the best round's is missing or torn.
+        `record` is the member's, whose `model` names the best round if the run kept one; that checkpoint must be whole.
         """
         rounds, best = self.usable(owner), model_round(record)
         if not best:

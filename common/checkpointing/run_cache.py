@@ -22,11 +22,7 @@ from colonnade.common.runtime.json_values import parse_json
 
 
 class RunCache:
-    """Tensors by name in a folder, each with a number that identifies the computation.
-
-    Args:
-        folder: created with the first entry; None keeps entries in memory.
-    """
+    """Tensors by name in a folder, each with a number that identifies the computation; without a folder, in memory."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
@@ -82,9 +78,6 @@ class RunCache:
         """Number and tensors of what cannot be computed again; None if nothing was ever stored under the name.
 
         Also finds what versions before 0.3 stored by `keep`.
-
-        Raises:
-            CheckpointError: it is damaged or was altered.
         """
         if name in self._held or self._folder is None:
             return self._held.get(name)

@@ -34,10 +34,8 @@ class State:
 
     A protocol side keeps everything that outlives a round here, so that it can be stopped and resumed. It can keep
     modules and optimisers (anything with `state_dict`), tensors, torch generators, and lists or dicts of numbers,
-    strings and tensors, which it changes in place.
-
-    Args:
-        restored: snapshot to resume from; None at the beginning of a run.
+    strings and tensors, which it changes in place. `restored` is the snapshot to resume from; None at the beginning of
+    a run.
     """
 
     def __init__(self, restored: Snapshot | None = None) -> None:

@@ -49,10 +49,7 @@ class Coded:
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest entries by magnitude (a share of all, above 0 and below 1), each as its place and its float32.
-
-    The others are decoded as zeros.
-    """
+    """The largest entries, a share of all in (0, 1), each as its place and its float32; the others become zeros."""
 
     share: float
 

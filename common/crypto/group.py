@@ -43,8 +43,7 @@ _SMALL = frozenset(
 def hash_to_curve(keys: Sequence[bytes], tag: bytes) -> bytes:
     """The elements of keys, concatenated: 32 bytes a key, not yet in the subgroup of prime order.
 
-    Args:
-        tag: domain of the hash, 1 to 255 bytes: another tag gives other elements.
+    `tag` is the domain of the hash, 1 to 255 bytes: another tag gives other elements.
     """
     if not 0 < len(tag) <= _LONGEST_TAG:
         raise InputError(f"a tag of {len(tag)} bytes", hint=f"give 1 to {_LONGEST_TAG}")
@@ -86,8 +85,7 @@ class Secret:
     def raise_all(self, elements: bytes) -> bytes:
         """Raises each of the concatenated elements.
 
-        Raises:
-            InputError: one is not an element, or has small order: its sender is faulty or malicious.
+        Raises InputError if one is not an element or has small order: its sender is faulty or malicious.
         """
         exchange, parse = self._key.exchange, X25519PublicKey.from_public_bytes
         try:

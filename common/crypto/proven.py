@@ -91,11 +91,7 @@ class Multiplier:
 
 
 def verify(public: bytes, before: bytes, after: bytes, context: bytes, proof: bytes) -> None:
-    """Returns if all elements were multiplied by the exponent of a public point; arguments as in `Multiplier.prove`.
-
-    Raises:
-        InputError: they were not, or something is malformed.
-    """
+    """Returns if all elements were multiplied by the exponent of a public point; arguments as in `Multiplier.prove`."""
     if len(proof) != PROOF or len(before) != len(after) or not before:
         raise InputError("no proof of one exponent")
     challenge, response = int.from_bytes(proof[:_SCALAR]), int.from_bytes(proof[_SCALAR:])

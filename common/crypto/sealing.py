@@ -281,11 +281,7 @@ class Seals:
         )
 
     def open(self, sender: str, box: bytes | memoryview, *context: _Context, about: bytes = b"") -> bytes:
-        """The content of a box.
-
-        Raises:
-            SealError: it was altered, is for another party, or has another context; names the sender and the context.
-        """
+        """The content of a box. Raises SealError: it was altered, is for another party, or has another context."""
         other = ", or for other rows or another sharing" if about else ""
         try:
             return self._keys[sender][1].decrypt(box[:12], box[12:], _bound(context, about))

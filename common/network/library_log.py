@@ -11,11 +11,7 @@ _LONGEST = 4000  # characters of a record
 
 
 class Quiet(logging.Handler):
-    """Drops records of callers' errors, and writes the rest to standard error at a bounded rate.
-
-    Args:
-        theirs: the exceptions that are the caller's fault.
-    """
+    """Drops records of callers' errors (`theirs`), and writes the rest to standard error at a bounded rate."""
 
     def __init__(self, theirs: type[Exception]) -> None:
         super().__init__(logging.WARNING)

@@ -40,9 +40,7 @@ class Proxy:
         return f"http://{self.user + '@' if self.user else ''}{_bracketed(self.host)}:{self.port}"
 
     def connect(self, host: str, port: int, timeout: float) -> socket.socket:
-        """A connection to HOST:PORT through the proxy, with `timeout` seconds to reach it and for each line
-        it sends.
-        """
+        """A connection to HOST:PORT through the proxy; `timeout` seconds for reaching it and for each line it sends."""
         try:
             line = socket.create_connection((self.host, self.port), timeout)
             try:

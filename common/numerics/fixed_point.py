@@ -51,12 +51,7 @@ def quantise_model(field: Field, weights: Tensor, bits: int, draws: torch.Genera
 
 
 def to_field(field: Field, integers: Tensor, whose: str, bits: int) -> Tensor:
-    """ϕ: x where x >= 0, p + x where x < 0.
-
-    Args:
-        integers: of any shape and dtype, scaled.
-        whose: name of the numbers, for the error.
-        bits: their scale, for the error.
+    """ϕ: x where x >= 0, p + x where x < 0, of scaled integers; `whose` and `bits` (their scale) are for the error.
 
     Raises:
         InputError: an integer is not finite, or leaves ±p/2.

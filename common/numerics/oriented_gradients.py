@@ -25,8 +25,7 @@ _FLOOR = 1e-3  # added to the energy near a cell, so that empty places stay near
 def oriented_gradients(images: Tensor) -> Tensor:
     """Features of unit length, float32 (rows, 9 r c), r = (height + 4) // 2 + 1 and c alike; zeros for zeros.
 
-    Args:
-        images: of one channel, from 0 to 1: (rows, height, width), both at least 4.
+    `images` are of one channel, from 0 to 1: (rows, height, width), both at least 4.
     """
     if images.ndim != 3 or min(images.shape[1:]) < _CELL:
         raise InputError(

@@ -17,14 +17,10 @@ def row_gradients(
 ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
     """Losses and gradients of a batch, row by row. Dropout draws anew for every row.
 
-    Args:
-        loss: of one row; `torch.func.functional_call` gives a module its parameters.
+    `loss` is of one row; `torch.func.functional_call` gives a module its parameters.
 
     Returns:
         The losses, (rows,); the gradients at the parameters, (rows, *shape) by name; at the inputs, (rows, ...).
-
-    Raises:
-        InputError: the model cannot be differentiated row by row.
     """
     each = vmap(grad_and_value(loss, argnums=(0, 1)), in_dims=(None, 0, 0), randomness="different")
     plain = {name: parameter.detach() for name, parameter in parameters.items()}

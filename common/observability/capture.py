@@ -63,9 +63,6 @@ class Capture:
         folder: the party's own, which exists.
         schedule: gives a round's epoch.
         session: random number of the federation's session.
-
-    Raises:
-        EnvironmentFault: the folder is not writable; the returned carriers raise it too.
     """
 
     def __init__(
@@ -145,9 +142,6 @@ def read_capture(path: Path, federation: FederationConfig) -> Iterator[Captured]
 
     Messages sent again after a rollback occur twice: for a round and kind, the latest session counts. A last record
     truncated by a crash is left out; a missing file is empty.
-
-    Raises:
-        InputError: the file holds anything but messages of this federation's protocol.
     """
     newest: dict[tuple[Way, type, int], int] = {}
     if len({record.session for record in _records(path)}) > 1:

@@ -12,13 +12,9 @@ from colonnade.common.errors import EnvironmentFault
 
 
 def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Writes a file atomically and durably, even if the power fails. Its folder must exist.
+    """Writes a file atomically and durably, even if the power fails; its folder must exist.
 
-    Args:
-        mode: permissions, before the process's umask.
-
-    Raises:
-        OSError: the disk is full or read-only; no partial file remains.
+    If the disk refuses it (OSError), no partial file remains. `mode` has the permissions, before the process's umask.
     """
     partial = path.with_name(path.name + ".partial")
     try:
@@ -39,11 +35,7 @@ def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 
 def write_kept(path: Path, content: bytes, mode: int = 0o666, *, in_new: bool = False) -> None:
-    """The same for a file that a run depends on, with EnvironmentFault if the disk refuses it.
-
-    Args:
-        in_new: True to create a missing folder.
-    """
+    """The same for a file that a run depends on; `in_new` creates a missing folder. Raises EnvironmentFault."""
     try:
         if in_new:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -80,9 +80,8 @@ def in_place(error: BaseException) -> str:
 def naming_user_code(member: str, own: Sequence[str] = ()) -> Iterator[None]:
     """Names a member, file and line in an error of its own code, also one that would end the process.
 
-    Args:
-        member: its section, `parties.NAME` or `server`.
-        own: which parts of the section are a user's code: `model ./tower.py:Tower`.
+    `member` is its section, `parties.NAME` or `server`; `own` says what in it is a user's code: `model
+    ./tower.py:Tower`.
     """
     try:
         yield

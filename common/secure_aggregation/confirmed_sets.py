@@ -123,13 +123,7 @@ class SetProver:
 
 
 def relayed(roster: Sequence[str], proofs: Mapping[str, Tensor], to: Collection[str]) -> dict[str, Tensor]:
-    """The proofs for each receiver, uint8 (parties, 32).
-
-    Args:
-        roster: all parties, in the agreed order.
-        proofs: by the party that sent them, uint8 (parties, 32).
-        to: the receivers.
-    """
+    """The proofs for each receiver in `to`, uint8 (parties, 32), from those of each party that has sent some."""
     none = torch.zeros(len(roster), PROOF_BYTES, dtype=_BYTES)
     sent = torch.stack([proofs.get(party, none) for party in roster])  # (senders, receivers, proof)
     return {party: sent[:, place].contiguous() for place, party in enumerate(roster) if party in to}

@@ -114,9 +114,8 @@ class SharedKeys:
             laid: over whom the words were masked.
             summed: whose words arrived, as all of them have confirmed.
 
-        Raises:
-            BlindError: shares of this or a later round were opened before; or the sum is over too few parties, over
-                parties outside `laid`, or lacks us.
+        Raises BlindError for this round or an earlier one than the newest opened, and for a sum over too few parties,
+        over parties outside `laid`, or without us.
         """
         wrong = self._objection(round, set(laid), set(summed))
         if wrong:

@@ -81,12 +81,7 @@ _SCORES = (
 
 
 def score_names(parties: Collection[str], more: Collection[str] = ()) -> frozenset[str]:
-    """Names of metrics of an evaluation.
-
-    Args:
-        parties: the roster; in vfedmh every party has a score of its own.
-        more: metrics of installed packages.
-    """
+    """Names of an evaluation's metrics, with `more` of installed packages; vfedmh has a score for every party."""
     own = [f"{score}_{party}" for score in ("accuracy", "rmse") for party in parties]
     return frozenset(f"{part}_{score}" for part in ("val", "test") for score in (*_SCORES, *own, *more))
 

@@ -44,7 +44,6 @@ class Tracked:
         place: key of its trackers, for warnings: server.trackers.
         run: number, round and what trackers have kept are filled in.
         parameters: for trackers, as common/tracking/allowed.py lists them.
-        parties: the roster.
         number: finds the run's random number once the run has begun; "" if it has none.
     """
 

@@ -42,14 +42,13 @@ class TrackedRun:
     """The run that a tracker opens.
 
     Args:
-        federation: its id.
         member: server, or the party's name.
         folder: the member's own folder, which exists.
         base: the folder that paths in the configuration are relative to.
         number: the run's random number, the same at all members.
         round: the round that this start continues from; 0 at the beginning.
         kept: what `keep` stored in an earlier start.
-        keep: stores words for later starts, durably. Raises EnvironmentFault.
+        keep: stores words for later starts, durably.
     """
 
     federation: str

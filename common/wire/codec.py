@@ -76,11 +76,7 @@ class Codec:
         return self.letter(kind, body).decode()
 
     def letter(self, kind: str, body: memoryview) -> Letter:
-        """Splits a message into its fields without decoding them.
-
-        Raises:
-            WireError: the kind is not declared, or a field is repeated or unknown.
-        """
+        """Splits a message into its fields without decoding them. Raises WireError for unknown kinds and fields."""
         if kind not in self.kinds:
             raise WireError(declared(self.kinds), "an undeclared kind", kind[:80] or "a letter")
         names = self._names[kind]

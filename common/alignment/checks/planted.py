@@ -61,14 +61,11 @@ def refuse_missing(found: int, planted: int) -> None:
 
 
 def without_planted(found: Tensor, rows: int, planted: int) -> tuple[Tensor, bytes]:
-    """The common rows of a member's own table, and a digest of the planted keys' places among them.
+    """The own common rows, int64 (common,), and 32 bytes that are equal at all members if their orders are.
 
     Args:
         found: rows of the table with planted keys, each once, int64 (common + planted,).
         rows: number of rows of the table itself.
-
-    Returns:
-        The own rows, int64 (common,), and 32 bytes that are equal at all members if their orders are.
     """
     there = found >= rows
     refuse_missing(int(there.sum()), planted)

@@ -76,11 +76,7 @@ class ProofTerms:
         return bool(stage) and seat != SERVER_SEAT
 
     def make(self, exponent: ProvenExponent, seat: int, stage: int, block: int, rows: bytes) -> bytes:
-        """The content to send for a block.
-
-        Args:
-            rows: elements; in a proven list each is followed by the one that it was raised from.
-        """
+        """The content to send for a block; in a proven list each element is followed by the one before raising."""
         if not rows or not self.proven(seat, stage):
             return rows
         after, before = _halves(rows)

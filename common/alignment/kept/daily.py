@@ -69,13 +69,8 @@ class DailyLimits:
     def count(self, sizes: Mapping[str, int]) -> None:
         """Counts an alignment before it begins; the count is on the disk when this returns.
 
-        Args:
-            sizes: number of keys of each other member that takes part.
-
-        Raises:
-            ConfigError: it exceeds a limit; nothing is written.
-            CheckpointError: the count is torn or was altered.
-            EnvironmentFault: the disk refuses it.
+        `sizes` has the number of keys of each other member that takes part. If a limit is exceeded (ConfigError),
+        nothing is written.
         """
         if self._path is None:
             return

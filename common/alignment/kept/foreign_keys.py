@@ -22,9 +22,6 @@ class ForeignKeys:
         most: limit on the keys of any other member, over all its lists; None for no limit.
         rule: the policy's key that sets the limit.
         path: file of the count; None keeps it in memory.
-
-    Raises:
-        CheckpointError: the file is torn or was altered.
     """
 
     def __init__(
@@ -59,16 +56,10 @@ class ForeignKeys:
             self._judge(owner, rows)
 
     def count(self, owner: str, rows: int, digest: str) -> None:
-        """Counts a list before any of it is passed on; the count is on the disk when this returns.
+        """Counts a list, of the owner that the server reports, before any of it is passed on; on the disk when this
+        returns.
 
-        Args:
-            owner: as the server reports it.
-            rows: number of its keys.
-            digest: of all its bytes.
-
-        Raises:
-            ConfigError: the list is new and exceeds the limit.
-            EnvironmentFault: the disk refuses it.
+        A list that is new (by the digest of all its bytes) and exceeds the limit is refused.
         """
         known = self._lists.get(owner, {})
         if digest in known:

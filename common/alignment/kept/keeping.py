@@ -129,11 +129,7 @@ class Keeping:
         return Exponent(drawn, self._raising)
 
     def close(self, *, complete: bool = False) -> None:
-        """Stores what was raised, and ends the processes that raised it.
-
-        Args:
-            complete: the alignment is complete: elements that it did not need are dropped.
-        """
+        """Stores what was raised, and ends the processes; a complete alignment drops elements that it did not need."""
         self._raising.close()
         while self._raised:
             self._tried(partial(self._raised.pop().save, drop=complete))

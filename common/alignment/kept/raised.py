@@ -53,12 +53,7 @@ class RaisedElements:
         self.raised = 0
 
     def get(self, purpose: bytes, inputs: Sequence[bytes], raise_them: Callable[[Sequence[bytes]], bytes]) -> bytes:
-        """The results of some inputs, concatenated; raises those that are new.
-
-        Args:
-            purpose: distinguishes operations.
-            raise_them: maps inputs to concatenated results.
-        """
+        """The results of some inputs, concatenated; `raise_them` raises new ones, `purpose` separates operations."""
         if not inputs:
             return b""
         keys = np.frombuffer(b"".join(self._digest(purpose + one) for one in inputs), np.uint8).reshape(-1, _KEY)

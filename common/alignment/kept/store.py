@@ -164,11 +164,7 @@ def members_in(folder: Path) -> list[Path]:
 
 
 def forget(folder: Path) -> int:
-    """Removes every kept alignment, exponent and raised element below a folder of members; other files stay.
-
-    Returns:
-        The number of alignments and exponents removed.
-    """
+    """Removes and counts all kept alignments and exponents below a folder of members; unrelated files stay."""
     removed = 0
     for member in members_in(folder):
         for roster in filter(_is_roster, member.iterdir()):

@@ -77,12 +77,7 @@ class Authority:
 
     @classmethod
     def load(cls, folder: Path) -> Authority:
-        """The authority kept in `folder`.
-
-        Raises:
-            IdentityError: a file is missing, others can read the key, the two do not belong together, or the
-                certificate is not an authority's.
-        """
+        """The authority kept in `folder`."""
         hint = f"make one, on a machine that stays offline: colonnade certs ca {folder}"
         key = load_key(folder / "key.pem", hint=hint)
         path = folder / "cert.pem"
@@ -103,10 +98,6 @@ class Authority:
             role: chosen by the signer, never by the request: a party's request must not make a server.
             days: validity, at most until the end of this authority's own.
             now: beginning of the validity, UTC; the machine's clock if None.
-
-        Raises:
-            IdentityError: the request was tampered with or is not allowed (see `read_request`), the role does not fit
-                its name, or this authority's own certificate is not valid.
         """
         request = read_request(request_pem)
         _check_role(request.name, role)

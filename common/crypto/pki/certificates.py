@@ -160,10 +160,7 @@ def _printable(text: str) -> str:
 
 
 def host(text: str) -> x509.GeneralName:
-    """A host of the server, an IP address or a DNS name, in the form of a certificate.
-
-    Refuses wildcards and imitations of a party's name.
-    """
+    """A host of the server, an IP address or a DNS name, for a certificate; no wildcard or party's name."""
     try:
         return x509.IPAddress(ip_address(text))
     except ValueError:

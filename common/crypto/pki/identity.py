@@ -51,16 +51,11 @@ class Identity:
 
 
 def load_identity(where: Path | IdentityFiles, *, now: datetime | None = None) -> Identity:
-    """Reads an identity and checks it, since a TLS handshake would fail with obscure errors.
+    """Reads an identity and checks all of it, since a TLS handshake would fail with obscure errors.
 
     Args:
         where: the folder with `key.pem`, `cert.pem` and `ca.pem`, or the three files.
         now: time at which the certificates must be valid, UTC; the machine's clock if None.
-
-    Raises:
-        IdentityError: a file is missing (the hint names the command that makes it) or malformed, others can read the
-            key, key and certificate do not match, the authority did not sign the certificate, or a certificate is not
-            valid now.
     """
     paths = where if isinstance(where, IdentityFiles) else IdentityFiles.in_folder(where)
     key = load_key(paths.key, hint=f"make it: colonnade certs request NAME {paths.key.parent}")

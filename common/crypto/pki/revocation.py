@@ -52,8 +52,7 @@ class RevocationList:
     def reason(self, certificate: bytes | str) -> str | None:
         """Why a certificate (PEM) or fingerprint is revoked, None if it is not.
 
-        Raises:
-            IdentityError: the file was missing or broken when last read, so its content is unknown.
+        Raises IdentityError if the file was missing or broken when last read: its content is unknown.
         """
         if self._fault is not None:
             raise IdentityError(str(self._fault), hint=self._fault.hint)
@@ -64,8 +63,7 @@ class RevocationList:
     def refresh(self) -> bool:
         """Reads the file again if it has changed, and returns whether it had. One `stat` if it had not.
 
-        Raises:
-            IdentityError: it is missing or broken; `reason` raises until it is repaired.
+        Raises IdentityError if it is missing or broken, as `reason` does until it is repaired.
         """
         if self.path is None:
             return False

@@ -166,13 +166,10 @@ def _descend(
 
 
 def stale_steps(bottom: Backprop, step: Callable[[], None], inputs: Tensor, gradient: Tensor, *, steps: int) -> None:
-    """Steps the bottom model τ times, in place, along one fixed gradient at its embeddings: FedBCD.
+    """Steps the bottom model τ times, in place, along one fixed gradient at its embeddings, (b, d): FedBCD.
 
     Embeddings and the backward pass change from step to step; the gradient at the cut layer stays that of the exchange.
     The last `bottom.forward` must have used these inputs and the current parameters.
-
-    Args:
-        gradient: d loss / d h, shape (b, d).
     """
     for number in range(steps):
         if number:  # the first step uses the forward pass that made the embeddings
