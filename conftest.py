@@ -75,6 +75,12 @@ def _forgotten_runs(request: pytest.FixtureRequest) -> Iterator[None]:
     _TRIM(0)
 
 
+@pytest.fixture
+def no_garbage() -> None:
+    """Collects what earlier tests have left: what Python says of it is not of this test."""
+    gc.collect()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _forked_fork_servers() -> Iterator[None]:
     """A command run in this process starts a fork server, even if it then refuses its arguments."""

@@ -188,8 +188,8 @@ class Link(Capacity):
         Between two rounds no exchange is in progress, so checkpoints are taken there.
         """
         while True:
-            self._refuse_if_broken()
             if self._asked is not None:
+                self._refuse_if_broken()
                 asked, self._asked = self._asked, None
                 self.on_save(asked)
             if self._newest > after:

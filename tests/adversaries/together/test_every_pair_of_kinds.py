@@ -97,6 +97,7 @@ def test_a_party_saves_no_round_whose_answer_it_has_dropped(setting: str, kind: 
     assert not end.models[VICTIM]
 
 
+@pytest.mark.usefixtures("no_garbage")
 def test_an_error_that_the_server_has_found_first_is_not_reported_with_a_traceback(monkeypatch: Any) -> None:
     """Every member finds that no key is common."""
     reported: list[Any] = []

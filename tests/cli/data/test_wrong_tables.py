@@ -105,6 +105,7 @@ def both(file: Path, said: str) -> None:
 
 
 @pytest.mark.parametrize("case", WRONG)
+@pytest.mark.usefixtures("no_garbage")
 @pytest.mark.filterwarnings("error")  # as of coroutines that were not awaited
 def test_a_wrong_table_is_refused_by_name_file_place_and_remedy(case: str, tmp_path: Path) -> None:
     change, said = WRONG[case]
