@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.console.summary import OF_TRAINING, STARTS, back_off_words, metric_rows, own_models, what_else
 from colonnade.reports.guarantee import by_party, describe_person, describe_privacy, details
-from colonnade.reports.markdown import table
 from colonnade.reports.records.kinds import describe_kind
 from colonnade.reports.records.ledgers import is_file_name
 from colonnade.reports.records.run import RecordedRun, read_run
@@ -182,3 +181,8 @@ def _facts(rows: Iterator[tuple[str, object]]) -> str:
 
 def _table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
     return "\n".join(table(head, rows))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    lines = [[plain(cell) for cell in head], ["---" for _ in head], *([plain(cell) for cell in row] for row in rows)]
+    return [f"| {' | '.join(line)} |" for line in lines]

@@ -22,13 +22,16 @@ from colonnade.client.privacy.egress import Egress
 from colonnade.client.privacy.stage import Privacy
 from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
+from colonnade.client.transcript.transcript import PartyTranscript, always_in_step, report_finding
 from colonnade.common.checkpointing.state import Snapshot, State
+from colonnade.common.config.chaos import ChaosConfig, PatternIndex, Pause
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.members import Config
 from colonnade.common.config.run_options import with_lower_rates
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation import inprocess
+from colonnade.common.conversation.chaos import Chaos
 from colonnade.common.conversation.compression import Compressor
 from colonnade.common.conversation.control import Item, Save
 from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Link
@@ -53,9 +56,7 @@ from colonnade.simulation.alignment import find_rows
 from colonnade.simulation.computing import Benches
 from colonnade.simulation.contexts import Side, Timetable, client_context, refuse_other_rows, server_context
 from colonnade.simulation.files import RunFiles
-from colonnade.simulation.incidents import GoBack, at_once, injected, warn
 from colonnade.simulation.outcome import Outcome, both_ways
-from colonnade.simulation.transcripts import begin_transcript
 
 _BACK = "goes back"  # status of an attempt that is rolled back
 Snapshots = Mapping[str, Snapshot]
@@ -390,3 +391,53 @@ class Simulation:
             carry(item)
 
         return carry_and_record if self.record else carry
+
+
+def warn(telemetry: Telemetry, party: str, reason: str) -> None:
+    telemetry.event("warning", party=party, reason=reason)
+
+
+async def at_once(write: Callable[..., None], *given: object) -> None:
+    """Writes a checkpoint while the virtual clock stands."""
+    write(*given)
+
+
+def injected(config: Config, party: str, telemetry: Telemetry) -> Chaos | None:
+    federation, faults = config.federation, config.parties[party].chaos
+    if faults == ChaosConfig(computing=faults.computing):
+        return None
+    names = federation.names
+    rows = federation.protocol.coded_batch(federation.batch, len(names))
+    index = PatternIndex(names.index(party), len(names), rows)
+    return Chaos(faults, index, federation.seed, VirtualIncidents(), telemetry.event)
+
+
+class VirtualIncidents:
+    """Pauses hold a party's messages; crashes need real processes."""
+
+    def pause(self, chaos: Chaos, pause: Pause) -> None:
+        chaos.report("paused", round=pause.round, seconds=pause.seconds)
+        chaos.hold(pause.seconds)
+
+    def crash(self, chaos: Chaos, round: int) -> None:  # noqa: ARG002  # the port's
+        raise ConfigError(
+            f"chaos.crash = {round}: nothing can crash on the virtual clock", hint="run it with `up`, or pause instead"
+        )
+
+
+class GoBack(Exception):
+    """All members go back to an earlier checkpoint."""
+
+
+def begin_transcript(ctx: ClientContext, link: Link, send: Carrier, telemetry: Telemetry) -> PartyTranscript:
+    """Begins a party's transcript over its link, before anything arrives."""
+    federation = ctx.federation
+    transcript = PartyTranscript(
+        ctx.name, federation, ctx.session, ctx.identity,
+        in_step=always_in_step(federation, CONTRACTS[federation.protocol.name]),
+        send=send, report=partial(report_finding, telemetry, ctx.name), fail=link.lose,
+    )  # fmt: skip
+    ctx.keyed, ctx.receipts = transcript.keyed, transcript.receipts
+    link.deliver = transcript.inward(link.deliver)  # type: ignore[method-assign, assignment]
+    transcript.begin()
+    return transcript

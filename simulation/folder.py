@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from torch import Tensor
 
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.agreed_parts import parts_in_use
-from colonnade.common.observability.telemetry import Listener, Telemetry
+from colonnade.common.observability.telemetry import Event, Listener, Telemetry
 from colonnade.common.runtime.environment import describe_environment
 from colonnade.common.runtime.run_folder import SUMMARY_SCHEMA, RunFolder
+from colonnade.common.tracking.tracker import Status
 from colonnade.server.reporting.summary import describe_source, findings, model_of, protection, write_whole
 from colonnade.server.reporting.timeline import timeline
+from colonnade.server.run.tracking import server_tracking
 from colonnade.simulation.contexts import Side
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.files import RunFiles
 from colonnade.simulation.outcome import Outcome
-from colonnade.simulation.trackers import tracked
 
 
 def simulate_in(config: Config, base: Path, folder: Path, listeners: Sequence[Listener] = ()) -> Outcome:
@@ -82,3 +83,35 @@ def summarise(outcome: Outcome) -> dict[str, object]:
         "late": {name: outcome.late.get(name, 0) for name in names},
         "environment": describe_environment() | parts_in_use(ctx.federation, ctx.config),
     }
+
+
+@contextmanager
+def tracked(telemetry: Telemetry, config: Config, base: Path, folder: Path) -> Iterator[None]:
+    """Tracks a simulated run until the block ends, and then sends RUN/summary.json.
+
+    Args:
+        telemetry: receives the run's events; must stay open until the block has ended.
+    """
+    if config.server is None or not config.server.trackers:
+        yield
+        return
+    run = RunFolder(folder)
+    tracking = server_tracking(config.federation, config.server, base, folder, lambda: run.number() or "")
+    tracking.report = telemetry.pass_on
+    status: Status = "failed"
+    last = 0
+
+    def listen(event: Event) -> None:
+        nonlocal last
+        last = event["round"] if event["kind"] == "round" else last
+        tracking(event)
+
+    telemetry.add(listen)
+    try:
+        yield
+        status = "completed"
+    except KeyboardInterrupt:
+        status = "interrupted"
+        raise
+    finally:
+        tracking.finish(status, last, run.read_summary())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+import torch
 import yaml
 
 from colonnade.client.protocols import LOCAL
@@ -16,8 +17,8 @@ from colonnade.common.errors import ColonnadeError
 from colonnade.common.observability.capture import read_capture
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.server.protocols import ACTIVE, JOINT
+from colonnade.simulation.outcome import Outcome
 from colonnade.testing import differences, traffic
-from colonnade.testing.opened import accuracy_of_parts
 from colonnade.testing.terms import Expected
 from colonnade.testing.trial import DELAY, GRACE, ROUNDS, SLOW, Trial, explain
 
@@ -214,3 +215,23 @@ def _refuse_unread(metrics: dict[str, float]) -> None:
 
 def _equal(one: Any, two: Any) -> bool:
     return type(one) is type(two) and not differences.differing_field(one, two)
+
+
+def accuracy_of_parts(run: Outcome) -> float:
+    """Share of the test rows that `joint` classifies correctly, from the outputs of every party's `local`."""
+    protocol = run.server.federation.protocol
+    rows = run.server.schedule.partition.test
+    parts = []
+    for client in run.clients.values():
+        local = LOCAL[protocol.name](client, protocol)
+        local.eval()
+        with torch.no_grad():
+            parts.append(local(client.features[rows]))
+    joint = (
+        ACTIVE[protocol.name](run.server, protocol)(rows)
+        if protocol.name in ACTIVE
+        else JOINT[protocol.name](run.server, protocol)
+    )
+    with torch.no_grad():
+        named = joint.logits(parts).argmax(1)
+    return (named.cpu() == run.server.labels[rows].cpu()).float().mean().item()

@@ -9,9 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from colonnade.client.membership.inbox import Inbox
 from colonnade.client.membership.instructions import ended_early
-from colonnade.common.conversation.capacity import Capacity
+from colonnade.common.conversation.capacity import Bounded, Capacity, bound
 from colonnade.common.conversation.control import Close, Item, Open, Save, Statement
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import (
@@ -43,7 +42,7 @@ from colonnade.common.errors import (
     TrainingDiverged,
     declared,
 )
-from colonnade.common.messaging.message import Message
+from colonnade.common.messaging.message import Message, memory
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.wire.codec import Codec
@@ -295,3 +294,44 @@ def _as_error(parcel: Parcel, expected: str) -> PeerError:
             return ContractError(SERVER, type(parcel).__name__, "", expected, "a message that parties send")
         case _:
             return ContractError(SERVER, type(parcel).__name__, "", expected, "it out of turn")
+
+
+_NOTICE = 512  # bytes counted for an item that is not a message
+
+Heard = Parcel | Exception
+
+
+class Inbox(Bounded):
+    """A bounded queue."""
+
+    def __init__(self, largest: int) -> None:
+        super().__init__()
+        self._most = bound(largest)
+        self._heard: asyncio.Queue[Heard] = asyncio.Queue()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return self._heard.qsize()
+
+    @property
+    def full(self) -> bool:
+        return self._bytes > self._most
+
+    def put(self, heard: Heard) -> None:
+        self._bytes += _size(heard)
+        self._heard.put_nowait(heard)
+
+    async def get(self) -> Heard:
+        return self._taken(await self._heard.get())
+
+    def get_nowait(self) -> Heard:
+        return self._taken(self._heard.get_nowait())
+
+    def _taken(self, heard: Heard) -> Heard:
+        self._bytes -= _size(heard)
+        self._left.set()
+        return heard
+
+
+def _size(heard: Heard) -> int:
+    return memory(heard) if isinstance(heard, Message) else _NOTICE

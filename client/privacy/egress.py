@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
-from colonnade.client.privacy.copies import Copies
 from colonnade.common.compression.forms import Packed
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import Carrier
@@ -176,3 +176,27 @@ def _as_released(message: Message, passes: dict[str, _Pass]) -> Message:
     made = object.__new__(type(message))  # ten times as fast as `dataclasses.replace`
     made.__dict__.update(message.__dict__, packed=packed or message.packed, **own)
     return made
+
+
+_MOST = 16  # shapes to keep memory for
+
+_Key = tuple[torch.Size, torch.dtype, torch.device]
+
+
+class Copies:
+    def __init__(self) -> None:
+        self._spare: dict[_Key, Tensor] = {}
+
+    def take(self, tensor: Tensor) -> Tensor:
+        """Returns a copy of a tensor that nothing else refers to."""
+        plain = tensor.detach()
+        spare = self._spare.pop(_key(plain), None)
+        return plain.clone() if spare is None else spare.copy_(plain)
+
+    def give_back(self, copy: Tensor) -> None:
+        if len(self._spare) < _MOST:
+            self._spare[_key(copy)] = copy
+
+
+def _key(tensor: Tensor) -> _Key:
+    return tensor.shape, tensor.dtype, tensor.device

@@ -12,7 +12,6 @@ from colonnade.client.models.local import Local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
 from colonnade.common.conversation.conversation import Link
-from colonnade.common.numerics.ridge import Ridge
 from colonnade.common.protocols.linear_admm import Config, Evaluation, Logits, Update
 
 
@@ -56,3 +55,28 @@ class _Linear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(rows, ...) -> (rows, classes)."""
         return x.flatten(1) @ self._weights
+
+
+class Ridge:
+    """argmin_W β/2 ‖W‖² + ⟨g, D W⟩ + σ/2b ‖D (W − W₀)‖², for one D and any number of g and W₀.
+
+    The normal equations (σ/b D'D + β I) W = σ/b D'D W₀ − D'g are factorised once, in float64: where columns repeat each
+    other, β alone keeps them regular.
+
+    Args:
+        inputs: D, float32 (b, d).
+        sigma: σ > 0; M ρ, where M parties move at once.
+        beta: β > 0.
+    """
+
+    def __init__(self, inputs: Tensor, sigma: float, beta: float) -> None:
+        self.inputs = inputs
+        wide = inputs.double()
+        self._pull = wide.t() @ wide * (sigma / len(inputs))
+        shift = beta * torch.eye(inputs.shape[1], dtype=wide.dtype, device=wide.device)
+        self._factor = torch.linalg.cholesky(self._pull + shift)
+
+    def solve(self, weights: Tensor, gradient: Tensor) -> Tensor:
+        """The minimiser W, float32 (d, c), from W₀, float32 (d, c), and g, float32 (b, c)."""
+        pulled = self._pull @ weights.double() - (self.inputs.t() @ gradient).double()
+        return torch.cholesky_solve(pulled, self._factor).to(weights.dtype)

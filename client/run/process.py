@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +12,6 @@ from pathlib import Path
 
 from colonnade.client.alignment.rows import TableRenewed
 from colonnade.client.membership.dialer import Membership
-from colonnade.client.run.metrics import ClientMetrics
 from colonnade.client.run.reloading import TableReload
 from colonnade.client.run.sessions import PartySessions
 from colonnade.client.run.task import PartyTask, prediction_task, training
@@ -32,9 +31,11 @@ from colonnade.common.data.sources import load_features
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, IdentityError, PartyAway
 from colonnade.common.messaging.message import largest_bytes
+from colonnade.common.observability import metric
 from colonnade.common.observability.endpoints import Endpoints
 from colonnade.common.observability.hangup import on_hangup
-from colonnade.common.observability.telemetry import Listener, Telemetry
+from colonnade.common.observability.metric import Metric
+from colonnade.common.observability.telemetry import Event, Listener, Telemetry
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.device import choose_device, release_free_memory
 from colonnade.common.runtime.run_folder import PartyFolder
@@ -244,3 +245,27 @@ def own_identity(name: str, federation: FederationConfig, config: PartyConfig, b
         hint = "`colonnade certs show cert.pem` prints it at the server"
         raise ConfigError("federation.server: no fingerprint of the server's certificate", hint=hint)
     return identity
+
+
+class ClientMetrics:
+    def __init__(self, sessions: PartySessions, membership: Membership) -> None:
+        self._sessions, self._membership = sessions, membership
+        self._joined = False
+
+    def __call__(self, event: Event) -> None:
+        if event["kind"] in ("join", "server_away"):
+            self._joined = event["kind"] == "join"
+
+    def collect(self) -> Iterator[Metric]:
+        name, own = self._sessions.name, self._sessions.progress
+        yield metric.build(self._sessions.federation, name)
+        yield from metric.rounds(own.done, own.round, own.planned)
+        yield metric.round_seconds(own.phases.seconds(), own.done)
+        yield from metric.traffic({name: {"up": own.traffic.sent, "down": own.traffic.received}})
+        sent, received = self._membership.wire
+        yield metric.wire({("up", name): sent, ("down", name): received})
+        yield metric.connected({name: self._joined})
+        yield metric.queues({("unsent", name): self._membership.unsent, ("unread", name): own.unread})
+        if own.privacy is not None:
+            yield from metric.privacy(own.privacy.plan, {name: own.privacy.releases})
+        yield metric.checkpoint(own.saved)

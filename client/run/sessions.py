@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import signal
+import subprocess
 import time
 from collections.abc import Awaitable
 from contextlib import suppress
@@ -21,7 +25,6 @@ from colonnade.client.prediction.own_predictions import OwnPredictions
 from colonnade.client.privacy.egress import Egress
 from colonnade.client.privacy.row_places import aligned_places
 from colonnade.client.privacy.stage import Privacy
-from colonnade.client.run.incidents import RealIncidents
 from colonnade.client.run.task import PartyTask
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.progress import TrainingProgress
@@ -33,7 +36,7 @@ from colonnade.common.alignment.record import kept_rows
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.state import Snapshot, State
-from colonnade.common.config.chaos import UNUSED_RATE, ChaosConfig, PatternIndex
+from colonnade.common.config.chaos import UNUSED_RATE, ChaosConfig, PatternIndex, Pause
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.run_options import MOST_BACK_OFFS, with_lower_rates
@@ -58,6 +61,7 @@ from colonnade.common.prediction.batches import ScoredRows
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.accounting.words import describe_plan
 from colonnade.common.runtime.device import release_free_memory
+from colonnade.common.runtime.durable import write_durably
 from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING
 from colonnade.common.runtime.run_folder import PartyFolder
 from colonnade.common.runtime.user_code import naming_user_code
@@ -447,3 +451,30 @@ def _refuse_many(begin: Begin) -> None:
     """Raises ContractError for a Begin that would lower the learning rates more often than can be agreed."""
     if begin.backed_off > MOST_BACK_OFFS:
         raise ContractError(SERVER, "Begin", "backed_off", f"at most {MOST_BACK_OFFS}", str(begin.backed_off))
+
+
+class RealIncidents:
+    """Signals to this process. Each happens once in a run, even if its round is repeated after a restart."""
+
+    def __init__(self, record: Path) -> None:
+        self._record = record
+
+    def pause(self, chaos: Chaos, pause: Pause) -> None:
+        """Sends SIGSTOP now; a separate process sends SIGCONT later."""
+        if self._first(f"pause@{pause.round}"):
+            chaos.report("paused", round=pause.round, seconds=pause.seconds)
+            wake = f"sleep {pause.seconds}; kill -CONT {os.getpid()}"
+            subprocess.Popen(["/bin/sh", "-c", wake], start_new_session=True)  # noqa: S603
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def crash(self, chaos: Chaos, round: int) -> None:
+        if self._first(f"crash@{round}"):
+            chaos.report("crashed", round=round)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _first(self, what: str) -> bool:
+        happened = json.loads(self._record.read_text(encoding="utf-8")) if self._record.exists() else []
+        if what in happened:
+            return False
+        write_durably(self._record, json.dumps([*happened, what]).encode())
+        return True

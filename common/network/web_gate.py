@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -11,9 +12,10 @@ from typing import Any, cast
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from colonnade.common.network.library_log import quiet
+from colonnade.common.escaped import escaped_lines
 from colonnade.common.network.ports import cannot_listen, refuse_taken, split_address, with_port
 from colonnade.common.runtime.descriptors import affordable
+from colonnade.common.runtime.rate_limit import Digest
 
 PATIENCE = 10.0
 """Seconds for TLS and a request's header, for its body, and to read the response and send the next request."""
@@ -225,3 +227,32 @@ class Gate:
 
     def _busy(self) -> int:
         return sum(visit.working for visit in self._visits.values())
+
+
+_LONGEST = 4000  # characters of a record
+
+
+class Quiet(logging.Handler):
+    """Drops records of callers' errors (`theirs`), and writes the rest to standard error at a bounded rate."""
+
+    def __init__(self, theirs: type[Exception]) -> None:
+        super().__init__(logging.WARNING)
+        self._theirs, self._out = theirs, logging.StreamHandler()
+        self._bounded = Digest(self._write)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and isinstance(record.exc_info[1], self._theirs):
+            return
+        text = escaped_lines(self.format(record))[:_LONGEST]
+        self._bounded({"kind": "refused", "time": record.created, "party": "", "reason": text})
+
+    def _write(self, said: dict[str, object]) -> None:
+        self._out.emit(logging.makeLogRecord({"msg": "%s", "args": (said["reason"],)}))
+
+
+def quiet(name: str, theirs: type[Exception]) -> logging.Logger:
+    logger = logging.getLogger(f"colonnade.{name}")
+    if not logger.handlers:
+        logger.addHandler(Quiet(theirs))
+        logger.propagate = False
+    return logger

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.explanation import keep as keeping
 from colonnade.reports.explanation.findings import Findings, measure
 from colonnade.reports.explanation.keep import Keep
-from colonnade.reports.explanation.maps import choose_rows, flatten_maps
 from colonnade.reports.explanation.page import Maps, html, numbers
 from colonnade.reports.explanation.trained import Trained, open_run
 
@@ -105,3 +109,41 @@ def _draw_maps(trained: Trained, found: Findings, say: Say) -> Maps:
         said.append(title if different == len(rows) else f"{title} ({different} different embeddings)")
     maps = flatten_maps([embeddings[rows] for embeddings in wanted.values()], seed)
     return Maps(dict(zip(said, maps, strict=True)), found.labels[rows])
+
+
+_MOST = 1000  # rows; more enlarge the page without making it clearer
+_PERPLEXITY = 30.0
+
+
+def choose_rows(rows: int, seed: int) -> Tensor:
+    """Draws at most a thousand of `rows` rows, int64."""
+    return torch.randperm(rows, generator=generator("maps", seed))[:_MOST]
+
+
+def flatten_maps(several: Sequence[Tensor], seed: int) -> list[Tensor]:
+    """Maps each of these embeddings, float32 (rows, width), in parallel threads: most work is outside of Python.
+
+    Equal arguments give equal maps.
+    """
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415  # a dependency of scikit-learn
+
+    # OpenMP's thread limit applies to the calling thread, that of linear algebra to the process.
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(min(len(several), os.cpu_count() or 1)) as pool:
+        return list(pool.map(partial(flatten_map, seed=seed), several))
+
+
+def flatten_map(embeddings: Tensor, seed: int) -> Tensor:
+    """t-SNE map of embeddings, float32 (rows, width) -> (rows, 2).
+
+    Equal rows are allowed (a party may see only black pixels). Equal arguments give equal maps.
+    """
+    from sklearn.manifold import TSNE  # noqa: PLC0415  # slow to import
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415  # a dependency of scikit-learn
+
+    # Principal components need two varying directions.
+    varied = int((embeddings.std(0) > 0).sum()) >= 2
+    perplexity = max(min(_PERPLEXITY, (len(embeddings) - 1) / 3), 1.0)
+    tsne = TSNE(perplexity=perplexity, init="pca" if varied else "random", random_state=seed)
+    # OpenMP's threads wait for each other at every step, which triples the time on a busy machine.
+    with threadpool_limits(1, "openmp"):
+        return torch.from_numpy(tsne.fit_transform(embeddings.numpy()))

@@ -8,7 +8,6 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 
 from colonnade.reports.html.markup import Html, joined, tag
-from colonnade.reports.html.style import STYLE
 
 
 class PageSection(Html):
@@ -105,3 +104,49 @@ def _cell(at: int, cell: object, words: Sequence[int]) -> Html:
     if words and at == words[0]:
         return tag("th", cell, scope="row", class_="word")
     return tag("td", cell, class_="word" if at in words else None)
+
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #222; --paper: #fff; --faint: #5b6570; --rule: #d8dde3; --soft: #eef1f4;
+  --note: #fff6e0; --here: #a9cdbd; --away: #7a7f87; --missed: #d1495b; --late: #e0a100; --map: #f7f8fa;
+  --link: #0b5394; --wrong: #f2b3bc; --awaited: #8a5a00 }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e7ea; --paper: #15181c; --faint: #9fa8b2; --rule: #39414a;
+  --soft: #23292f; --note: #3a3113; --here: #2f6b53; --away: #8f959d; --missed: #f0717f; --late: #f2c14e;
+  --map: #1d2228; --link: #86b7ec; --wrong: #7c3040; --awaited: #e0b060 } }
+body { max-width: 900px; margin: 2rem auto; padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink);
+  background: var(--paper); overflow-wrap: break-word }
+h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem } h3 { font-size: 1rem; margin: .6rem 0 0 }
+a { color: var(--link) } :focus-visible { outline: 2px solid var(--link); outline-offset: 2px }
+svg { max-width: 100%; height: auto } svg text { fill: var(--ink) } svg line { stroke: var(--rule) }
+figure { margin: 0 } figcaption { text-align: center } .faint { color: var(--faint) }
+.note { background: var(--note); padding: .6rem 1rem } .headline { font-size: 1.1rem }
+.scroll { overflow-x: auto } .scroll > svg { min-width: 640px }
+table { border-collapse: collapse; margin: .4rem 0 1rem; font-variant-numeric: tabular-nums }
+caption { text-align: left; color: var(--faint) }
+td, th { padding: .15rem .8rem .15rem 0; text-align: right; border-bottom: 1px solid var(--rule); vertical-align: top }
+th { font-weight: 600 } td { white-space: nowrap } td.word, th.word { text-align: left; white-space: normal }
+details { margin: .6rem 0 } summary { cursor: pointer }
+pre { overflow: auto; max-height: 30rem; background: var(--soft); padding: .6rem 1rem; font-size: .85em }
+.maps { display: flex; flex-wrap: wrap; gap: 8px } .maps svg { background: var(--map) }
+.dot { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin: 0 .3em 0 1em }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 360px), 1fr)); gap: 1rem }
+.charts svg { width: 100%; display: block; touch-action: pan-y } .foot { text-align: right }
+.said { min-height: 1.5em; margin: 0; font-size: .85em }
+.legend { padding: 0; margin: .4rem 0; list-style: none; display: flex; flex-wrap: wrap; gap: 0 1.2rem }
+.legend svg { width: 26px; height: 10px; margin-right: .4em }
+.axis { border: 0; padding: 0; margin: .4rem 0 } .axis legend { float: left; margin-right: .8em }
+.axis label { margin-right: 1em; white-space: nowrap } [hidden] { display: none }
+.strip { display: block; width: 100%; height: 14px; background: var(--soft); margin-top: .3em; min-width: 6rem }
+@media (min-width: 800px) { .strip { min-width: 19rem } }
+.here { fill: var(--here) } .away { fill: var(--away) } .missed { fill: var(--missed) } .late { fill: var(--late) }
+.awaited { fill: var(--awaited) } .right, .wrong { display: block; min-width: 2em; padding: 0 .4em }
+.right { background: color-mix(in srgb, var(--here) var(--share), transparent) }
+.wrong { background: color-mix(in srgb, var(--wrong) var(--share), transparent) }
+nav ul { padding: 0; margin: 1rem 0; list-style: none; display: flex; flex-wrap: wrap; gap: .3rem 1.2rem }
+nav a { display: inline-block; padding: .2rem 0 }
+html:has(.live) { scroll-padding-bottom: 4rem }
+.live { position: sticky; bottom: 0; margin: 2rem 0 0; padding: .5rem 0; background: var(--paper);
+  border-top: 1px solid var(--rule) }
+.facts td:last-child { overflow-wrap: anywhere }
+@media print { details > * { display: block } .axis, nav, .live { display: none } }
+"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from colonnade.common.runtime.numbers import plain
 from colonnade.reports.html.curves import Curve, curves, legend, ticks
@@ -12,7 +13,6 @@ from colonnade.reports.html.frame import folded, section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.html.svg import colour
 from colonnade.reports.records.run import RecordedRun
-from colonnade.reports.records.thin import MOST, thin
 from colonnade.reports.records.trace import EVALUATED, Measured
 from colonnade.reports.words import amount, counted, listed, percent, seconds
 
@@ -172,3 +172,23 @@ def _value(key: str, value: float | None) -> str:
     if value is None:
         return "-"
     return percent(value) if key.endswith("accuracy") else plain(value)
+
+
+T = TypeVar("T")
+MOST = 500  # more points per curve than a screen resolves
+
+
+def thin(points: Sequence[T], value: Callable[[T], float], most: int = MOST) -> list[T]:
+    """Returns at most `most` points (at least 4) in order: the ends, and the lowest and highest of every stretch.
+
+    Peaks of a single round survive, and no point is made up. The result looks like the whole curve, but means and
+    densities can no longer be read off it.
+    """
+    if len(points) <= most:
+        return list(points)
+    stretches, last = (most - 2) // 2, len(points) - 1
+    kept = {0, last}
+    for number in range(stretches):
+        inside = range(1 + number * (last - 1) // stretches, 1 + (number + 1) * (last - 1) // stretches)
+        kept |= {choose(inside, key=lambda at: value(points[at])) for choose in (min, max)}
+    return [points[at] for at in sorted(kept)]

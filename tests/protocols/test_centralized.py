@@ -12,7 +12,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.models.build import build_head
 from colonnade.common.protocols.centralized import CONTRACT, Evaluation, Features
-from colonnade.server.fusion.joined_columns import Joined
+from colonnade.server.protocols.centralized import Joined
 from tests.support.federation import Outcome, config, federate, parameters
 
 CENTRALIZED = {"name": "centralized"}

@@ -69,9 +69,7 @@ def _in_this_process() -> Iterator[None]:
             changes.enter_context(patch(name, Household))
         for name in ("colonnade.cli.run.member.run_to_end", "colonnade.launcher.predictions.run_to_end"):
             changes.enter_context(patch(name, _run_to_end))
-        changes.enter_context(
-            patch("colonnade.client.run.incidents.os", SimpleNamespace(getpid=os.getpid, kill=_crash))
-        )
+        changes.enter_context(patch("colonnade.client.run.sessions.os", SimpleNamespace(getpid=os.getpid, kill=_crash)))
         yield
 
 

@@ -14,9 +14,8 @@ from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.common.tracking.tracker import Parameter, Status, TrackedRun, TrackerConfig
 from colonnade.server.reporting.summary import write_whole
 from colonnade.simulation.federation import Simulation
-from colonnade.simulation.folder import summarise
+from colonnade.simulation.folder import summarise, tracked
 from colonnade.simulation.outcome import Outcome
-from colonnade.simulation.trackers import tracked
 from tests.support.tables import table_tree, write_tables
 
 CANARY = "canary"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -13,7 +14,7 @@ from colonnade.common.config.privacy import Adjacency, DiscretePrivacyConfig
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.privacy.accounting.plan import PrivacyPlan, refuse_large_delta
 from colonnade.common.privacy.accounting.sampled import SampledGaussian, find_noise
-from colonnade.common.privacy.codes.counts import CountNoise
+from colonnade.common.privacy.laplace import Bits, discrete_laplace
 from colonnade.common.privacy.subsets import SubsetSelection
 
 _find_noise = lru_cache(find_noise)  # a second or two, and the same at every member of a process
@@ -142,3 +143,38 @@ def discrete_plan(
     return DiscretePlan(
         config, sigma, rounds, 1, None, rows, encoder=encoder, codes=codes, classes=classes, train=train.to(torch.int64)
     )
+
+
+_SENSITIVITY = 2  # in the L1 norm
+
+
+@dataclass(frozen=True)
+class CountNoise:
+    """The mechanism.
+
+    Args:
+        asked: epsilon as configured.
+    """
+
+    asked: float
+
+    @property
+    def scale(self) -> int:
+        """b, rounded up: never less noise than configured."""
+        return math.ceil(_SENSITIVITY / self.asked)
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of a training row, at most the configured one."""
+        return _SENSITIVITY / self.scale
+
+    def draw(self, labels: Tensor, named: Tensor, classes: int, bits: Bits) -> Tensor:
+        """Counts with noise, int64 (classes, classes).
+
+        Args:
+            labels: classes of the rows, int64 (rows,).
+            named: what the encoder names, int64 (rows,).
+        """
+        cells = torch.bincount(labels * classes + named, minlength=classes**2)
+        noise = torch.from_numpy(discrete_laplace(classes**2, self.scale, bits))
+        return (cells + noise).reshape(classes, classes)

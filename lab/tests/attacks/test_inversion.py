@@ -16,10 +16,9 @@ from torch import Tensor
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade_lab.attacks import network
-from colonnade_lab.attacks.inversion import Inversion, as_images, invert, reconstruct, similarity
+from colonnade_lab.attacks.inversion import Inversion, as_images, invert, reconstruct, similarity, ssim
 from colonnade_lab.attacks.network import fit
 from colonnade_lab.attacks.pictures import draw
-from colonnade_lab.attacks.similarity import ssim
 from lab.tests.attacks.stage import SPLIT, captured
 
 pytestmark = pytest.mark.slow

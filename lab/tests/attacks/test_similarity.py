@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.data.rows import generator
-from colonnade_lab.attacks.similarity import ssim
+from colonnade_lab.attacks.inversion import ssim
 
 pytestmark = pytest.mark.slow
 

@@ -35,8 +35,8 @@ MAKERS = {
     "common/alignment/psi_member.py": {"MaskedTensor"},
     "client/alignment/proving.py": {"MaskedTensor"},  # lists that it seals, or has proved
     "server/alignment/reuse.py": {"MaskedTensor"},  # positions in a kept list, which the server sends
-    "server/alignment/proving.py": {"MaskedTensor"},  # its own list, and lists that it has verified
-    "server/alignment/relay.py": {"MaskedTensor"},  # of lists on their way to parties: the server has no egress
+    # Its own list, lists that it has verified, and lists on their way to parties: the server has no egress.
+    "server/alignment/relay.py": {"MaskedTensor"},
 }
 SOURCES = [path for folder in CODE for path in (ROOT / folder).rglob("*.py")]
 

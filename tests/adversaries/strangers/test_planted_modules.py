@@ -161,7 +161,7 @@ def test_who_starts_a_process_is_known() -> None:
         and re.match(r"(subprocess|os|asyncio)\.", ast.unparse(node.func))
     }
     assert found == {
-        "client/run/incidents.py",  # /bin/sh alone
+        "client/run/sessions.py",  # /bin/sh alone
         "common/crypto/raising.py", "launcher/processes.py", "lab/colonnade_lab/papers/running.py", "search/workers.py",
         "deploy/release.py", "deploy/wan.py",
     }  # fmt: skip

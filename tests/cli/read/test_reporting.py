@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from colonnade.reports.html.markup import Html, tag
 from colonnade.reports.records.clock import Clock
 from colonnade.reports.records.run import read_run
-from colonnade.reports.records.thin import thin
-from colonnade.reports.run_page.charts import charts
+from colonnade.reports.run_page.charts import charts, thin
 from colonnade.reports.run_page.presence import cover
 from colonnade.reports.words import amount, seconds
 from tests.cli.read.reports import EVENTS, Page, evaluated, event, leave, round_of

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from colonnade.cli.data.deal import keyed_labels_bytes, table_bytes
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import TypedColumn
-from colonnade.common.data.formats.dealt import keyed_labels_bytes, table_bytes
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError
 

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.config.privacy import DiscretePrivacyConfig, number_of_codes
-from colonnade.common.numerics.oriented_gradients import oriented_gradients
 from colonnade.common.privacy.codes.code_book import CodeBook
-from colonnade.common.privacy.codes.counts import CountNoise
-from colonnade.common.privacy.codes.inputs import encoder_inputs
+from colonnade.common.privacy.codes.inputs import encoder_inputs, oriented_gradients
+from colonnade.common.privacy.codes.plan import CountNoise
 from colonnade.server.fusion.code_groups import Grouping, kept_codes
 
 

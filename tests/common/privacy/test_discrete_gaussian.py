@@ -13,9 +13,9 @@ from scipy.stats import binomtest, chisquare, kstest, norm
 
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
-from colonnade.common.privacy.discrete_gaussian import LARGEST, discrete_gaussian
 from colonnade.common.privacy.laplace import bernoulli_exp
 from colonnade.common.privacy.noise import secure_bytes, seeded_bytes
+from colonnade.common.privacy.sum_noise import LARGEST, discrete_gaussian
 
 
 def drawn(count: int, sigma: int, seed: int) -> np.ndarray:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from colonnade.common.config.label_privacy import LabelPrivacyConfig, ResponseNoiseConfig
 from colonnade.common.config.privacy import AdaptivePrivacyConfig
+from colonnade.common.numerics.ring import Ring
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan, release_cost
@@ -20,17 +22,18 @@ from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.accounting.step_budget import StepBudget
 from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.privacy.codes.release import CodeRelease, SeededSets
 from colonnade.common.privacy.labels import label_noise
+from colonnade.common.privacy.laplace import Bits
+from colonnade.common.privacy.linear_encoder import LinearEncoder
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals
 from colonnade.common.privacy.prior.grouped_subsets import GroupedSubsets
 from colonnade.common.privacy.release import GaussianRelease
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.response_noise import RowNoise
 from colonnade.common.privacy.rows import NoisySteps, RowRelease, SampledSteps, deviation
-from colonnade.common.privacy.sum_noise import ring
+from colonnade.common.privacy.sum_noise import NoiseShare, ring, sum_deviation
 from colonnade_lab.attacks.audit.canaries import Audited
-from colonnade_lab.attacks.audit.codes import released_codes, trained_encoder
-from colonnade_lab.attacks.audit.sums import noisy_sums
 from colonnade_lab.attacks.run import AttackedRun
 
 RELEASES = 2
@@ -208,3 +211,67 @@ OF_RUNS: Mapping[str, Callable[[AttackedRun], Audited | None]] = {
     "server.privacy.labels": _labels_of,
 }
 """Settings of a run -> its mechanism under audit, or None where the run has no such protection."""
+
+
+_RATE = 1e-6  # learning rate: weights stay near 0, where gradients are long; scores need no scale
+_LONG = 1e3  # a canary's input, so that its gradient has the clip's length
+_TOGETHER = 2000  # canaries per training, each with its own input
+
+
+def released_codes(plan: DiscretePlan, bits: Bits | None = None) -> Audited:
+    """Audits `mechanism: discrete`: a canary is a row that the encoder did not learn from, with code 0 or 1."""
+    source = bits or secure_bytes()
+
+    def scores(coins: Tensor) -> Tensor:
+        held_out = replace(plan, train=torch.zeros(0, dtype=torch.int64))
+        training, others = (SeededSets(each, lambda _rows: source) for each in (held_out.training, held_out.held_out))
+        release = CodeRelease(held_out, training, others, len(coins), lambda: 1.0)
+        sets = release(torch.eye(plan.codes)[coins.long()], rows=torch.arange(len(coins)))
+        return (sets[:, 1] - sets[:, 0]).double()
+
+    name = f"codes, {plan.held_out.size} of {plan.codes}"
+    return Audited(name, plan.held_out.epsilon, 0.0, scores)
+
+
+def trained_encoder(plan: DiscretePlan, normals: Normals = secure_normals, bits: Bits | None = None) -> Audited:
+    """Audits DP-SGD of the encoder: a canary is a row with its own input, in the first or the second class.
+
+    Every step that draws the row moves the weights of its input by the whole clip, in one direction or the other.
+    """
+
+    def scores(coins: Tensor) -> Tensor:
+        encoder = LinearEncoder(plan.encoder, plan.config.clip, _RATE)
+        found = []
+        for some in torch.split(coins, _TOGETHER):
+            rows = torch.eye(len(some), dtype=torch.float64) * _LONG
+            targets = torch.eye(2, dtype=torch.float64)[some.long()]
+            weights = encoder.train(rows, targets, normals=normals, bits=bits)
+            found.append(weights[:, 1] - weights[:, 0])
+        return torch.cat(found)
+
+    name = (
+        f"encoder, sigma {plan.noise_multiplier:g}, {plan.encoder.steps} steps, rows drawn at {plan.encoder.rate:.3g}"
+    )
+    return Audited(name, plan.of_encoder, plan.config.delta, scores)
+
+
+def noisy_sums(plan: PrivacyPlan, ring: Ring, releases: int, shares: int = 0) -> Audited:
+    """Audits `federation.privacy.once`: a canary is a party's matrix, or a row, at one of two ends, in sums.
+
+    `shares` counts the noise shares in a sum, the victim's included; 0 takes as many as the plan assumes.
+    """
+    share, clip, shares = NoiseShare(plan, ring, secure_bytes), plan.config.clip, shares or plan.honest
+    apart = clip if plan.config.adjacency == "participation" else 2 * clip
+
+    def scores(coins: Tensor) -> Tensor:
+        ends = clip - apart * (~coins).double()
+        found = torch.zeros(len(coins), dtype=torch.float64)
+        for _ in range(releases):
+            total = share(ends)  # the victim's
+            for _ in range(shares - 1):
+                total = total + share(torch.zeros_like(ends))  # of others, with known values
+            found += total.double() / ring.scale
+        return found * apart / sum_deviation(plan) ** 2
+
+    name = f"noise once, {shares} shares, sigma {plan.noise_multiplier:g}, {plan.config.adjacency}, {releases} releases"
+    return Audited(name, plan.epsilon(releases), plan.config.delta, scores, gaussian=True)

@@ -14,7 +14,7 @@ from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.privacy.noise import seeded_normals
 from colonnade_lab.attacks.audit.canaries import audit
-from colonnade_lab.attacks.audit.codes import released_codes, trained_encoder
+from colonnade_lab.attacks.audit.mechanisms import released_codes, trained_encoder
 
 pytestmark = pytest.mark.slow
 

@@ -17,8 +17,7 @@ from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.noise import Normals, seeded_normals
 from colonnade.common.privacy.sum_noise import noisy_ring
 from colonnade_lab.attacks.audit.canaries import Audited, audit
-from colonnade_lab.attacks.audit.mechanisms import OF_RUNS, embedded_rows, labels, party_matrices, responses
-from colonnade_lab.attacks.audit.sums import noisy_sums
+from colonnade_lab.attacks.audit.mechanisms import OF_RUNS, embedded_rows, labels, noisy_sums, party_matrices, responses
 from lab.tests.attacks.stage import captured
 
 pytestmark = pytest.mark.slow

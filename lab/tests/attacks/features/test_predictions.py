@@ -12,9 +12,7 @@ from colonnade.client.models.local import Local
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade_lab.attacks.features.coalition import Coalition, centred
-from colonnade_lab.attacks.features.equations import solve
-from colonnade_lab.attacks.features.generator import generate, regress
-from colonnade_lab.attacks.features.predictions import ESA, GRN, REGRESSION, infer_features
+from colonnade_lab.attacks.features.predictions import ESA, GRN, REGRESSION, generate, infer_features, regress, solve
 from lab.tests.attacks.stage import captured
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from scipy.integrate import quad
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.calibration import gaussian_delta
 from colonnade.common.privacy.accounting.sums import LEAST, SMOOTHING, excess, promised, share
-from colonnade.common.privacy.discrete_gaussian import discrete_gaussian
+from colonnade.common.privacy.sum_noise import discrete_gaussian
 
 
 def single(sigma: float, reach: int) -> np.ndarray:
