@@ -107,7 +107,8 @@ def test_its_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     found: dict[str, object] = {}
     exec(code, found)
     accuracy, messages, report = capsys.readouterr().out.split()[-3:]
-    assert float(accuracy) > 0.85 and int(messages) > 200 and Path(report).is_file()
+    # Of a start that was drawn now, and until validation rows gain no more.
+    assert float(accuracy) > 0.85 and int(messages) > 100 and Path(report).is_file()
 
 
 def test_pictures_are_small() -> None:

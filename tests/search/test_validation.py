@@ -17,6 +17,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 import colonnade
 from colonnade.common.config.data.sources import SklearnLabels
 from colonnade.common.config.run_options import RowsConfig
+from colonnade.common.data import sources
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import generator, partition_around
 from colonnade.common.errors import ConfigError, InputError
@@ -116,7 +117,7 @@ def test_a_sets_own_test_rows_take_no_part(tmp_path: Path, monkeypatch: pytest.M
         target[1500:] = 9 - target[1500:]
         return LabelColumn(target, tuple(map(str, range(10))), official_test=297)
 
-    monkeypatch.setattr(SklearnLabels, "read", read)
+    monkeypatch.setattr(sources, "_classes", read)
     tasks = []
     plain = workers.perform
     monkeypatch.setattr(workers, "perform", lambda task, listen: (tasks.append(task), plain(task, listen))[1])

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from colonnade.cli.read.card import card
-from colonnade.common.data import table
+from colonnade.common.data import table, tables
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.table import TableColumns
 from colonnade.common.errors import DataError
@@ -40,7 +40,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return words(source, *others, **more)
 
     monkeypatch.setattr(TableColumns, "features", features)
-    monkeypatch.setattr(table, "read_words", read_words)
+    monkeypatch.setattr(tables, "read_words", read_words)
     return found
 
 
