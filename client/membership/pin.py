@@ -104,6 +104,10 @@ class Pin:
             ContractError: the session is not newer, the run would begin anew, or lowered rates would be raised.
             EnvironmentFault: the pin cannot be written.
         """
+        with self._writing:
+            self._write(self._admitted(begin))
+
+    def _admitted(self, begin: Begin) -> Pinned:
         if not _RUN.fullmatch(begin.run):
             raise ContractError(SERVER, "Begin", "run", "1 to 64 letters and digits", repr(begin.run[:80]))
         pinned = self._pinned
@@ -123,7 +127,7 @@ class Pin:
         backed_off = pinned.backed_off if self._predicts else begin.backed_off
         self.start.keep()  # first: a pin without its secret means that the secret was lost
         pinned = replace(pinned, session=begin.session, committed=committed, start=self.start.record)
-        self._keep(replace(pinned, backed_off=backed_off))
+        return replace(pinned, backed_off=backed_off)
 
     def seal(self, saved: Save | None = None) -> None:
         """Records the lengths of the ledger and other records, so that an older copy is noticed.
@@ -131,8 +135,9 @@ class Pin:
         Args:
             saved: a checkpoint that is durable now, and names the run's model.
         """
-        if self._pinned.run:
-            self._keep(self._pinned if saved is None else replace(self._pinned, model=saved.model))
+        with self._writing:  # a checkpoint's thread seals while rounds are entered
+            if self._pinned.run:
+                self._write(self._pinned if saved is None else replace(self._pinned, model=saved.model))
 
     def refuse_early_end(self, always: bool, last: Callable[[], int]) -> None:
         """Raises PartyLost if the server says farewell instead of Begin, unless the run can have ended without us.
@@ -242,10 +247,6 @@ class Pin:
 
     def _left(self) -> bool:
         return self._pinned.entered > 0 or self._pinned.committed
-
-    def _keep(self, pinned: Pinned) -> None:
-        with self._writing:
-            self._write(pinned)
 
     def _write(self, pinned: Pinned) -> None:
         try:

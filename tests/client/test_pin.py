@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import torch
@@ -242,3 +243,17 @@ def test_a_prediction_reserves_no_rounds(tmp_path: Path) -> None:
     pin.admit(begin(2, round=40))
     pin.enter(10**6)
     assert json.loads((tmp_path / "pinned.json").read_text())["entered"] == 0
+
+
+def test_a_round_that_is_entered_while_a_checkpoint_is_sealed_stays_entered(tmp_path: Path) -> None:
+    """A checkpoint's thread wrote what it had read before it waited for its turn."""
+    pin = opened(tmp_path)
+    pin.admit(begin(1))
+    with pin._writing:
+        sealing = Thread(target=pin.seal, args=(Save(1, model=1),))
+        sealing.start()
+        sealing.join(0.05)  # it waits
+        pin._write(replace(pin._pinned, entered=99))
+    sealing.join()
+    kept = unsealed((tmp_path / "pinned.json").read_bytes())
+    assert (kept["entered"], kept["model"]) == (99, 1)
