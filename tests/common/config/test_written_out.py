@@ -12,7 +12,7 @@ import pytest
 from colonnade.common.config.optimisers import AdagradConfig
 from colonnade.common.config.protocol import Defaults
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
-from colonnade.common.parsing import protocol_defaults
+from colonnade.common.parsing import file
 from colonnade.common.parsing.file import load
 from colonnade_lab.comparison.plan import jobs as compared
 from colonnade_lab.comparison.plan import read_plan
@@ -52,7 +52,7 @@ def used(config: dict[str, Any], name: str) -> Iterator[Any]:
 
 def test_no_run_of_the_papers_depends_on_a_default(monkeypatch: pytest.MonkeyPatch) -> None:
     odd = Defaults(ODD, ODD, ODD, joint={"name": "mlp", "hidden": 77})
-    monkeypatch.setattr(protocol_defaults, "for_task", lambda _defaults, _task: odd)
+    monkeypatch.setattr(file, "for_task", lambda _defaults, _task: odd)
     seen = 0
     for path, sets in runs():
         config = load(path, sets)
