@@ -41,4 +41,5 @@ def test_it_finds_more_than_the_passive_party_and_nothing_in_noised_answers(tmp_
     assert active.accuracy > passive.accuracy + 0.02 and active.accuracy > active.baseline
     assert accuracy is not None and accuracy > 0.9
     passive, active, _ = noised
-    assert active.accuracy < active.baseline and active.accuracy < passive.accuracy + 0.1
+    # Noise is drawn anew: 16 runs had .09 to .23 for either party, and the baseline is .59.
+    assert max(active.accuracy, passive.accuracy) < 0.4 < active.baseline
