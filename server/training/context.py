@@ -56,7 +56,7 @@ MEANS = "mean outputs"
 
 _BEST_DECISION = "best decision"
 _OF_BEST = ("details", "absent", MEANS, _BEST_DECISION)
-"""Keys in the state that belong to the best round, which may precede this session."""
+"""Keys in the state that belong to the best round, which an earlier start of the run may have had."""
 
 
 @dataclass
