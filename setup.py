@@ -1,25 +1,22 @@
-"""Which folders of the tree are which packages: all are installed under one name, `colonnade`.
+"""server/, client/, common/ and experiments/ are installed as packages of `colonnade`.
 
-In the tree the same folders stand under `colonnade/` as links, for everything that reads sources by their paths.
+In the tree they stand under `colonnade/` as links, for everything that reads sources by their paths.
 """
 
 from setuptools import find_namespace_packages, setup
 
-ROOMS = (
-    "cli",
-    "client",
-    "common",
-    "experiments",
-    "launcher",
-    "reports",
-    "search",
-    "server",
-    "simulation",
-    "testing",
-)
-FOUND = find_namespace_packages(include=[pattern for room in ROOMS for pattern in (room, f"{room}.*")])
+LINKED = ("client", "common", "experiments", "server")
+
+
+def packages(names: list[str]) -> list[str]:
+    """The named packages and all below them."""
+    return find_namespace_packages(include=[pattern for name in names for pattern in (name, f"{name}.*")])
+
+
+links = [f"colonnade.{name}" for name in LINKED]
+own = [name for name in packages(["colonnade"]) if not name.startswith(tuple(links))]
 
 setup(
-    packages=["colonnade", *(f"colonnade.{name}" for name in FOUND)],
-    package_dir={f"colonnade.{room}": room for room in ROOMS},
+    packages=own + [f"colonnade.{name}" for name in packages(list(LINKED))],
+    package_dir=dict(zip(links, LINKED, strict=True)),
 )

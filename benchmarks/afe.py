@@ -19,16 +19,16 @@ from colonnade.common.config.models import CnnConfig, MlpConfig
 from colonnade.common.config.optimisers import AdamConfig
 from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.config.run_options import AdjustConfig
+from colonnade.common.models.backprop import Backprop, backprop
 from colonnade.common.models.build import tower
 from colonnade.common.models.optimiser import build_optimiser, stepper
-from colonnade.common.models.shaped import Shape, Shaped
-from colonnade.common.numerics.backprop import Backprop, backprop
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.noise import secure_normals
 from colonnade.common.privacy.rescale import Rescale, Rule
 from colonnade.common.privacy.rows import NoisySteps, RowRelease, deviation
+from colonnade.common.privacy.shaped import Shape, Shaped
 
 ROWS, CLASSES = 256, 10
 

@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 from benchmarks.report import Figure, median
-from colonnade.common.numerics import admm
-from colonnade.common.numerics.losses import CrossEntropy
+from colonnade.common.models import admm
+from colonnade.common.models.losses import CrossEntropy
 
 ROWS, CLASSES, RHO = 1024, 10, 1.0
 

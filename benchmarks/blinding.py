@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from benchmarks.report import Figure
 from benchmarks.runs import run
 from benchmarks.times import times
-from colonnade.common.numerics.ring import Ring
-from colonnade.common.secure_aggregation.masks import Blinder
+from colonnade.common.aggregation.masks import Blinder
+from colonnade.common.aggregation.ring import Ring
 
 PARTIES, ROWS, WIDTH = 100, 1024, 60
 _SHORT = ("federation.rounds=150", "federation.epochs=0", "federation.evaluate.every=1000", "federation.rows.test=256")

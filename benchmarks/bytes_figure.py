@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 
 from benchmarks.report import console
-from colonnade.common.compression.forms import AS_IS, Form
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.members import Config
+from colonnade.common.messaging.forms import AS_IS, Form
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols.czofo import Config as Czofo

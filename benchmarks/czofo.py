@@ -16,8 +16,8 @@ from torch.nn import functional
 from benchmarks.report import Figure
 from benchmarks.runs import run
 from benchmarks.times import times
-from colonnade.common.numerics.differences import EmbeddingColumns, Slopes
-from colonnade.common.numerics.directions import Directions
+from colonnade.common.models.directions import Directions
+from colonnade.server.training.fusion.finite_differences import EmbeddingColumns, Slopes
 
 ROWS, WIDTH, Q = 64, 64, 100
 _SHORT = ("federation.rounds=300", "federation.epochs=0", "federation.evaluate.every=1000", "federation.rows.test=256")

@@ -21,6 +21,7 @@ import torch
 import uvloop
 
 from benchmarks.report import Figure, median
+from colonnade.client.dialling.dial import ClientTls, Dialer
 from colonnade.client.privacy.egress import Egress
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.pki.federation import make_federation
@@ -32,8 +33,7 @@ from colonnade.common.privacy.release import release_clear
 from colonnade.common.protocols.split import CONTRACT, Embedding, Gradient
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
-from colonnade.common.wire.dial import ClientTls, Dialer
-from colonnade.common.wire.listen import Listener, ServerTls
+from colonnade.server.member.listen import Listener, ServerTls
 
 LIMITS = {"rows": 1024, "width": 60}
 ROWS, WIDTH = 1024, 60

@@ -33,7 +33,7 @@ from benchmarks.runs import ROOT, Run, run
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.data.known_sets.catalogue import KNOWN
 from colonnade.common.data.known_sets.places import presence
-from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.run.json_lines import read_lines
 
 PAGE = ROOT / "docs" / "performance.md"
 TABLE = re.compile(r"(?<=<!-- gpu table -->\n).*?(?=<!-- end of gpu table -->)", re.DOTALL)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.report import Figure, Result
-from colonnade.common.runtime.durable import write_durably
+from colonnade.common.run.durable import write_durably
 
 
 class Kept:

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from benchmarks.report import Figure
 from benchmarks.times import times
-from colonnade.common.compression.forms import Coded
-from colonnade.common.compression.quantise import pack, unpack
+from colonnade.common.messaging.forms import Coded
+from colonnade.common.messaging.quantise import pack, unpack
 
 ENTRIES = 1 << 24
 WIDTHS = (8, 4, 2, 1)

@@ -25,9 +25,9 @@ from benchmarks.report import Figure, median
 from benchmarks.runs import run
 from benchmarks.shares import over_the_wire
 from benchmarks.synthetic import Setting, write
-from colonnade.common.secure_aggregation.messages import SealedShares
-from colonnade.common.secure_aggregation.recovery import SharedKeys
-from colonnade.common.secure_aggregation.shamir import Sharing
+from colonnade.common.aggregation.messages import SealedShares
+from colonnade.common.aggregation.recovery import SharedKeys
+from colonnade.common.aggregation.shamir import Sharing
 from colonnade.common.wire.codec import Codec
 
 SIZES = (5, 14)

@@ -33,7 +33,7 @@ from benchmarks.synthetic import Setting, write
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Event, Telemetry
-from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.run.json_lines import read_lines
 from colonnade.common.wire.codec import Codec
 from colonnade.simulation.federation import Simulation
 

@@ -45,7 +45,7 @@ from pathlib import Path
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.listen import Listener, ServerTls
+from colonnade.server.member.listen import Listener, ServerTls
 from colonnade.server.prediction.serving.batching import Batcher
 from colonnade.server.prediction.serving.grpc_service import Remote
 from colonnade.server.prediction.serving.tokens import Tokens

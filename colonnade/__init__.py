@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from colonnade.common.moved import accept_old_places
+
 if TYPE_CHECKING:
     from colonnade import protocols
     from colonnade.common.config.federation import FederationConfig as Federation
@@ -13,12 +15,13 @@ if TYPE_CHECKING:
     from colonnade.common.config.members import ServerConfig as Server
     from colonnade.common.errors import ColonnadeError, ConfigError, DataError, MemberFailed
     from colonnade.common.version import VERSION as __version__  # noqa: N811
-    from colonnade.runs import Run, load
+    from colonnade.runs import Run, load, simulate, up
     from colonnade.search.comparison.compared import Comparison, compare
     from colonnade.search.found import Search
     from colonnade.search.tuning import tune
     from colonnade.search.validation import Validation, cv
-    from colonnade.training import simulate, up
+
+accept_old_places()
 
 __all__ = [
     "ColonnadeError",
@@ -61,8 +64,8 @@ _PLACES = {
     "cv": ("colonnade.search.validation", "cv"),
     "load": ("colonnade.runs", "load"),
     "protocols": ("colonnade.protocols", ""),
-    "simulate": ("colonnade.training", "simulate"),
-    "up": ("colonnade.training", "up"),
+    "simulate": ("colonnade.runs", "simulate"),
+    "up": ("colonnade.runs", "up"),
     "tune": ("colonnade.search.tuning", "tune"),
 }
 

@@ -1,11 +1,92 @@
-"""Names that moved to another module: what imports them from the old one works for one more version, with a warning."""
+"""Modules and names that moved: imports from the old place work for one more version, with a warning."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
+
+MODULES: Mapping[str, str] = {
+    "client.membership": "client.member",
+    "client.membership.dialer": "client.dialling.dialer",
+    "client.membership.instructions": "client.dialling.instructions",
+    "client.models": "client.training",
+    "client.run": "client.member",
+    "common.checkpointing": "common.run",
+    "common.coded_computing": "common.aggregation",
+    "common.compression": "common.messaging",
+    "common.crypto.pki.probe": "client.dialling.probe",
+    "common.embeddings": "common.models",
+    "common.models.shaped": "common.privacy.shaped",
+    "common.network": "common.observability",
+    "common.network.grpc_bounds": "common.wire.grpc_bounds",
+    "common.network.proxy": "client.dialling.proxy",
+    "common.numerics": "common.models",
+    "common.numerics.class_weights": "server.training.class_weights",
+    "common.numerics.differences": "server.training.fusion.finite_differences",
+    "common.numerics.field": "common.aggregation.field",
+    "common.numerics.fixed_point": "common.aggregation.fixed_point",
+    "common.numerics.integers": "common.aggregation.integers",
+    "common.numerics.ring": "common.aggregation.ring",
+    "common.observability.capture": "client.transcript.capture",
+    "common.prediction": "common.contracts",
+    "common.prediction.batches": "common.data.scored_rows",
+    "common.prediction.messages": "common.contracts.prediction",
+    "common.runtime": "common.run",
+    "common.secure_aggregation": "common.aggregation",
+    "common.transcript": "client.transcript",
+    "common.wire.dial": "client.dialling.dial",
+    "common.wire.listen": "server.member.listen",
+    "server.divergence": "server.training",
+    "server.evaluation": "server.training.metrics",
+    "server.fusion": "server.training.fusion",
+    "server.membership": "server.member",
+    "server.reporting": "server.member",
+    "server.run": "server.member",
+    "training": "runs",
+}
+"""New places of modules and packages below `colonnade`; those of 0.2 go in 0.4."""
+
+
+def new_place(module: str) -> str | None:
+    """The name that a module of `colonnade` has now; None if it did not move."""
+    parts = module.removeprefix("colonnade.").split(".")
+    for length in range(len(parts), 0, -1):
+        if (place := MODULES.get(".".join(parts[:length]))) is not None:
+            return ".".join(("colonnade", place, *parts[length:]))
+    return None
+
+
+class MovedModules:
+    """A finder and loader: imports a module by its old name as the one that it is now; there are never two of it.
+
+    It derives from no class of `importlib.abc`, whose import takes as long as all of `import colonnade`.
+    """
+
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+        if not fullname.startswith("colonnade.") or (place := new_place(fullname)) is None:
+            return None
+        warnings.warn(f"{fullname} is now {place}: import it from there", DeprecationWarning, stacklevel=2)
+        return ModuleSpec(fullname, self, origin=place, is_package=True)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = import_module(str(spec.origin))
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """It has been executed under its new name; the import system has only put the old spec on it."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
+
+
+def accept_old_places() -> None:
+    """Lets this process import modules by their old names."""
+    sys.meta_path.insert(0, MovedModules())  # before the one that would load a moved package's files a second time
 
 
 def moved(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:

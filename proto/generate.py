@@ -19,9 +19,9 @@ from grpc_tools import protoc
 
 from colonnade.common.alignment.messages import ALIGNMENT
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.prediction import Ask, Averaged, Output
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
 from colonnade.common.messaging.message import Message, TensorSpec, schema
-from colonnade.common.prediction.messages import Ask, Averaged, Output
 from colonnade.common.wire.codec import field_numbers
 
 PROTO = Path(__file__).parent

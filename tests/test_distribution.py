@@ -20,7 +20,7 @@ import yaml
 
 from colonnade.common.version import VERSION
 from tests.support.outside import PLUGIN
-from tests.support.rooms import ROOMS
+from tests.support.rooms import LINKED
 from tests.support.shared import once_for_all_workers
 
 pytestmark = pytest.mark.slow
@@ -55,10 +55,14 @@ LAB = tomllib.loads((ROOT / "lab/pyproject.toml").read_text())
 
 def files_of_the_tree() -> set[str]:
     """All files of the packages; of experiments, which may hold data, only configurations, texts and own models."""
-    own = {path.relative_to(ROOT).as_posix() for path in (ROOT / "colonnade").iterdir() if path.is_file()}
+    own = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "colonnade").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
     return own | {
         path.relative_to(ROOT).as_posix()
-        for name in ROOMS
+        for name in LINKED
         for path in (ROOT / name).rglob("*")
         if path.is_file()
         and "__pycache__" not in path.parts
@@ -164,7 +168,7 @@ def pip_install(python: Path, *packages: Path) -> None:
 
 def decoys(folder: Path) -> str:
     """A folder for PYTHONPATH: packages named as our folders, which end the program that imports them."""
-    for name in ROOMS:
+    for name in LINKED:
         decoy = folder / "decoys" / name
         decoy.mkdir(parents=True)
         (decoy / "__init__.py").write_text(f"raise SystemExit('the decoy {name} was imported')")

@@ -121,4 +121,4 @@ def test_text_is_printed_by_a_screen_alone() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "typer.echo", "typer.secho", "click.echo")
     }
-    assert {path for path in found if not path.startswith("benchmarks/")} <= {"cli/run/health.py"}, found
+    assert {path for path in found if not path.startswith("benchmarks/")} <= {"colonnade/cli/run/health.py"}, found

@@ -13,8 +13,14 @@ from colonnade.client.aggregation.quantised import columns_of, margin, quantised
 from colonnade.client.aggregation.shares import ShareExchange
 from colonnade.client.aggregation.told import Told
 from colonnade.client.training.context import ClientContext
-from colonnade.common.coded_computing.coded_rows import NOTHING, Block, CodedRows
-from colonnade.common.coded_computing.lagrange import LagrangeCode
+from colonnade.common.aggregation import fixed_point
+from colonnade.common.aggregation.coded_rows import NOTHING, Block, CodedRows
+from colonnade.common.aggregation.confirmed_sets import SetProver
+from colonnade.common.aggregation.lagrange import LagrangeCode
+from colonnade.common.aggregation.masked_sums import confirmed, smallest_set
+from colonnade.common.aggregation.messages import SetProof, SetProofs
+from colonnade.common.aggregation.subject import EVALUATION, TRAINING, subject
+from colonnade.common.aggregation.summed_sets import MemberRecord, marked, marks
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.lengths import PROOF_BYTES
 from colonnade.common.crypto.uniform import secure_elements
@@ -22,7 +28,6 @@ from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.messaging.outgoing import nothing
 from colonnade.common.messaging.raw import to_bytes
 from colonnade.common.models.towers.polynomial import Polynomial
-from colonnade.common.numerics import fixed_point
 from colonnade.common.protocols.fedvs import (
     LARGEST_EVALUATION,
     Answer,
@@ -35,11 +40,6 @@ from colonnade.common.protocols.fedvs import (
     place,
     signed_senders,
 )
-from colonnade.common.secure_aggregation.confirmed_sets import SetProver
-from colonnade.common.secure_aggregation.masked_sums import confirmed, smallest_set
-from colonnade.common.secure_aggregation.messages import SetProof, SetProofs
-from colonnade.common.secure_aggregation.subject import EVALUATION, TRAINING, subject
-from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked, marks
 
 _SHARES = "data_shares"
 

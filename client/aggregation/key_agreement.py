@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import torch
 
 from colonnade.client.training.context import ClientContext
+from colonnade.common.aggregation.messages import KeyOffer, KeyProof, KeyProofs, KeyRing
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.lengths import KEY_PROOF_BYTES
 from colonnade.common.crypto.sealing import Agreement, Offer, Pairing, PairKeys, Seals
 from colonnade.common.crypto.signatures import Verifier
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.raw import take_apart, to_bytes, to_tensor
-from colonnade.common.secure_aggregation.messages import KeyOffer, KeyProof, KeyProofs, KeyRing
 
 
 @dataclass(frozen=True)

@@ -13,20 +13,20 @@ from colonnade.client.aggregation.key_agreement import agree
 from colonnade.client.aggregation.recovery import ShareOpening
 from colonnade.client.aggregation.told import Told
 from colonnade.client.training.context import ClientContext
+from colonnade.common.aggregation.confirmed_sets import SetProver
+from colonnade.common.aggregation.masked_sums import Summing, confirmed, smallest_set
+from colonnade.common.aggregation.masks import Blinder, RoundKeys
+from colonnade.common.aggregation.messages import Masked, Members, SetProof, SetProofs
+from colonnade.common.aggregation.recovery import SharedKeys
+from colonnade.common.aggregation.shamir import sharing
+from colonnade.common.aggregation.subject import EVALUATION, subject
+from colonnade.common.aggregation.summed_sets import MemberRecord, marked
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.lengths import PROOF_BYTES
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message
 from colonnade.common.messaging.outgoing import Released, nothing
 from colonnade.common.privacy.sum_noise import ring
-from colonnade.common.secure_aggregation.confirmed_sets import SetProver
-from colonnade.common.secure_aggregation.masked_sums import Summing, confirmed, smallest_set
-from colonnade.common.secure_aggregation.masks import Blinder, RoundKeys
-from colonnade.common.secure_aggregation.messages import Masked, Members, SetProof, SetProofs
-from colonnade.common.secure_aggregation.recovery import SharedKeys
-from colonnade.common.secure_aggregation.shamir import sharing
-from colonnade.common.secure_aggregation.subject import EVALUATION, subject
-from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked
 
 Training = Callable[[int, Released], Message]  # (round, released) -> the protocol's message
 Evaluation = Callable[[int, str, int, Released], Message]  # (round, part, block, released) -> likewise
@@ -37,7 +37,7 @@ class SumTerms(Protocol):
         """Receives the set of parties that a round sums over. False if we send nothing in this round.
 
         Args:
-            about: hash of what the round sums over, as the server requested it (common/secure_aggregation/subject.py).
+            about: hash of what the round sums over, as the server requested it (common/aggregation/subject.py).
         """
 
     async def train(self, round: int, released: Released) -> None:

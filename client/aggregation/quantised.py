@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from colonnade.common.aggregation import fixed_point
+from colonnade.common.aggregation.field import Field
 from colonnade.common.errors import ConfigError, DataError, InputError
 from colonnade.common.models.towers.polynomial import Polynomial
-from colonnade.common.numerics import fixed_point
-from colonnade.common.numerics.field import Field
 from colonnade.common.protocols.fedvs import Config
 
 

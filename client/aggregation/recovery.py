@@ -1,4 +1,4 @@
-"""Recovery of sums after parties drop out, party side. The box: common/secure_aggregation/recovery.py."""
+"""Recovery of sums after parties drop out, party side. The box: common/aggregation/recovery.py."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping
 import torch
 
 from colonnade.client.training.context import ClientContext
+from colonnade.common.aggregation.confirmed_sets import SetProver
+from colonnade.common.aggregation.masks import RoundKeys
+from colonnade.common.aggregation.messages import Arrived, SetProof, SetProofs
+from colonnade.common.aggregation.recovery import SharedKeys
+from colonnade.common.aggregation.summed_sets import MemberRecord, marked
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.lengths import PROOF_BYTES
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message
-from colonnade.common.secure_aggregation.confirmed_sets import SetProver
-from colonnade.common.secure_aggregation.masks import RoundKeys
-from colonnade.common.secure_aggregation.messages import Arrived, SetProof, SetProofs
-from colonnade.common.secure_aggregation.recovery import SharedKeys
-from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked
 
 
 class ShareOpening:

@@ -13,13 +13,13 @@ from __future__ import annotations
 from hashlib import sha256
 
 from colonnade.client.training.context import ClientContext
+from colonnade.client.transcript.entries import entry_of
 from colonnade.client.transcript.transcript import always_in_step
-from colonnade.common.compression.forms import AS_IS
 from colonnade.common.config.compression import form_of
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import Link
+from colonnade.common.messaging.forms import AS_IS
 from colonnade.common.messaging.message import Message
-from colonnade.common.transcript.entries import entry_of
 
 _NAME = "told"  # in the state: a list, empty until the party has received a message that is the same for all
 

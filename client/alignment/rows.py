@@ -15,7 +15,7 @@ from torch import Tensor
 from colonnade.client.alignment.finding import PartyFinding
 from colonnade.client.alignment.matching import Matching
 from colonnade.client.alignment.reuse import PartyReuse, ReuseTerms
-from colonnade.client.membership.dialer import Membership
+from colonnade.client.dialling.dialer import Membership
 from colonnade.client.privacy.egress import Egress
 from colonnade.client.training.progress import TrainingProgress
 from colonnade.common.alignment.checks.modes import checks_of, one_time
@@ -29,7 +29,6 @@ from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.seed import NAME as SEED
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.alignment.work import aside
-from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.control import Item
@@ -42,7 +41,8 @@ from colonnade.common.errors import CheckpointError, ContractError
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
-from colonnade.common.runtime.run_folder import PartyFolder
+from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.run_folder import PartyFolder
 
 
 class TableRenewed(Exception):  # not an error: the party rejoins at once

@@ -1,4 +1,4 @@
-"""Prediction, party side. The box: common/prediction/messages.py."""
+"""Prediction, party side. The box: common/contracts/prediction.py."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 from colonnade.client.aggregation.masked_sums import terms
 from colonnade.client.protocols import LOCAL
 from colonnade.client.training.context import ClientContext
+from colonnade.common.aggregation.subject import PREDICTION, subject
+from colonnade.common.contracts.prediction import Ask, Averaged, Output, refuse_own, summed, width
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
-from colonnade.common.prediction.messages import Ask, Averaged, Output, refuse_own, summed, width
-from colonnade.common.secure_aggregation.subject import PREDICTION, subject
 
 
 async def answer(ctx: ClientContext, server: Link) -> None:

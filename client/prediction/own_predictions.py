@@ -11,7 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from colonnade.common.errors import EnvironmentFault
-from colonnade.common.runtime.own_files import open_own
+from colonnade.common.run.own_files import open_own
 
 
 @dataclass

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from colonnade.common.compression.forms import Packed
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import Carrier
 from colonnade.common.conversation.traffic import Traffic
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging import fields
 from colonnade.common.messaging.departure import objection, typed_fields
+from colonnade.common.messaging.forms import Packed
 from colonnade.common.messaging.message import Message, PartyMessage
 from colonnade.common.messaging.outgoing import MaskedTensor, Outgoing, Released
 from colonnade.common.privacy.accounting.ledger import Ledger

@@ -21,7 +21,7 @@ from colonnade.common.messaging.outgoing import Released
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.privacy.release import Release
-from colonnade.common.runtime.run_folder import PartyFolder
+from colonnade.common.run.run_folder import PartyFolder
 
 PLACES = "rows.safetensors"
 _BYTES = 32  # length of a key's hash

@@ -9,8 +9,6 @@ import torch
 from colonnade.client.privacy.own_codes import OwnCodes, SeededCodes
 from colonnade.client.privacy.own_encoder import OwnEncoder
 from colonnade.client.privacy.row_places import PlacedRelease, RowPlaces
-from colonnade.common.checkpointing.state import State
-from colonnade.common.compression.forms import AS_IS
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
@@ -18,6 +16,7 @@ from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.config.protocol import local_steps
 from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.data.rows import generator
+from colonnade.common.messaging.forms import AS_IS
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
@@ -28,7 +27,8 @@ from colonnade.common.privacy.release import GaussianRelease, QuantisedRelease, 
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.rows import NoisySteps, RowRelease, SampledSteps, deviation
 from colonnade.common.privacy.sum_noise import NoiseShare, ring
-from colonnade.common.runtime.run_folder import PartyFolder
+from colonnade.common.run.run_folder import PartyFolder
+from colonnade.common.run.state import State
 
 
 class Privacy:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from colonnade.client.models.local import Local
 from colonnade.client.training.context import ClientContext
+from colonnade.client.training.local import Local
 from colonnade.common.contracts.registry import ByName
 from colonnade.common.conversation.conversation import Link
 

@@ -6,9 +6,9 @@ from functools import partial
 
 from torch import nn
 
-from colonnade.client.models.local import Local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
+from colonnade.client.training.local import Local
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.two_part import TwoPart
 from colonnade.common.protocols.agg_vfl import Config, Evaluation, Gradient, Prediction

@@ -7,16 +7,16 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
 from colonnade.client.training.label_messages import receive_labels
+from colonnade.client.training.local import bottom as local
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.build import build_agreed_head
+from colonnade.common.models.losses import OBJECTIVES
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.numerics.losses import OBJECTIVES
-from colonnade.common.numerics.steps.local_steps import lone_steps
+from colonnade.common.models.steps.local_steps import lone_steps
 from colonnade.common.protocols.c_vfl import Config, Embedding, Head, Other, parameters
 
 __all__ = ["local", "participate"]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
+from colonnade.client.training.local import bottom as local
 from colonnade.client.training.round_modes import follow_rounds
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
+from colonnade.common.models.directions import Directions, Drawn
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.numerics.directions import Directions, Drawn
-from colonnade.common.numerics.zeroth_order import estimate
+from colonnade.common.models.zeroth_order import estimate
 from colonnade.common.protocols.czofo import Config, Differences, Embedding
 
 __all__ = ["local", "participate"]

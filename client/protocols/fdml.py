@@ -7,18 +7,18 @@ from functools import partial
 import torch
 
 from colonnade.client.aggregation.masked_sums import terms
-from colonnade.client.models.local import Local, headed
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
 from colonnade.client.training.label_messages import receive_labels
+from colonnade.client.training.local import Local, headed
+from colonnade.common.aggregation.subject import TRAINING, subject
 from colonnade.common.config.privacy import PrivacyConfig
 from colonnade.common.conversation.conversation import Link
+from colonnade.common.models.backprop import backprop
+from colonnade.common.models.losses import OBJECTIVES
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.numerics.backprop import backprop
-from colonnade.common.numerics.losses import OBJECTIVES
 from colonnade.common.privacy.release import through_clip
 from colonnade.common.protocols.fdml import Aggregate, Config, Evaluation, Logits
-from colonnade.common.secure_aggregation.subject import TRAINING, subject
 
 
 def local(ctx: ClientContext, cfg: Config) -> Local:

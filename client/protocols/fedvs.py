@@ -5,15 +5,15 @@ from __future__ import annotations
 from colonnade.client.aggregation.coded import CodedParty
 from colonnade.client.aggregation.key_agreement import agree
 from colonnade.client.aggregation.quantised import polynomial
-from colonnade.client.models.local import Local
 from colonnade.client.training.context import ClientContext
-from colonnade.common.coded_computing.coded_rows import CodedRows
-from colonnade.common.coded_computing.lagrange import LagrangeCode
+from colonnade.client.training.local import Local
+from colonnade.common.aggregation.coded_rows import CodedRows
+from colonnade.common.aggregation.lagrange import LagrangeCode
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.models.towers.polynomial import Polynomial
 from colonnade.common.protocols.fedvs import Config, Gradient
-from colonnade.common.runtime.phases import evaluation
+from colonnade.common.run.phases import evaluation
 
 
 def local(ctx: ClientContext, cfg: Config) -> Local:

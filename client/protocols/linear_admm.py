@@ -8,9 +8,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from colonnade.client.models.local import Local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
+from colonnade.client.training.local import Local
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.protocols.linear_admm import Config, Evaluation, Logits, Update
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import partial
 
 from colonnade.client.aggregation.masked_sums import terms
-from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
+from colonnade.client.training.local import bottom as local
 from colonnade.client.training.round_modes import follow_rounds
+from colonnade.common.aggregation.subject import TRAINING, subject
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.protocols.split_avg import AverageGradient, Config, Embedding, Gradient
-from colonnade.common.secure_aggregation.subject import TRAINING, subject
 
 __all__ = ["local", "participate"]
 

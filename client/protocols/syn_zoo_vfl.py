@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from colonnade.client.models.local import bottom as local
-from colonnade.client.models.pairs import Follower
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
+from colonnade.client.training.local import bottom as local
+from colonnade.client.training.pairs import Follower
 from colonnade.common.contracts.pairs import Evaluation
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.protocols.syn_zoo_vfl import Config

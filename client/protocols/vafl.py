@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
+from colonnade.client.training.local import bottom as local
 from colonnade.client.training.round_modes import follow_rounds
 from colonnade.common.contracts.embeddings import Evaluation, Gradient
 from colonnade.common.conversation.conversation import Link

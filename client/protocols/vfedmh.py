@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from colonnade.client.aggregation.masked_sums import terms
-from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
+from colonnade.client.training.local import bottom as local
+from colonnade.common.aggregation.subject import TRAINING, subject
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
 from colonnade.common.models.two_part import TwoPart, TwoPartEvaluation
 from colonnade.common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction
-from colonnade.common.secure_aggregation.subject import TRAINING, subject
 
 __all__ = ["local", "participate"]
 

@@ -8,19 +8,19 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
+from colonnade.client.training.local import bottom as local
 from colonnade.client.training.secret_steps import SecretSteps
 from colonnade.common.config.models import MlpHeadConfig
 from colonnade.common.config.protocol import damping_factor
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Link
+from colonnade.common.models.backprop import Backprop
 from colonnade.common.models.build import build_agreed_head
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.numerics.backprop import Backprop
-from colonnade.common.numerics.steps.descent import Descent
-from colonnade.common.numerics.steps.local_steps import headed_local_steps, local_steps
+from colonnade.common.models.steps.descent import Descent
+from colonnade.common.models.steps.local_steps import headed_local_steps, local_steps
 from colonnade.common.privacy.rows import SampledSteps
 from colonnade.common.protocols.vimadmm import Config, Embedding, Update
 

@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 
 from colonnade.client.aggregation.masked_sums import terms
-from colonnade.client.models.local import Local, headed
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
+from colonnade.client.training.local import Local, headed
+from colonnade.common.aggregation.subject import TRAINING, subject
 from colonnade.common.config.protocol import damping_factor
 from colonnade.common.conversation.conversation import Link
+from colonnade.common.models.backprop import backprop
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.numerics.backprop import backprop
-from colonnade.common.numerics.steps.descent import Descent
-from colonnade.common.numerics.steps.local_steps import joint_local_steps
+from colonnade.common.models.steps.descent import Descent
+from colonnade.common.models.steps.local_steps import joint_local_steps
 from colonnade.common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
-from colonnade.common.secure_aggregation.subject import TRAINING, subject
 
 
 def local(ctx: ClientContext, cfg: Config) -> Local:

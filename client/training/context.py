@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from colonnade.client.privacy.own_encoder import OwnEncoder
 from colonnade.client.privacy.stage import rescale
 from colonnade.client.training.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
-from colonnade.common.checkpointing.run_cache import RunCache
-from colonnade.common.checkpointing.state import State
+from colonnade.client.transcript.receipts import Receipts
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.models import UserModule, user_parts
@@ -26,14 +25,15 @@ from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.outgoing import MaskedTensor, Released
+from colonnade.common.models.backprop import Backprop, backprop
 from colonnade.common.models.bottom import bottom_model
 from colonnade.common.models.build import build_head
 from colonnade.common.models.mixing import mixing
 from colonnade.common.models.optimiser import build_optimiser
-from colonnade.common.models.shaped import Shape, Shaped
-from colonnade.common.numerics.backprop import Backprop, backprop
 from colonnade.common.privacy.rows import NoisySteps, SampledSteps, deviation
-from colonnade.common.transcript.receipts import Receipts
+from colonnade.common.privacy.shaped import Shape, Shaped
+from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.state import State
 
 _PROBE = 32  # rows used to test a user's module
 

@@ -10,13 +10,13 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from colonnade.common.config.run_options import AdjustConfig
-from colonnade.common.embeddings.contrastive import contrast
-from colonnade.common.embeddings.fuzzy import fuzzy_c_means
-from colonnade.common.embeddings.normality import normality
-from colonnade.common.models.shaped import Shaped
-from colonnade.common.numerics.backprop import Backprop, Stack, backprop
-from colonnade.common.numerics.row_gradients import row_gradients
+from colonnade.common.models.backprop import Backprop, Stack, backprop
+from colonnade.common.models.contrastive import contrast
+from colonnade.common.models.fuzzy import fuzzy_c_means
+from colonnade.common.models.normality import normality
+from colonnade.common.models.row_gradients import row_gradients
 from colonnade.common.privacy.rows import NoisySteps, SampledSteps
+from colonnade.common.privacy.shaped import Shaped
 
 _TINY = 1e-30  # gradients are small; 0 has no direction
 _FIRST, _NEXT = 20, 1  # fuzzy c-means iterations: from scratch, and from the previous batch's centres

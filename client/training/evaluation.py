@@ -12,7 +12,7 @@ from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.messaging.message import Message
 from colonnade.common.messaging.outgoing import Released
-from colonnade.common.runtime.phases import evaluation
+from colonnade.common.run.phases import evaluation
 
 
 @evaluation

@@ -9,7 +9,7 @@ from colonnade.client.privacy.stage import Privacy
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.conversation.traffic import Traffic
-from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING, WAITING, Phases
+from colonnade.common.run.phases import CHECKPOINT, COMPUTING, WAITING, Phases
 
 
 @dataclass

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
-from colonnade.common.numerics.backprop import Backprop
+from colonnade.common.models.backprop import Backprop
 from colonnade.common.privacy.rows import SampledSteps
 
 

@@ -1,1 +1,1 @@
-"""A party's statements of what it was told and received, and their comparison with those of others."""
+"""A party's record of what it sent and received: statements, their comparison with other parties', captures."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from colonnade.client.transcript.statement import WindowStatement, is_in, rows
 from colonnade.common.crypto.told import TranscriptError
-from colonnade.common.transcript.statement import WindowStatement, is_in, rows
 
 _MOST = 20_000  # hashes of one party that wait for ours
 

@@ -11,7 +11,9 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from colonnade.client.transcript.comparison import OtherParty, OwnRecord
-from colonnade.common.compression.forms import AS_IS
+from colonnade.client.transcript.entries import ToldEntry, entry_of, salt_key, salted
+from colonnade.client.transcript.receipts import Receipts
+from colonnade.client.transcript.statement import WindowStatement, rows, signed
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.contract import Contract
@@ -23,11 +25,9 @@ from colonnade.common.crypto.sealing import PairKeys, SealError, Session
 from colonnade.common.crypto.signatures import ForgedError, Signer, Verifier
 from colonnade.common.crypto.told import TranscriptError, refuse_other_parts
 from colonnade.common.errors import ContractError
+from colonnade.common.messaging.forms import AS_IS
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
-from colonnade.common.transcript.entries import ToldEntry, entry_of, salt_key, salted
-from colonnade.common.transcript.receipts import Receipts
-from colonnade.common.transcript.statement import WindowStatement, rows, signed
 
 _SLACK = 10  # rounds beyond a window that a statement may take
 _MOST_ENTRIES = 400  # per statement

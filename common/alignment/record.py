@@ -10,9 +10,9 @@ from torch import Tensor
 
 from colonnade.common.alignment.kept.store import KeptAlignment
 from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.messaging.raw import to_bytes, to_tensor
+from colonnade.common.run.run_cache import RunCache
 
 _NAME = "alignment"
 _BYTES = ("identity", "terms", "keys")

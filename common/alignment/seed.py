@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
 from colonnade.common.alignment.psi_member import Draw
-from colonnade.common.runtime.durable import write_kept
+from colonnade.common.run.durable import write_kept
 
 NAME = "alignment.seed"
 

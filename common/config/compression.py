@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from colonnade.common.compression.forms import HALF, WHOLE, WIDTHS, Coded, Form, Largest, Signs
+from colonnade.common.messaging.forms import HALF, WHOLE, WIDTHS, Coded, Form, Largest, Signs
 from colonnade.common.section import Section
 
 _BITS = f"expected one of {', '.join(map(str, WIDTHS[:-1]))} or {WIDTHS[-1]}"

@@ -34,7 +34,7 @@ from pydantic import (
 )
 
 from colonnade.common.errors import ConfigError, nearest
-from colonnade.common.runtime.plug_ins import Extended, PlugIns
+from colonnade.common.run.plug_ins import Extended, PlugIns
 
 MODELS = PlugIns(
     "models", ("mlp", "cnn", "lenet", "resnet18", "resnet50", "linear", "polynomial", "normed", "product", "own")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from colonnade.common.errors import ConfigError
-from colonnade.common.runtime.plug_ins import PlugIns
+from colonnade.common.run.plug_ins import PlugIns
 
 OUTSIDE_LOSSES = PlugIns("losses", ("cross_entropy", "squared", "logistic"))
 """Training losses of installed packages; the names of the built-in ones are reserved."""

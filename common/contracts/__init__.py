@@ -1,1 +1,1 @@
-"""Contracts of protocols, and the parts of contracts that several protocols share."""
+"""What a protocol exchanges, in training and in prediction, and the parts that several contracts share."""

@@ -8,7 +8,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.config.outside import OUTSIDE_LOSSES, OUTSIDE_METRICS
 from colonnade.common.contracts.registry import OUTSIDE
-from colonnade.common.runtime.plug_ins import PREFIX
+from colonnade.common.run.plug_ins import PREFIX
 
 _KEY = "plugin."
 

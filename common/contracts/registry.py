@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import ConfigError
-from colonnade.common.runtime.plug_ins import PlugIns, owner
+from colonnade.common.run.plug_ins import PlugIns, owner
 
 NAMES = (
     "split",

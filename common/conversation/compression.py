@@ -6,11 +6,11 @@ import zlib
 from dataclasses import replace
 from typing import Any
 
-from colonnade.common.compression.forms import AS_IS, Form, Packed
-from colonnade.common.compression.quantise import pack, unpack
 from colonnade.common.config.compression import CompressConfig, form_of
 from colonnade.common.data.draws import Draws
+from colonnade.common.messaging.forms import AS_IS, Form, Packed
 from colonnade.common.messaging.message import Kinds, M, schema, tensor_specs
+from colonnade.common.messaging.quantise import pack, unpack
 
 
 def arriving(compress: CompressConfig, kinds: Kinds) -> dict[str, Form]:

@@ -39,7 +39,7 @@ class Statement:
 
     Args:
         party: the author; set by the server from the connection.
-        body: common/transcript/statement.py.
+        body: client/transcript/statement.py.
         certificate: the party's, PEM; empty on loopback without TLS.
         signature: over party and body; empty likewise.
     """

@@ -20,7 +20,7 @@ from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.conversation.outbox import Outbox
 from colonnade.common.errors import PartyAway
 from colonnade.common.messaging.message import Kinds, Message, memory, snapshot
-from colonnade.common.runtime.own_loop import run_on_own_loop
+from colonnade.common.run.own_loop import run_on_own_loop
 
 _T = TypeVar("_T")
 _AT_ONCE = 1e-6  # seconds

@@ -9,7 +9,7 @@ from typing import Any
 
 from colonnade.common.errors import PartyLost
 from colonnade.common.messaging.message import M, Message, memory
-from colonnade.common.runtime.phases import WAITING, Phases
+from colonnade.common.run.phases import WAITING, Phases
 
 
 class Mailbox:

@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from colonnade.common.crypto.group import ELEMENT, Secret, hash_to_curve
 from colonnade.common.errors import EnvironmentFault, InputError
-from colonnade.common.runtime.python_child import child_environment, python_module
+from colonnade.common.run.python_child import child_environment, python_module
 
 _LEAST = 256  # elements for which another process pays
 

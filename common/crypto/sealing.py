@@ -37,7 +37,7 @@ from colonnade.common.crypto.told import Parts, TranscriptError, hash_of_values,
 from colonnade.common.errors import PeerError
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.messaging.raw import to_tensor
-from colonnade.common.runtime.json_values import parse_json
+from colonnade.common.run.json_values import parse_json
 
 _Context = str | int
 
@@ -65,7 +65,7 @@ class Session:
         round: the round to continue after, 0 at the beginning.
         backed_off: number of times that the run went back after a divergence.
         parties: the participants of a prediction, which may be part of the roster; empty elsewhere.
-        rows: hash of the rows that the party knows (common/secure_aggregation/subject.py). Keys between parties are
+        rows: hash of the rows that the party knows (common/aggregation/subject.py). Keys between parties are
             bound to it; the server, which could test guesses of the rows' keys against it, never sees it.
     """
 
@@ -172,8 +172,8 @@ class PairKeys:
     """Keys that a party shares with the others, confirmed by all.
 
     Args:
-        masks: a key of 32 bytes with each of the others, the same at both ends (common/secure_aggregation/masks.py).
-        receipts: likewise (common/transcript/receipts.py).
+        masks: a key of 32 bytes with each of the others, the same at both ends (common/aggregation/masks.py).
+        receipts: likewise (client/transcript/receipts.py).
         offers: hash of all offers.
     """
 

@@ -2,7 +2,7 @@
 
 What a member draws for itself must follow from nothing that another member knows. Whoever knows the first weights of a
 party knows its first embeddings as a function of its columns, and can solve for these. So a member draws 32 bytes from
-the operating system once in a run (common/checkpointing/start_secret.py), and expands them here. Torch's own seeding
+the operating system once in a run (common/run/start_secret.py), and expands them here. Torch's own seeding
 uses 32 bits of a seed, which can be searched: a generator's whole state is filled instead.
 
 Draws from the agreed seed, which all members know, are for papers' runs and where one process holds all data anyway.

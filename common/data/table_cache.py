@@ -26,8 +26,8 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt, TypedColumn
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.runtime.json_values import parse_json
-from colonnade.common.runtime.run_folder import MemberFolder
+from colonnade.common.run.json_values import parse_json
+from colonnade.common.run.run_folder import MemberFolder
 from colonnade.common.version import VERSION
 
 _FORMAT = 1

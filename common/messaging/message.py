@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, dataclass_transform, get_args, get_origin
 
-from colonnade.common.compression.forms import AS_IS, Form, Packed
 from colonnade.common.errors import ContractError
+from colonnade.common.messaging.forms import AS_IS, Form, Packed
 
 if TYPE_CHECKING:  # a contract is read without torch: fields.py
     import torch

@@ -12,7 +12,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from colonnade.common.compression.forms import Packed
+from colonnade.common.messaging.forms import Packed
 
 
 class Outgoing(Tensor):

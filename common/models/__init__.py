@@ -1,1 +1,1 @@
-"""Models, built from the sections of common/config/models.py and optimisers.py: towers, heads, and their optimisers."""
+"""Models and their numerics: towers, heads, optimisers, losses, and gradients of every order."""

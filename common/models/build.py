@@ -33,7 +33,7 @@ from colonnade.common.models.towers.images import cnn, lenet
 from colonnade.common.models.towers.norm import take_single_rows
 from colonnade.common.models.towers.polynomial import Polynomial
 from colonnade.common.models.towers.resnet import resnet
-from colonnade.common.runtime.user_code import UserCodeFault, in_place, interrupts
+from colonnade.common.run.user_code import UserCodeFault, in_place, interrupts
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)  # the short ones under autocast, which the caller widens
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from colonnade.common.config.models import MODELS, OutsideModel, OwnConfig, UserModule, no_such, refuse_missing
 from colonnade.common.errors import ColonnadeError, ConfigError
-from colonnade.common.runtime.user_code import in_place, interrupts, note_file
+from colonnade.common.run.user_code import in_place, interrupts, note_file
 
 
 def users_module(config: UserModule, base: Path, *sizes: object) -> nn.Module:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import safetensors.torch
 from torch import Tensor, nn
 
-from colonnade.common.checkpointing.state import State
+from colonnade.common.run.state import State
 
 
 def saved_parameters(state: State, names: Iterable[str]) -> bytes | None:

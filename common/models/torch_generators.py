@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from colonnade.common.checkpointing.state import State
 from colonnade.common.data.draws import Draws
+from colonnade.common.run.state import State
 
 
 def keep_generators(state: State, device: torch.device, draws: Draws) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from colonnade.common.models.backprop import backprop
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.numerics.backprop import backprop
 
 
 class TwoPart:

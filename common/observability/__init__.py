@@ -1,1 +1,1 @@
-"""Events, metrics, health, and message capture for research."""
+"""What a running member shows: events, metrics, health, and the ports that serve them."""

@@ -14,11 +14,11 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from colonnade.common.network.loopback import is_called_rightly
-from colonnade.common.network.ports import split_address
-from colonnade.common.network.web_gate import Gate
+from colonnade.common.observability.loopback import is_called_rightly
 from colonnade.common.observability.metric import Metric
-from colonnade.common.runtime.loop_thread import LoopThread
+from colonnade.common.observability.ports import split_address
+from colonnade.common.observability.web_gate import Gate
+from colonnade.common.run.loop_thread import LoopThread
 
 Family = CounterMetricFamily | GaugeMetricFamily | InfoMetricFamily | SummaryMetricFamily
 

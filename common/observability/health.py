@@ -11,10 +11,10 @@ from grpc_health.v1.health import HealthServicer
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
-from colonnade.common.network.grpc_bounds import bounds
-from colonnade.common.network.ports import cannot_listen, refuse_taken, with_port
+from colonnade.common.observability.ports import cannot_listen, refuse_taken, with_port
 from colonnade.common.observability.telemetry import Event
-from colonnade.common.runtime.descriptors import affordable
+from colonnade.common.run.descriptors import affordable
+from colonnade.common.wire.grpc_bounds import bounds
 
 LIVE, READY = "", "colonnade"
 """The services: LIVE while this process is up; READY when the server listens, or the party has joined."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from colonnade.common.errors import ConfigError, nearest
 from colonnade.common.escaped import escaped
-from colonnade.common.runtime.rate_limit import Event
+from colonnade.common.run.rate_limit import Event
 
 VARIABLE = "COLONNADE_LOG"
 """Environment variable with the level that a member's process writes to its standard error."""

@@ -13,8 +13,8 @@ from typing import Any, TextIO
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.escaped import escaped
 from colonnade.common.observability.log import EventLog
-from colonnade.common.runtime.json_lines import open_to_append
-from colonnade.common.runtime.rate_limit import Digest, Event, Listener
+from colonnade.common.run.json_lines import open_to_append
+from colonnade.common.run.rate_limit import Digest, Event, Listener
 
 __all__ = ["Event", "Listener", "Telemetry", "without_nan"]
 
@@ -24,7 +24,7 @@ _LONGEST = 500  # maximum characters of a refusal's reason
 class Telemetry:
     """Writes events to a file and to a logger as they occur, and passes them on.
 
-    Events that others can cause are written at a bounded rate (common/runtime/rate_limit.py) and passed on unbounded: a
+    Events that others can cause are written at a bounded rate (common/run/rate_limit.py) and passed on unbounded: a
     listener that prints them bounds them again.
 
     Args:

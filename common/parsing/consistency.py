@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+from colonnade.common.aggregation.masked_sums import check_blinded
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.label_privacy import CONVEX
 from colonnade.common.config.members import Config, ServerConfig
@@ -13,7 +14,6 @@ from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.crypto.curve_library import point_class
 from colonnade.common.errors import ConfigError, nearest
 from colonnade.common.parsing.privacy_checks import able, check_privacy
-from colonnade.common.secure_aggregation.masked_sums import check_blinded
 
 
 def check(config: Config) -> None:

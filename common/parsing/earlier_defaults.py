@@ -15,15 +15,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.config.federation import STEPS, FederationConfig
 from colonnade.common.config.members import Config
 from colonnade.common.config.privacy import BEFORE
 from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import read_tree
-from colonnade.common.runtime.kept_records import unsealed
-from colonnade.common.runtime.run_folder import MemberFolder, PartyFolder, RunFolder
+from colonnade.common.run.checkpoints import Checkpoints
+from colonnade.common.run.kept_records import unsealed
+from colonnade.common.run.run_folder import MemberFolder, PartyFolder, RunFolder
 
 _PROTOCOLS: tuple[tuple[str, Any], ...] = (
     ("masked_answers", False), ("damping", "none"), ("rho", 1.0), ("rho", 0.03), ("tau", 20),

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.registry import imported_contracts
 from colonnade.common.errors import ConfigError, nearest, shown
-from colonnade.common.runtime.plug_ins import Extended, PlugIns
+from colonnade.common.run.plug_ins import Extended, PlugIns
 
 TEMPLATE = "every_party"
 """The template section merged under every party's own."""

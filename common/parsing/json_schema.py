@@ -11,13 +11,13 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from colonnade.common.compression.forms import WIDTHS
 from colonnade.common.config.decision import Criterion
 from colonnade.common.config.members import Config
 from colonnade.common.config.models import MODELS, OutsideModel
 from colonnade.common.config.roster import LARGEST
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError
+from colonnade.common.messaging.forms import WIDTHS
 from colonnade.common.parsing.dump import KIND_KEYS
 from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.version import VERSION

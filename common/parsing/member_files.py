@@ -8,7 +8,7 @@ from typing import Any
 
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.parsing.yaml_text import yaml_text
-from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.run.run_folder import RunFolder
 
 
 def member_text(tree: Mapping[str, Any], member: str) -> str:

@@ -13,7 +13,7 @@ The post-processing is Bayes' rule: the model's own prediction p is the prior, a
 replaces the label in the loss. Cross-entropy to q has the gradient of -log sum_c p_c L_c, the loss of the released
 value itself (forward correction: Patrini et al., "Making deep neural networks robust to label noise", 2017), at the
 logits of the prior. Protocols by ADMM minimise over z, away from these: `auxiliary` says whether with q kept, or the
-loss itself (common/numerics/admm.py).
+loss itself (common/models/admm.py).
 
 Source of `laplace`: Malek, Mironov, Prasad, Shilov and Tramèr, "Antipodes of label differential privacy: PATE
 and ALIBI", 2021 (ALIBI). Two one-hot vectors differ by 2 in the L1 norm, so Laplace noise of scale b has epsilon = 2/b,

@@ -11,11 +11,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from colonnade.common.compression.forms import AS_IS, Form
-from colonnade.common.compression.quantise import pack, unpack
 from colonnade.common.errors import TrainingDiverged
+from colonnade.common.messaging.forms import AS_IS, Form
 from colonnade.common.messaging.message import all_finite
 from colonnade.common.messaging.outgoing import Released
+from colonnade.common.messaging.quantise import pack, unpack
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.noise import Normals, add_normals

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from colonnade.common.embeddings.pairwise import Moments, Spread
+from colonnade.common.models.pairwise import Moments, Spread
 
 _MEMORY = 0.98  # of the moving average: about fifty batches
 _TINY = 1e-9  # bound for embeddings that coincide

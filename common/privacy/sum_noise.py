@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.common.aggregation.ring import Ring
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.errors import InputError
-from colonnade.common.numerics.ring import Ring
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.sums import LEAST, share
 from colonnade.common.privacy.laplace import Bits, bernoulli_exp, discrete_laplace

@@ -24,14 +24,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from colonnade.common.aggregation.masked_sums import Summing
+from colonnade.common.aggregation.messages import BLINDED, blinded_limits
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.label_messages import LABEL_MESSAGES
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.secure_aggregation.masked_sums import Summing
-from colonnade.common.secure_aggregation.messages import BLINDED, blinded_limits
 
 
 class Config(ProtocolConfig):

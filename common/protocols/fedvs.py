@@ -32,7 +32,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from colonnade.common.coded_computing.parameters import CodeParameters, agreed_parameters
+from colonnade.common.aggregation.integers import PrimeField
+from colonnade.common.aggregation.masked_sums import check_smallest_set
+from colonnade.common.aggregation.messages import AGREEMENT, SetProof, SetProofs, agreement_limits
+from colonnade.common.aggregation.parameters import CodeParameters, agreed_parameters
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import INTERACTING, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
@@ -40,9 +43,6 @@ from colonnade.common.crypto.lengths import OVERHEAD
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.messaging.fields import MaskedTensor, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.numerics.integers import PrimeField
-from colonnade.common.secure_aggregation.masked_sums import check_smallest_set
-from colonnade.common.secure_aggregation.messages import AGREEMENT, SetProof, SetProofs, agreement_limits
 
 if TYPE_CHECKING:
     from colonnade.common.crypto.sealing import Session

@@ -34,6 +34,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from colonnade.common.aggregation.masked_sums import Summing
+from colonnade.common.aggregation.messages import BLINDED, blinded_limits
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import INTERACTING, LARGE, SMALL, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
@@ -41,8 +43,6 @@ from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.secure_aggregation.masked_sums import Summing
-from colonnade.common.secure_aggregation.messages import BLINDED, blinded_limits
 
 
 class Config(ProtocolConfig):

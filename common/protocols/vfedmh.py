@@ -15,7 +15,7 @@ model. Party k's model is an embedding network h and a prediction network p:
           server     the same on theta_a with R_a = p(E; theta_a)
 
 The paper sends the scalar L_k in step 4, which the party cannot differentiate; dR_k replaces it. For r_k, and the
-reason it differs from the paper's, see common/secure_aggregation/masks.py.
+reason it differs from the paper's, see common/aggregation/masks.py.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from colonnade.common.aggregation.masked_sums import Summing
+from colonnade.common.aggregation.messages import BLINDED, blinded_limits
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.secure_aggregation.masked_sums import Summing
-from colonnade.common.secure_aggregation.messages import BLINDED, blinded_limits
 
 
 class Config(ProtocolConfig):

@@ -19,7 +19,7 @@ gamma, `dual_step`, is 1 in the paper.
 
 With `damping: parties`, the default, step 4 sends s_k = o_k + (z - sum_i o_i) / M, and step 5 has M rho for rho: every
 party covers its share of the remainder instead of all of it (Boyd et al. 2011, Section 7.3). Steps of plain SGD are
-then shortened where they would overshoot (common/numerics/steps/descent.py). `none` is the paper's.
+then shortened where they would overshoot (common/models/steps/descent.py). `none` is the paper's.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from colonnade.common.aggregation.masked_sums import Summing
+from colonnade.common.aggregation.messages import BLINDED, blinded_limits
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.optimisers import SgdConfig
 from colonnade.common.config.protocol import Damping, Defaults, ProtocolConfig
@@ -35,8 +37,6 @@ from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.secure_aggregation.masked_sums import Summing
-from colonnade.common.secure_aggregation.messages import BLINDED, blinded_limits
 
 
 class Config(ProtocolConfig):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from colonnade.common.runtime.rate_limit import Event
+from colonnade.common.run.rate_limit import Event
 from colonnade.common.tracking.tracker import Parameter, Status
 
 ROUND: Mapping[str, str] = {

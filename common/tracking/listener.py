@@ -13,9 +13,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar
 
-from colonnade.common.runtime.durable import write_durably, write_kept
-from colonnade.common.runtime.rate_limit import Event
-from colonnade.common.runtime.run_folder import MemberFolder, read_record
+from colonnade.common.run.durable import write_durably, write_kept
+from colonnade.common.run.rate_limit import Event
+from colonnade.common.run.run_folder import MemberFolder, read_record
 from colonnade.common.tracking.allowed import (
     COUNTED,
     epsilons,

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from colonnade.common.errors import ConfigError, EnvironmentFault
-from colonnade.common.runtime.own_files import open_own
+from colonnade.common.run.own_files import open_own
 from colonnade.common.tracking.tracker import Parameter, Status, TrackedRun, TrackerConfig
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, SerializeAsAny, ValidationError, WithJsonSchema
 
 from colonnade.common.errors import ConfigError, nearest, shown
-from colonnade.common.runtime.plug_ins import PlugIns
+from colonnade.common.run.plug_ins import PlugIns
 from colonnade.common.tracking.mlflow_tracker import MlflowConfig
 from colonnade.common.tracking.tensorboard_tracker import TensorBoardConfig
 from colonnade.common.tracking.tracker import TrackerConfig

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from colonnade.common.escaped import plain
-from colonnade.common.runtime.own_files import refuse_path
+from colonnade.common.run.own_files import refuse_path
 from colonnade.common.tracking.tracker import Parameter, Status, TrackedRun, TrackerConfig
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from colonnade.common.compression.forms import AS_IS, Form, Packed
-from colonnade.common.compression.quantise import unpack
+from colonnade.common.messaging.forms import AS_IS, Form, Packed
 from colonnade.common.messaging.message import Kinds, Message, TensorSpec, declared, schema
+from colonnade.common.messaging.quantise import unpack
 from colonnade.common.wire.fields import (
     EIGHT_BYTES,
     LENGTH,

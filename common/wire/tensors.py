@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.common.compression.forms import AS_IS, HALF, Coded, Form, Largest, Packed, Shape, Signs
+from colonnade.common.messaging.forms import AS_IS, HALF, Coded, Form, Largest, Packed, Shape, Signs
 from colonnade.common.messaging.message import dtype_name
 from colonnade.common.messaging.raw import DTYPES
 from colonnade.common.wire._generated import tensor_pb2

@@ -18,9 +18,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from colonnade.client.models.local import bottom as local
 from colonnade.client.training import evaluation as at_party
 from colonnade.client.training.context import ClientContext
+from colonnade.client.training.local import bottom as local
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
@@ -29,9 +29,9 @@ from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.messaging.message import ServerMessage, TensorSpec, message
 from colonnade.common.models.optimiser import stepper
-from colonnade.server.fusion.joint import JointHead
 from colonnade.server.training import evaluation as at_server
 from colonnade.server.training.context import ServerContext
+from colonnade.server.training.fusion.joint import JointHead
 from colonnade.server.training.imputation import StandIn
 
 __all__ = ["CONTRACT", "joint", "local", "participate", "serve"]

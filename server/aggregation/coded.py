@@ -10,8 +10,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from colonnade.common.coded_computing.coded_rows import CodedRows
-from colonnade.common.coded_computing.lagrange import LagrangeCode
+from colonnade.common.aggregation import fixed_point
+from colonnade.common.aggregation.coded_rows import CodedRows
+from colonnade.common.aggregation.confirmed_sets import relayed
+from colonnade.common.aggregation.lagrange import LagrangeCode
+from colonnade.common.aggregation.masked_sums import confirmed, smallest_set
+from colonnade.common.aggregation.messages import SetProof, SetProofs
+from colonnade.common.aggregation.summed_sets import MemberRecord, marked, marks
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
@@ -20,7 +25,6 @@ from colonnade.common.crypto.signatures import Signer
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import M, check_exact
 from colonnade.common.messaging.raw import lay_out, to_tensor
-from colonnade.common.numerics import fixed_point
 from colonnade.common.protocols.fedvs import (
     Answer,
     Bundle,
@@ -34,10 +38,6 @@ from colonnade.common.protocols.fedvs import (
     place,
     signed_senders,
 )
-from colonnade.common.secure_aggregation.confirmed_sets import relayed
-from colonnade.common.secure_aggregation.masked_sums import confirmed, smallest_set
-from colonnade.common.secure_aggregation.messages import SetProof, SetProofs
-from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marked, marks
 from colonnade.server.training.context import ServerContext
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from colonnade.common.aggregation.messages import KeyOffer, KeyProof, KeyProofs, KeyRing
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.crypto.lengths import KEY_BYTES, KEY_PROOF_BYTES
@@ -11,7 +12,6 @@ from colonnade.common.crypto.signatures import Signer
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message
 from colonnade.common.messaging.raw import lay_out, to_tensor
-from colonnade.common.secure_aggregation.messages import KeyOffer, KeyProof, KeyProofs, KeyRing
 from colonnade.server.training.context import ServerContext
 
 

@@ -8,17 +8,17 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from colonnade.common.aggregation.masked_sums import confirmed, smallest_set
+from colonnade.common.aggregation.masks import remove_masks
+from colonnade.common.aggregation.messages import Masked, Members, words
+from colonnade.common.aggregation.shamir import sharing
+from colonnade.common.aggregation.subject import TRAINING, subject
+from colonnade.common.aggregation.summed_sets import MemberRecord, marks
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import check_exact
 from colonnade.common.privacy.sum_noise import ring
-from colonnade.common.secure_aggregation.masked_sums import confirmed, smallest_set
-from colonnade.common.secure_aggregation.masks import remove_masks
-from colonnade.common.secure_aggregation.messages import Masked, Members, words
-from colonnade.common.secure_aggregation.shamir import sharing
-from colonnade.common.secure_aggregation.subject import TRAINING, subject
-from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marks
 from colonnade.server.aggregation.key_agreement import introduce
 from colonnade.server.aggregation.recovery import ShareCollection
 from colonnade.server.aggregation.set_proofs import relay_proofs, without_refusals

@@ -1,24 +1,17 @@
-"""Recovery of sums without vanished parties, server side. The box: common/secure_aggregation/recovery.py."""
+"""Recovery of sums without vanished parties, server side. The box: common/aggregation/recovery.py."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from colonnade.common.aggregation.masked_sums import smallest_set
+from colonnade.common.aggregation.messages import BLOCK, SECRETS, SHARE_BYTES, Arrived, OpenedShares, SealedShares
+from colonnade.common.aggregation.recovery import Recovered, first_of_block, recover
+from colonnade.common.aggregation.shamir import Sharing
+from colonnade.common.aggregation.summed_sets import MemberRecord, marks
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.secure_aggregation.masked_sums import smallest_set
-from colonnade.common.secure_aggregation.messages import (
-    BLOCK,
-    SECRETS,
-    SHARE_BYTES,
-    Arrived,
-    OpenedShares,
-    SealedShares,
-)
-from colonnade.common.secure_aggregation.recovery import Recovered, first_of_block, recover
-from colonnade.common.secure_aggregation.shamir import Sharing
-from colonnade.common.secure_aggregation.summed_sets import MemberRecord, marks
 from colonnade.server.aggregation.set_proofs import relay_proofs
 from colonnade.server.training.context import ServerContext
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from colonnade.common.aggregation.confirmed_sets import relayed
+from colonnade.common.aggregation.messages import SetProof, SetProofs
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.crypto.lengths import PROOF_BYTES
 from colonnade.common.messaging.message import M, check_exact
-from colonnade.common.secure_aggregation.confirmed_sets import relayed
-from colonnade.common.secure_aggregation.messages import SetProof, SetProofs
 
 
 async def relay_proofs(

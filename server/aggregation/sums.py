@@ -12,7 +12,7 @@ from torch import Tensor
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.messaging.message import Message
-from colonnade.common.runtime.phases import evaluation
+from colonnade.common.run.phases import evaluation
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import collect_block
 from colonnade.server.training.imputation import StandIn

@@ -1,4 +1,4 @@
-"""Server side of prediction. The protocol's box is in common/prediction/messages.py."""
+"""Server side of prediction. The protocol's box is in common/contracts/prediction.py."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from colonnade.common.contracts.prediction import Ask, Averaged, Output, summed, width
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.errors import PartyLost
-from colonnade.common.prediction.messages import Ask, Averaged, Output, summed, width
 from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Found
-from colonnade.server.fusion.active_joint import ActiveJoint
-from colonnade.server.fusion.joint import Joint, Summed
 from colonnade.server.protocols import ACTIVE, JOINT
 from colonnade.server.training.absence import Absent, Standing
 from colonnade.server.training.context import ServerContext
+from colonnade.server.training.fusion.active_joint import ActiveJoint
+from colonnade.server.training.fusion.joint import Joint, Summed
 
 
 @dataclass(frozen=True)

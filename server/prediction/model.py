@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.common.contracts import prediction
 from colonnade.common.observability.endpoints import Collector
-from colonnade.common.prediction import messages as prediction
-from colonnade.server.evaluation.decision import Decision
 from colonnade.server.prediction.exchange import Questions
 from colonnade.server.prediction.row_index import RowIndex
+from colonnade.server.training.metrics.decision import Decision
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]

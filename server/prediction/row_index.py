@@ -15,12 +15,12 @@ from colonnade.common.alignment.kept.keeping import Keeping
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.seed import Seed
-from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.messaging.message import Kinds
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.run.run_cache import RunCache
 from colonnade.server.alignment.finding import KeptPart
 from colonnade.server.alignment.rows import ServerRows
 

@@ -16,10 +16,9 @@ from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.seed import NAME as SEED
 from colonnade.common.alignment.seed import Seed
-from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
+from colonnade.common.contracts import prediction
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.kept_encoder import EncoderFile
@@ -28,24 +27,25 @@ from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import CheckpointError, ColonnadeError, InputError
 from colonnade.common.observability.endpoints import Endpoints
 from colonnade.common.observability.telemetry import Listener, Telemetry
-from colonnade.common.prediction import messages as prediction
-from colonnade.common.runtime.descriptors import raise_limit
-from colonnade.common.runtime.device import choose_device
-from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.run.checkpoints import Checkpoints, Owner
+from colonnade.common.run.descriptors import raise_limit
+from colonnade.common.run.device import choose_device
+from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.run_folder import RunFolder
 from colonnade.server.alignment.rows import server_keeping
-from colonnade.server.evaluation.score import margins
-from colonnade.server.fusion.active import load_columns, own_keys
-from colonnade.server.membership.admission import DataShape
-from colonnade.server.membership.hub import Hub
-from colonnade.server.membership.session_numbers import SessionNumbers
+from colonnade.server.member.admission import DataShape
+from colonnade.server.member.hub import Hub
+from colonnade.server.member.service import Service, prediction_task
+from colonnade.server.member.session_numbers import SessionNumbers
 from colonnade.server.prediction.exchange import Questions
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.row_index import RowIndex, distinct
 from colonnade.server.prediction.sessions import PredictionSessions
 from colonnade.server.prediction.terms import PredictionTerms
 from colonnade.server.privacy.label_digest import refuse_other_labels
-from colonnade.server.run.service import Service, prediction_task
 from colonnade.server.training.context import ServerContext, check_labels
+from colonnade.server.training.fusion.active import load_columns, own_keys
+from colonnade.server.training.metrics.score import margins
 
 Work = Callable[[Model], Awaitable[None]]
 """Uses the model while every party is present."""

@@ -12,22 +12,22 @@ from typing import Any
 from torch import Tensor
 
 from colonnade.common.alignment.refusal import refuse_nothing
-from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.contracts import prediction
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.crypto.sealing import Session
+from colonnade.common.data.scored_rows import ScoredRows
 from colonnade.common.errors import PartyAway, PartyFailed, PartyLost, declared
-from colonnade.common.prediction import messages as prediction
-from colonnade.common.prediction.batches import ScoredRows
-from colonnade.common.runtime.user_code import naming_user_code
+from colonnade.common.run.checkpoints import Checkpoints, Owner
+from colonnade.common.run.user_code import naming_user_code
 from colonnade.server.alignment.rows import ServerRows
-from colonnade.server.evaluation.decision import Decision
-from colonnade.server.fusion.active import columns_of
-from colonnade.server.membership.hub import Hub
+from colonnade.server.member.hub import Hub
 from colonnade.server.prediction.exchange import IdsRenewed, Questions, predict
 from colonnade.server.prediction.row_index import RowIndex
 from colonnade.server.prediction.terms import PredictionTerms
 from colonnade.server.training.context import ServerContext
+from colonnade.server.training.fusion.active import columns_of
+from colonnade.server.training.metrics.decision import Decision
 
 
 @dataclass

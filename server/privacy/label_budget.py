@@ -16,9 +16,9 @@ from colonnade.common.config.privacy import BEFORE, Accounting
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 from colonnade.common.privacy.accounting.accountant import epsilon
-from colonnade.common.runtime.json_values import parse_json, whole
-from colonnade.common.runtime.kept_records import Witness
-from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.run.json_values import parse_json, whole
+from colonnade.common.run.kept_records import Witness
+from colonnade.common.run.run_folder import RunFolder
 
 _ANEW = "begin a new run, which spends epsilon anew"
 _CEILING = 1 << 53  # more releases than any run makes

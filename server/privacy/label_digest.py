@@ -6,9 +6,9 @@ import hashlib
 
 import torch
 
-from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import DataError
+from colonnade.common.run.run_cache import RunCache
 
 _NAME = "labels"
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from colonnade.common.config.label_privacy import LabelPrivacyConfig
 from colonnade.common.errors import CheckpointError
 from colonnade.common.privacy.labels import NoisyLabels, label_noise, noise_settings
-from colonnade.common.runtime.durable import write_kept
-from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.run.durable import write_kept
+from colonnade.common.run.run_folder import RunFolder
 
 _ANEW = "begin a new run, which draws noise and spends epsilon anew"
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from colonnade.common.checkpointing.state import State
 from colonnade.common.config.label_privacy import ResponseNoiseConfig
 from colonnade.common.data.rows import generator
-from colonnade.common.numerics.row_gradients import Parameters, RowLoss, row_gradients
+from colonnade.common.models.row_gradients import Parameters, RowLoss, row_gradients
 from colonnade.common.privacy.noise import Normals, secure_normals, seeded_normals
 from colonnade.common.privacy.response_noise import RowNoise
+from colonnade.common.run.state import State
 from colonnade.server.privacy.label_budget import RowReleases
 
 

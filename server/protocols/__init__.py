@@ -9,8 +9,8 @@ from torch import Tensor
 
 from colonnade.common.contracts.registry import ByName
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.server.fusion.joint import Joint
 from colonnade.server.training.context import ServerContext
+from colonnade.server.training.fusion.joint import Joint
 
 # The last argument is `federation.protocol`.
 Serve = Callable[[ServerContext, Cohort, Any], Awaitable[None]]

@@ -9,10 +9,10 @@ from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.c_vfl import Config, Embedding, Head, Other
-from colonnade.server.fusion.heads import agreed_head
-from colonnade.server.fusion.joint import JointHead
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.fusion.heads import agreed_head
+from colonnade.server.training.fusion.joint import JointHead
 from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.label_messages import label_message
 

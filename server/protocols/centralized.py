@@ -12,9 +12,9 @@ from colonnade.common.conversation.responses import Responses
 from colonnade.common.errors import ContractError
 from colonnade.common.models.optimiser import build_optimiser
 from colonnade.common.protocols.centralized import Config, Evaluation, Features
-from colonnade.server.fusion.heads import joint_head
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.fusion.heads import joint_head
 
 
 async def serve(ctx: ServerContext, clients: Cohort, _cfg: Config) -> None:

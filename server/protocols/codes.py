@@ -24,10 +24,10 @@ from colonnade.common.protocols.codes import (
     codes_of,
     counted,
 )
-from colonnade.server.fusion.code_confusions import CodeJoint, Confusions
-from colonnade.server.fusion.code_groups import Grouping, frequencies, kept_codes
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.fusion.code_confusions import CodeJoint, Confusions
+from colonnade.server.training.fusion.code_groups import Grouping, frequencies, kept_codes
 from colonnade.server.training.imputation import StandIn
 
 

@@ -8,8 +8,8 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.protocols.fdml import Aggregate, Config, Evaluation, Logits
 from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Clear, evaluate_sums
-from colonnade.server.fusion.joint import LogitSum
 from colonnade.server.training.context import ServerContext
+from colonnade.server.training.fusion.joint import LogitSum
 from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.label_messages import label_message
 

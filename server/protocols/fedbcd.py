@@ -10,9 +10,9 @@ from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradien
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.fedbcd import Config
-from colonnade.server.fusion.joint import JointHead
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.fusion.joint import JointHead
 from colonnade.server.training.imputation import StandIn
 
 

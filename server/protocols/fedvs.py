@@ -6,16 +6,16 @@ from functools import partial
 
 import torch
 
-from colonnade.common.coded_computing.coded_rows import CodedRows
-from colonnade.common.coded_computing.lagrange import LagrangeCode
+from colonnade.common.aggregation.coded_rows import CodedRows
+from colonnade.common.aggregation.lagrange import LagrangeCode
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.fedvs import Config, Gradient
-from colonnade.common.runtime.phases import evaluation
+from colonnade.common.run.phases import evaluation
 from colonnade.server.aggregation.coded import CodedSums
 from colonnade.server.aggregation.key_agreement import introduce
-from colonnade.server.fusion.combined import CombinedHead
 from colonnade.server.training.context import ServerContext
+from colonnade.server.training.fusion.combined import CombinedHead
 
 
 def joint(ctx: ServerContext, cfg: Config) -> CombinedHead:

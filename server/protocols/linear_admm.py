@@ -7,11 +7,11 @@ from torch import Tensor
 
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
-from colonnade.common.numerics import admm
+from colonnade.common.models import admm
 from colonnade.common.protocols.linear_admm import Config, Evaluation, Logits, Update
-from colonnade.server.fusion.joint import LogitSum
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.fusion.joint import LogitSum
 from colonnade.server.training.imputation import StandIn
 
 

@@ -9,9 +9,9 @@ from torch import Tensor
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.local import Config
-from colonnade.server.fusion.active import active_party
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate_alone
+from colonnade.server.training.fusion.active import active_party
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:

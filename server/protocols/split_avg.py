@@ -14,9 +14,9 @@ from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.split_avg import AverageGradient, Config, Embedding, Gradient
 from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Sums, evaluate_sums
-from colonnade.server.fusion.combined import CombinedHead
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.fusion.combined import CombinedHead
 from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.round_modes import as_they_come, together
 

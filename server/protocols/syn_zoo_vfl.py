@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.protocols.syn_zoo_vfl import Config
-from colonnade.server.fusion.pairs import PairedHead, serve_pairs
 from colonnade.server.training.context import ServerContext
+from colonnade.server.training.fusion.pairs import PairedHead, serve_pairs
 from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.round_modes import together
 

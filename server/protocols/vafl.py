@@ -11,9 +11,9 @@ from colonnade.common.contracts.embeddings import Evaluation, Gradient
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.vafl import Config, Embedding
-from colonnade.server.fusion.weighted import WeightedHead
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.fusion.weighted import WeightedHead
 from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.round_modes import as_they_come, together
 

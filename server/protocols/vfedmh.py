@@ -15,9 +15,9 @@ from colonnade.common.models.two_part import TwoPart
 from colonnade.common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction
 from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Clear, Found, Sums
-from colonnade.server.fusion.active import active_party
-from colonnade.server.fusion.active_joint import ActiveJoint, active_joint
 from colonnade.server.training.context import ServerContext
+from colonnade.server.training.fusion.active import active_party
+from colonnade.server.training.fusion.active_joint import ActiveJoint, active_joint
 from colonnade.server.training.imputation import StandIn
 
 

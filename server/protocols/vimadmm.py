@@ -9,12 +9,12 @@ from colonnade.common.config.protocol import damping_factor
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
-from colonnade.common.numerics import admm
+from colonnade.common.models import admm
 from colonnade.common.protocols.vimadmm import Config, Embedding, Update
-from colonnade.server.fusion.heads import party_heads
-from colonnade.server.fusion.joint import HeadSum
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.fusion.heads import party_heads
+from colonnade.server.training.fusion.joint import HeadSum
 from colonnade.server.training.imputation import StandIn
 
 

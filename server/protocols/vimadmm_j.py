@@ -8,12 +8,12 @@ import torch
 
 from colonnade.common.config.protocol import damping_factor
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.numerics import admm
+from colonnade.common.models import admm
 from colonnade.common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
 from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Clear, evaluate_sums
-from colonnade.server.fusion.joint import LogitSum
 from colonnade.server.training.context import ServerContext
+from colonnade.server.training.fusion.joint import LogitSum
 from colonnade.server.training.imputation import StandIn
 
 

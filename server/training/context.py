@@ -13,8 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from colonnade.common.checkpointing.run_cache import RunCache
-from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.config.models import user_parts
@@ -30,26 +28,28 @@ from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.messaging.message import Message
-from colonnade.common.numerics import admm
-from colonnade.common.numerics.class_weights import WeightedCrossEntropy, balanced
-from colonnade.common.numerics.losses import CrossEntropy, Objective, Squared
-from colonnade.common.numerics.row_gradients import refuse_batch_norm
+from colonnade.common.models import admm
+from colonnade.common.models.losses import CrossEntropy, Objective, Squared
+from colonnade.common.models.row_gradients import refuse_batch_norm
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.labels import NoisyLabels, posterior
-from colonnade.common.runtime.phases import EVALUATION, Phases
-from colonnade.server.divergence.watch import GrowthWatch
-from colonnade.server.evaluation import decision
-from colonnade.server.evaluation.balance import ClassBalance
-from colonnade.server.evaluation.best import TWO_CLASSES, Best
-from colonnade.server.evaluation.decision import Decision
-from colonnade.server.evaluation.fall import Fall
-from colonnade.server.evaluation.outside_metrics import OutsideMetrics
-from colonnade.server.evaluation.residuals import Residuals
-from colonnade.server.evaluation.score import Score
+from colonnade.common.run.phases import EVALUATION, Phases
+from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.state import Snapshot, State
 from colonnade.server.privacy.label_budget import RowReleases
 from colonnade.server.privacy.response_noise import ResponseNoise
+from colonnade.server.training.class_weights import WeightedCrossEntropy, balanced
 from colonnade.server.training.lost_classes import LabelParts
+from colonnade.server.training.metrics import decision
+from colonnade.server.training.metrics.balance import ClassBalance
+from colonnade.server.training.metrics.best import TWO_CLASSES, Best
+from colonnade.server.training.metrics.decision import Decision
+from colonnade.server.training.metrics.fall import Fall
+from colonnade.server.training.metrics.outside_metrics import OutsideMetrics
+from colonnade.server.training.metrics.residuals import Residuals
+from colonnade.server.training.metrics.score import Score
 from colonnade.server.training.outside_loss import OutsideLoss
+from colonnade.server.training.watch import GrowthWatch
 
 MEANS = "mean outputs"
 """Key in the state: each party's mean output, which can replace an absent party."""

@@ -12,7 +12,7 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import M, Message
-from colonnade.common.runtime.phases import evaluation
+from colonnade.common.run.phases import evaluation
 from colonnade.server.training.absence import Absence
 from colonnade.server.training.context import ServerContext
 

@@ -61,8 +61,8 @@ def test_the_name_of_the_attacks_until_0_2_warns_and_works() -> None:
 def test_no_member_imports_it() -> None:
     """The image is built of the folders that .dockerignore names."""
     program = (
-        "import sys, colonnade.cli.main, colonnade.cli.run.up, colonnade.server.run.training; "
-        "import colonnade.client.run.process; "
+        "import sys, colonnade.cli.main, colonnade.cli.run.up, colonnade.server.member.training; "
+        "import colonnade.client.member.process; "
         "print([name for name in sys.modules if name.startswith('colonnade_lab')])"
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from colonnade.client.aggregation.key_agreement import agree
+from colonnade.common.aggregation.messages import KeyOffer, KeyProof, KeyRing, agreement_limits
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import connect, run_virtual
@@ -18,7 +19,6 @@ from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ConfigError, ContractError, PartyLost
 from colonnade.common.messaging.message import Message
 from colonnade.common.messaging.raw import to_tensor
-from colonnade.common.secure_aggregation.messages import KeyOffer, KeyProof, KeyRing, agreement_limits
 from colonnade.server.aggregation.key_agreement import introduce
 from tests.support.meeting import KINDS, NAMES, SESSION, Meeting, Passes, certified_meeting
 

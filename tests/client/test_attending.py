@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from colonnade.client.membership.dialer import Membership
+from colonnade.client.dialling.dialer import Membership
 from colonnade.common.conversation.membership import Failure, Rewind
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import PartyFailed

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from colonnade.client.training.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
 from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.config.run_options import AdjustConfig
-from colonnade.common.embeddings.fuzzy import fuzzy_c_means
-from colonnade.common.embeddings.normality import normality
 from colonnade.common.errors import InputError
-from colonnade.common.models.shaped import Shape, Shaped
+from colonnade.common.models.fuzzy import fuzzy_c_means
+from colonnade.common.models.normality import normality
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.noise import secure_normals
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.rows import NoisySteps
+from colonnade.common.privacy.shaped import Shape, Shaped
 
 X = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
 G = torch.randn(40, 4, generator=torch.Generator().manual_seed(1)) / 40

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from colonnade.client.privacy.egress import Egress
+from colonnade.common.aggregation.messages import Masked
 from colonnade.common.conversation.control import Close, Item, Open
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError, InputError
@@ -21,7 +22,6 @@ from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
 from colonnade.common.protocols.fedvs import Opened, Shares
 from colonnade.common.protocols.split import Embedding
-from colonnade.common.secure_aggregation.messages import Masked
 
 
 class Outside:

@@ -10,11 +10,11 @@ import torch
 from colonnade.client.alignment.rows import PartyRows
 from colonnade.client.training.progress import TrainingProgress
 from colonnade.common.alignment.kept.foreign_keys import NAME, ForeignKeys
-from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.data.columns.features import Features
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.run.run_cache import RunCache
 from tests.support.alignment import federation
 
 
@@ -76,7 +76,7 @@ def test_a_list_that_the_disk_does_not_take_is_not_raised(tmp_path: Path, monkey
 
     keys = opened(tmp_path)
     keys.count("server", 6, "one")
-    monkeypatch.setattr("colonnade.common.runtime.durable.write_durably", full)
+    monkeypatch.setattr("colonnade.common.run.durable.write_durably", full)
     for _ in range(2):
         with pytest.raises(EnvironmentFault, match="cannot be written: No space left on device"):
             keys.count("server", 2, "two")

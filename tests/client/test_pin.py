@@ -10,15 +10,15 @@ from threading import Thread
 import pytest
 import torch
 
-from colonnade.client.membership.pin import Pin
-from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.checkpointing.run_cache import RunCache
-from colonnade.common.checkpointing.state import Snapshot
+from colonnade.client.member.pin import Pin
 from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault
 from colonnade.common.privacy.accounting.chain import Chain
-from colonnade.common.runtime.kept_records import sealed, unsealed
+from colonnade.common.run.checkpoints import Checkpoints, Owner
+from colonnade.common.run.kept_records import sealed, unsealed
+from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.state import Snapshot
 
 
 def opened(folder: Path) -> Pin:
@@ -146,7 +146,7 @@ def test_a_full_disk_admits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     pin = opened(tmp_path)
     pin.admit(begin(1))
-    monkeypatch.setattr("colonnade.common.runtime.durable.write_durably", full)
+    monkeypatch.setattr("colonnade.common.run.durable.write_durably", full)
     with pytest.raises(EnvironmentFault, match=r"pinned\.json cannot be written: No space left on device"):
         pin.admit(begin(2))
     monkeypatch.undo()
@@ -222,7 +222,7 @@ def test_a_checkpoint_of_a_round_that_was_never_entered_does_not_count(tmp_path:
 def test_rounds_are_reserved_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pin, written = opened(tmp_path), []
     pin.admit(begin(1))
-    monkeypatch.setattr("colonnade.client.membership.pin.write_kept", lambda *given: written.append(given))
+    monkeypatch.setattr("colonnade.client.member.pin.write_kept", lambda *given: written.append(given))
     for number in range(1, 2001):
         pin.enter(number)
     assert len(written) == 2

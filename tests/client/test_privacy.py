@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from colonnade.client.privacy.stage import Privacy
-from colonnade.common.checkpointing.state import State
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import BudgetSpent, ConfigError
 from colonnade.common.privacy.accounting.accountant import epsilon
-from colonnade.server.reporting.summary import protection
+from colonnade.common.run.state import State
+from colonnade.server.member.summary import protection
 from tests.support.federation import config, federate, parameters
 
 VIMADMM = {"name": "vimadmm", "embedding": 8, "tau": 2}

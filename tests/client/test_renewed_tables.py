@@ -61,7 +61,7 @@ class Household:
         await asyncio.sleep(5)  # virtual
 
     def ask(self, work: Callable[[Model], Awaitable[None]], **terms: bool) -> None:
-        with patch("colonnade.client.run.process.on_hangup", self.hangups.append):
+        with patch("colonnade.client.member.process.on_hangup", self.hangups.append):
             self.asked.ask(work, **terms)
         assert not any(self.asked.errors.values()), self.asked.errors
 

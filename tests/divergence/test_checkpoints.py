@@ -11,8 +11,6 @@ import pytest
 import torch
 import yaml
 
-from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.optimisers import AdamWConfig, OptimiserConfig, SgdConfig
 from colonnade.common.config.run_options import CheckpointConfig
 from colonnade.common.conversation.control import Save
@@ -20,8 +18,10 @@ from colonnade.common.errors import CheckpointError
 from colonnade.common.models.optimiser import build_optimiser
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.file import load
-from colonnade.common.runtime.json_lines import read_lines
-from colonnade.server.membership.saving import Saving
+from colonnade.common.run.checkpoints import Checkpoints, Owner
+from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.state import Snapshot, State
+from colonnade.server.member.saving import Saving
 from colonnade.simulation.files import RunFiles
 from tests.support.bursting import bursting
 from tests.support.federation import tree

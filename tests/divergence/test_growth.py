@@ -10,11 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.checkpointing.state import State
 from colonnade.common.contracts.embeddings import Embedding
 from colonnade.common.observability.telemetry import Event, Telemetry
-from colonnade.server.divergence.growth import LossGrowth, NormGrowth
-from colonnade.server.divergence.watch import GrowthWatch
+from colonnade.common.run.state import State
+from colonnade.server.training.growth import LossGrowth, NormGrowth
+from colonnade.server.training.watch import GrowthWatch
 
 
 def norms(*values: float) -> NormGrowth:

@@ -12,20 +12,20 @@ import torch
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from colonnade.client.membership.pin import Pin
-from colonnade.common.checkpointing.checkpoints import Checkpoints
-from colonnade.common.compression.forms import Coded, Packed
+from colonnade.client.member.pin import Pin
 from colonnade.common.crypto.pki.certificates import describe, name_of
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.signatures import ForgedError, Verifier
 from colonnade.common.data.formats.arrays import ArrayFile
 from colonnade.common.data.formats.idx import read_labels
 from colonnade.common.errors import CheckpointError, ConfigError, DataError, IdentityError
+from colonnade.common.messaging.forms import Coded, Packed
 from colonnade.common.parsing.file import load
 from colonnade.common.parsing.yaml_tree import override
 from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.wire.tensors import packed_parts, read_tensor
-from colonnade.server.membership.session_numbers import SessionNumbers
+from colonnade.server.member.session_numbers import SessionNumbers
 
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 20)}]\n" for n in range(1, 9))
 """Each list is twenty of the one before."""

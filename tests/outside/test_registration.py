@@ -111,7 +111,7 @@ def test_no_protocol_is_imported_but_the_one_that_is_asked_for() -> None:
     """Nor scipy's convolution, a second of imports, by privacy's accounting."""
     look = (
         "import sys; from tests.support.federation import config; from colonnade.server.protocols import SERVE; "
-        "from colonnade.server.reporting import summary; config({'name': 'split'}); SERVE['split']; "
+        "from colonnade.server.member import summary; config({'name': 'split'}); SERVE['split']; "
         "print(*sorted(m for m in sys.modules if '.protocols.' in m or m == 'scipy.signal'))"
     )
     done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)

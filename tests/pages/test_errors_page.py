@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.rooms import CODE
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "errors.md").read_text()
 QUOTED = re.findall(r"^\| `([^`]+)` \|", PAGE, re.M)
@@ -30,17 +32,7 @@ def pieces(text: ast.Constant | ast.JoinedStr) -> list[str]:
 def texts() -> tuple[re.Pattern[str], ...]:
     """Every text of the code that raises: a group for each piece, anything between two."""
     found = set()
-    for package in (
-        "cli",
-        "client",
-        "common",
-        "launcher",
-        "lab/colonnade_lab",
-        "reports",
-        "search",
-        "server",
-        "simulation",
-    ):
+    for package in CODE:
         for path in (ROOT / package).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Constant | ast.JoinedStr):
@@ -78,7 +70,7 @@ def test_another_wording_would_be_noticed(quotation: str) -> None:
 
 # Errors about members that break the agreement: each has a row.
 
-MEMBERS = ("client/membership", "client/transcript", "common/transcript", "common/conversation/relay.py")
+MEMBERS = ("client/member", "client/transcript", "client/transcript", "common/conversation/relay.py")
 TOLD = ("common/crypto/told.py", "common/crypto/sealing.py")
 ASSEMBLED = 3  # a text of fewer words is part of another
 

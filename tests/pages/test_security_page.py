@@ -11,9 +11,10 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation import capacity, outbox
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import load
-from colonnade.common.runtime import descriptors
-from colonnade.common.wire import frame, listen
-from colonnade.server.membership import party as member
+from colonnade.common.run import descriptors
+from colonnade.common.wire import frame
+from colonnade.server.member import listen
+from colonnade.server.member import party as member
 
 ROOT = Path(__file__).parents[2]
 SECTION = (ROOT / "docs/security.md").read_text().partition("## What each side learns\n")[2].partition("\n### ")[0]

@@ -8,7 +8,7 @@ import torch
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
 from colonnade.common.errors import ConfigError
-from colonnade.common.numerics.losses import CrossEntropy
+from colonnade.common.models.losses import CrossEntropy
 from colonnade.common.parsing.file import parse
 from tests.support.federation import federate, parameters, tree
 from tests.support.packages import Packages

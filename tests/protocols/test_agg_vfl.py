@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from colonnade.common.checkpointing.state import State
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols.agg_vfl import CONTRACT, Evaluation, Gradient, Prediction
-from colonnade.server.fusion.active import active_party
+from colonnade.common.run.state import State
+from colonnade.server.training.fusion.active import active_party
 from tests.support.federation import Outcome, config, federate
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
-from colonnade.common.checkpointing.run_cache import RunCache
+from colonnade.common.aggregation.confirmed_sets import SetError
+from colonnade.common.aggregation.masks import Blinder
+from colonnade.common.aggregation.messages import RECOVERY, Masked, Members, SetProof, SetProofs
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.control import Open
 from colonnade.common.conversation.conversation import SERVER
@@ -20,9 +22,7 @@ from colonnade.common.crypto.sealing import Agreement, SealError, Session
 from colonnade.common.errors import ContractError, InputError, PartyAway, PartyLost
 from colonnade.common.messaging.outgoing import MaskedTensor, Released
 from colonnade.common.privacy.sum_noise import ring
-from colonnade.common.secure_aggregation.confirmed_sets import SetError
-from colonnade.common.secure_aggregation.masks import Blinder
-from colonnade.common.secure_aggregation.messages import RECOVERY, Masked, Members, SetProof, SetProofs
+from colonnade.common.run.run_cache import RunCache
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.contexts import client_context, server_context
 from tests.support.federation import Outcome, config, federate, parameters

@@ -14,7 +14,6 @@ from sklearn.datasets import load_digits
 
 from colonnade.client.privacy.own_codes import OwnCodes
 from colonnade.client.privacy.stage import Privacy
-from colonnade.common.checkpointing.state import State
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import BudgetSpent, CheckpointError, ConfigError, ContractError, InputError
@@ -22,6 +21,7 @@ from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.protocols.codes import Beliefs, Codes, Counts, Evaluation, Groups, Labels, Lessons
+from colonnade.common.run.state import State
 from colonnade.server.protocols import ACTIVE
 from tests.protocols.test_prediction import ask
 from tests.support.federation import Outcome, config, federate

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from colonnade.common.aggregation.messages import SetProof, SetProofs
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.errors import PartyLost
 from colonnade.common.protocols.fedvs import Answer, Bundle
-from colonnade.common.secure_aggregation.messages import SetProof, SetProofs
 from tests.support.federation import Outcome, config, federate, parameters
 
 PROTOCOL = {"name": "fedvs", "embedding": 4, "segments": 1}

@@ -14,9 +14,9 @@ from torch.nn import functional
 from colonnade.client.protocols import czofo as party_side
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError, TrainingDiverged
-from colonnade.common.numerics.directions import Directions
+from colonnade.common.models.directions import Directions
 from colonnade.common.protocols.czofo import CONTRACT, Differences, Embedding, Evaluation
-from colonnade.server.reporting.summary import findings
+from colonnade.server.member.summary import findings
 from colonnade.server.training.context import ServerContext
 from tests.support.federation import Outcome, config, federate, parameters
 

@@ -9,18 +9,18 @@ import pytest
 import torch
 from sklearn.metrics import f1_score
 
-from colonnade.common.checkpointing.state import State
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import DataError
 from colonnade.common.parsing.file import parse
-from colonnade.server.evaluation import decision
+from colonnade.common.run.state import State
+from colonnade.server.member.planned import planned
 from colonnade.server.prediction.exchange import Outputs, Questions
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.row_index import RowIndex
 from colonnade.server.prediction.run import _probabilities
-from colonnade.server.reporting.planned import planned
 from colonnade.server.training.context import ServerContext
+from colonnade.server.training.metrics import decision
 from tests.protocols.test_resume import same
 from tests.support.federation import NEEDS, Outcome, federate
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch.nn import functional
 
+from colonnade.common.aggregation.messages import BLINDED
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.messaging.label_messages import Beliefs, Labels, Targets
 from colonnade.common.models.heads import xavier
 from colonnade.common.privacy.release import through_clip
 from colonnade.common.protocols.fdml import CONTRACT, Aggregate, Evaluation, Logits
-from colonnade.common.secure_aggregation.messages import BLINDED
 from tests.support.federation import Outcome, config, federate
 
 FDML = {"name": "fdml", "embedding": 16}

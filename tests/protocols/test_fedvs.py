@@ -13,12 +13,13 @@ from torch import Tensor
 
 from colonnade.client.aggregation.coded import CodedParty
 from colonnade.client.privacy.egress import Egress
-from colonnade.common.coded_computing.coded_rows import CodedRows
-from colonnade.common.coded_computing.lagrange import LagrangeCode
+from colonnade.common.aggregation import fixed_point
+from colonnade.common.aggregation.coded_rows import CodedRows
+from colonnade.common.aggregation.lagrange import LagrangeCode
+from colonnade.common.aggregation.messages import SetProof, SetProofs
 from colonnade.common.crypto.lengths import OVERHEAD
 from colonnade.common.errors import ContractError, PartyLost
 from colonnade.common.messaging.outgoing import MaskedTensor
-from colonnade.common.numerics import fixed_point
 from colonnade.common.protocols.fedvs import (
     CONTRACT,
     Answer,
@@ -30,7 +31,6 @@ from colonnade.common.protocols.fedvs import (
     Shares,
     hash_of,
 )
-from colonnade.common.secure_aggregation.messages import SetProof, SetProofs
 from colonnade.server.aggregation.coded import CodedSums
 from tests.support.federation import Outcome, config, federate, parameters
 

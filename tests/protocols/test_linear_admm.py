@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from colonnade.client.protocols.linear_admm import Ridge
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError
-from colonnade.common.numerics.losses import CrossEntropy
+from colonnade.common.models.losses import CrossEntropy
 from colonnade.common.protocols.linear_admm import CONTRACT, Evaluation, Logits, Update
 from tests.support.federation import Outcome, config, federate
 

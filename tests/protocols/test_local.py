@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from colonnade.common.checkpointing.state import State
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.protocols.local import CONTRACT
 from colonnade.common.protocols.split import Embedding
-from colonnade.server.fusion.active import active_party
+from colonnade.common.run.state import State
+from colonnade.server.training.fusion.active import active_party
 from tests.support.federation import Outcome, config, federate
 
 LOCAL = {"name": "local", "embedding": 16}

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from colonnade.client.privacy.egress import Egress
 from colonnade.client.privacy.stage import Privacy
-from colonnade.common.checkpointing.state import State
+from colonnade.common.aggregation.messages import Masked, Members
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.config.privacy import OnceConfig, PrivacyConfig
 from colonnade.common.contracts.schedule import Schedule
@@ -26,11 +26,11 @@ from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.sum_noise import NoiseShare, noisy_ring, ring
 from colonnade.common.protocols.split import Embedding
-from colonnade.common.secure_aggregation.messages import Masked, Members
+from colonnade.common.run.state import State
 from colonnade.server.aggregation.masked_sums import Blinded
 from colonnade.server.aggregation.sums import Found
-from colonnade.server.reporting.planned import planned
-from colonnade.server.reporting.summary import protection
+from colonnade.server.member.planned import planned
+from colonnade.server.member.summary import protection
 from tests.support.federation import Outcome, config, federate, parameters, tree
 
 PROTOCOLS: dict[str, dict[str, Any]] = {

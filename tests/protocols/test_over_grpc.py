@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.parsing.file import load
-from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.run.json_lines import read_lines
 from tests.cli.run.test_up import NOISE_ONCE, assert_as_simulated, events, summary_of, write
 from tests.support.federation import federate
 from tests.support.household import colonnade

@@ -14,13 +14,13 @@ from torch import Tensor
 from colonnade.client.prediction.exchange import _refuse_unknown, answer
 from colonnade.client.training.context import ClientContext
 from colonnade.common.config.members import Config
+from colonnade.common.contracts import prediction
+from colonnade.common.contracts.prediction import Ask, Output
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.conversation.inprocess import Delay, connect, run_virtual
 from colonnade.common.errors import ContractError, InputError, PartyLost
 from colonnade.common.messaging.message import Message, payload_bytes
-from colonnade.common.prediction import messages as prediction
-from colonnade.common.prediction.messages import Ask, Output
 from colonnade.server.prediction.exchange import Questions, _lines, predict
 from colonnade.server.training.absence import Absent
 from tests.support.federation import config, federate

@@ -12,12 +12,8 @@ import torch
 from torch import Tensor
 
 from colonnade.client.privacy.stage import Privacy
-from colonnade.common.checkpointing.run_cache import RunCache
-from colonnade.common.config.policy import PolicyConfig
-from colonnade.common.errors import ConfigError, PartyAway, PartyLost
-from colonnade.common.privacy.sum_noise import ring
-from colonnade.common.secure_aggregation.masks import remove_masks
-from colonnade.common.secure_aggregation.messages import (
+from colonnade.common.aggregation.masks import remove_masks
+from colonnade.common.aggregation.messages import (
     RECOVERY,
     Arrived,
     Masked,
@@ -26,9 +22,13 @@ from colonnade.common.secure_aggregation.messages import (
     SetProof,
     SetProofs,
 )
-from colonnade.common.secure_aggregation.recovery import recover
-from colonnade.common.secure_aggregation.shamir import sharing
-from colonnade.common.secure_aggregation.subject import TRAINING, subject
+from colonnade.common.aggregation.recovery import recover
+from colonnade.common.aggregation.shamir import sharing
+from colonnade.common.aggregation.subject import TRAINING, subject
+from colonnade.common.config.policy import PolicyConfig
+from colonnade.common.errors import ConfigError, PartyAway, PartyLost
+from colonnade.common.privacy.sum_noise import ring
+from colonnade.common.run.run_cache import RunCache
 from colonnade.server.aggregation.masked_sums import Blinded
 from tests.protocols.test_blinded import BLIND, LATE, disks, every, run, said, sets_of, slow
 from tests.support.federation import Outcome, config, parameters

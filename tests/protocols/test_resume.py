@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
+from colonnade.common.run.state import Snapshot, State
 from colonnade.testing.differences import of_snapshots
 from tests.support.federation import Outcome, config, federate
 

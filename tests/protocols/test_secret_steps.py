@@ -16,20 +16,20 @@ from colonnade.client.privacy import stage
 from colonnade.client.privacy.stage import Privacy
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.secret_steps import SecretSteps
-from colonnade.common.checkpointing.state import State
 from colonnade.common.config.members import Config
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import BudgetSpent, ConfigError, InputError
-from colonnade.common.numerics.backprop import Backprop
+from colonnade.common.models.backprop import Backprop
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.sampled import SampledGaussian, joint_epsilon
 from colonnade.common.privacy.accounting.step_budget import StepBudget
 from colonnade.common.privacy.noise import secure_bytes, seeded_bytes, seeded_normals
 from colonnade.common.privacy.rows import SampledSteps
-from colonnade.server.reporting.summary import protection
+from colonnade.common.run.state import State
+from colonnade.server.member.summary import protection
 from tests.protocols.test_resume import END, SHORT, same
 from tests.support.federation import Outcome, config, federate
 

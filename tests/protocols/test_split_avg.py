@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.nn import functional
 
+from colonnade.common.aggregation.messages import BLINDED
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.split_avg import CONTRACT, AverageGradient, Embedding, Evaluation, Gradient
-from colonnade.common.secure_aggregation.messages import BLINDED
 from tests.support.federation import Outcome, config, federate, parameters
 
 pytestmark = pytest.mark.slow

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.checkpointing.checkpoints import Checkpoints, model_round
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.run_options import StopConfig
 from colonnade.common.errors import CheckpointError
 from colonnade.common.parsing.dump import config_tree
 from colonnade.common.parsing.earlier_defaults import as_begun, with_defaults_before
 from colonnade.common.parsing.file import load, parse
-from colonnade.common.runtime.kept_records import sealed, unsealed
-from colonnade.common.runtime.run_folder import MemberFolder, PartyFolder, RunFolder
+from colonnade.common.run.checkpoints import Checkpoints, model_round
+from colonnade.common.run.kept_records import sealed, unsealed
+from colonnade.common.run.run_folder import MemberFolder, PartyFolder, RunFolder
 from colonnade.reports.console.summary import best_of_stopped, metric_rows
-from colonnade.server.evaluation.best import Best
 from colonnade.server.prediction.run import PredictionRun
+from colonnade.server.training.metrics.best import Best
 from colonnade.simulation.folder import simulate_in
 from tests.support.federation import tree
 

@@ -8,7 +8,7 @@ import torch
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError
-from colonnade.server.reporting.summary import protection
+from colonnade.server.member.summary import protection
 from tests.protocols.test_resume import END, SHORT, same
 from tests.support.federation import config, federate
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from colonnade.common.aggregation.messages import AGREEMENT, Masked, Members
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.privacy.sum_noise import ring
 from colonnade.common.protocols.vfedmh import CONTRACT, Embedding, Evaluation, Global, Gradient, Prediction
-from colonnade.common.secure_aggregation.messages import AGREEMENT, Masked, Members
 from tests.support.federation import Outcome, config, federate, parameters
 
 pytestmark = pytest.mark.slow

@@ -21,7 +21,7 @@ from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
 from colonnade.common.protocols.split import Embedding, Evaluation, Gradient
 from colonnade.common.protocols.vfl_afe import CONTRACT
-from colonnade.server.reporting.summary import protection
+from colonnade.server.member.summary import protection
 from tests.support.federation import Outcome, config, federate, parameters
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,9 @@ import torch
 
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError
-from colonnade.common.numerics.losses import CrossEntropy
+from colonnade.common.models.losses import CrossEntropy
 from colonnade.common.protocols.vimadmm import CONTRACT, Embedding, Evaluation, Update
-from colonnade.server.fusion.heads import MlpHeads
+from colonnade.server.training.fusion.heads import MlpHeads
 from tests.support.federation import Outcome, config, federate, parameters
 
 pytestmark = pytest.mark.slow

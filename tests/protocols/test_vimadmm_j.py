@@ -7,12 +7,12 @@ import copy
 import pytest
 import torch
 
+from colonnade.common.aggregation.messages import BLINDED
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.heads import xavier
-from colonnade.common.numerics.losses import CrossEntropy
+from colonnade.common.models.losses import CrossEntropy
 from colonnade.common.protocols.vimadmm_j import CONTRACT, Evaluation, Logits, Signal, Update
-from colonnade.common.secure_aggregation.messages import BLINDED
 from tests.support.federation import Outcome, config, federate, parameters
 
 pytestmark = pytest.mark.slow

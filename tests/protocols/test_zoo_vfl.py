@@ -111,7 +111,7 @@ def test_a_turn_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) 
     def zeroth(t: int, _turn: int, h: torch.Tensor, perturbed: torch.Tensor) -> Message:
         return Pair(t, 0, h, perturbed)
 
-    monkeypatch.setattr("colonnade.client.models.pairs.Pair", zeroth)
+    monkeypatch.setattr("colonnade.client.training.pairs.Pair", zeroth)
     with pytest.raises(ContractError, match=r"Pair\.turn: expected at least 1, got 0"):
         run()
 

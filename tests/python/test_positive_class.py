@@ -13,7 +13,7 @@ import torch
 import colonnade
 from colonnade.common.data.labels import LabelColumn, with_positive
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError
-from colonnade.common.runtime.numbers import plain
+from colonnade.common.run.numbers import plain
 from tests.python.test_headlines import configured, printed, rare, tables
 from tests.support.household import colonnade as command
 

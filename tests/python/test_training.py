@@ -23,9 +23,10 @@ import torch
 import yaml
 
 import colonnade
-from colonnade import training as launch
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError, EnvironmentFault, InputError
 from colonnade.launcher.answers import id_words
+from colonnade.launcher.federation import relaunch
+from colonnade.launcher.virtual import resume_virtually
 from tests.python.tables import make_config, make_tables
 from tests.support import warm
 from tests.support.federation import tree
@@ -267,10 +268,10 @@ def test_rounds_with_keys_of_their_session_go_on_in_either_way(protocol: str) ->
     config = tree({"name": protocol, **({"embedding": 8} if protocol == "fedvs" else {})}, epochs=1, parties=4)
     run = colonnade.simulate(config, out="run")
     rounds = run.summary["rounds"]
-    ended = launch.go_on(run.folder, ("federation.epochs=2",), virtual=False)
-    assert ended.summary.get("clock") is None and ended.summary["rounds"] == 2 * rounds
-    again = launch.go_on(run.folder, ("federation.epochs=3",), virtual=True)
-    assert again.status == "completed" and again.summary["clock"] == "virtual"
+    relaunch(run.folder, ["federation.epochs=2"])
+    assert run.summary.get("clock") is None and run.summary["rounds"] == 2 * rounds
+    resume_virtually(run.folder, ["federation.epochs=3"])
+    assert run.status == "completed" and run.summary["clock"] == "virtual"
 
 
 def test_a_ledger_has_the_alignment_too(simulated: colonnade.Run) -> None:

@@ -18,8 +18,8 @@ from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.version import VERSION
-from colonnade.server.membership.admission import Admission, DataShape, claimed
-from colonnade.server.membership.hub import Hub
+from colonnade.server.member.admission import Admission, DataShape, claimed
+from colonnade.server.member.hub import Hub
 
 RUN = "a-run"
 FACTS = DataShape(100, 20)

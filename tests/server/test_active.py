@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from colonnade.common.checkpointing.state import State
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.file import parse
-from colonnade.server.fusion.active import active_party, load_columns
+from colonnade.common.run.state import State
 from colonnade.server.training.context import ServerContext
+from colonnade.server.training.fusion.active import active_party, load_columns
 from colonnade.simulation.contexts import client_context, server_context
 from tests.support.federation import config, tree
 

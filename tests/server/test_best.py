@@ -9,7 +9,7 @@ import pytest
 from colonnade.common.config.run_options import StopConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
-from colonnade.server.evaluation.best import Best
+from colonnade.server.training.metrics.best import Best
 from tests.common.config.test_config import tree
 
 

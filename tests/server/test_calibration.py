@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sklearn.calibration import _sigmoid_calibration
 from sklearn.isotonic import IsotonicRegression
 
-from colonnade.server.evaluation import calibration
-from colonnade.server.evaluation.calibration import Isotonic, Platt, fit, read
+from colonnade.server.training.metrics import calibration
+from colonnade.server.training.metrics.calibration import Isotonic, Platt, fit, read
 
 
 def rows(seed: int, count: int, slope: float = 1.0, ties: bool = False) -> tuple[np.ndarray, np.ndarray]:

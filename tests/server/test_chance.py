@@ -8,10 +8,10 @@ import torch
 from scipy.stats import rankdata
 
 from colonnade.common.data.targets import TargetScale
-from colonnade.server.evaluation import chance
-from colonnade.server.evaluation.quality import describe
-from colonnade.server.evaluation.residuals import Residuals
-from colonnade.server.evaluation.score import Score
+from colonnade.server.training.metrics import chance
+from colonnade.server.training.metrics.quality import describe
+from colonnade.server.training.metrics.residuals import Residuals
+from colonnade.server.training.metrics.score import Score
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:

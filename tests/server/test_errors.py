@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from colonnade.server.evaluation import errors
+from colonnade.server.training.metrics import errors
 
 ROWS, DRAWS = 300, 600
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 from sklearn.metrics import roc_auc_score
 
-from colonnade.server.evaluation import gains
-from colonnade.server.evaluation.quality import describe, measure
+from colonnade.server.training.metrics import gains
+from colonnade.server.training.metrics.quality import describe, measure
 
 Rows = list[tuple[int, bool]]
 

@@ -9,7 +9,6 @@ import torch
 
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.record import AlignmentRecord
-from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.conversation.inprocess import run_virtual
@@ -18,6 +17,7 @@ from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import DataError, declared
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.run.run_cache import RunCache
 from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.privacy.label_digest import digest_of, hold_labels, refuse_other_labels
 from tests.support.federation import config

@@ -13,7 +13,7 @@ import pytest
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.conversation.compression import arriving
 from colonnade.common.errors import PartyFailed
-from colonnade.server.run.service import Service, prediction_task, training
+from colonnade.server.member.service import Service, prediction_task, training
 from tests.server.stage import play
 from tests.support.federation import config
 

@@ -16,7 +16,7 @@ from colonnade.common.protocols.fedvs import Bundle
 from colonnade.common.tracking.allowed import round_metrics
 from colonnade.reports.console.progress import Progress
 from colonnade.reports.records.run import read_run
-from colonnade.server.run.metrics import ServerMetrics
+from colonnade.server.member.metrics import ServerMetrics
 from colonnade.simulation.outcome import Outcome
 from tests.cli.read.reports import leave
 from tests.support.federation import config, federate

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from colonnade.server.reporting.timeline import timeline
+from colonnade.server.member.timeline import timeline
 
 
 def written(path: Path, *events: tuple[float, str, dict[str, Any]]) -> Path:

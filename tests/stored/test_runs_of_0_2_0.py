@@ -22,8 +22,8 @@ import pytest
 import yaml
 
 from colonnade.common.contracts.registry import NAMES
-from colonnade.common.runtime.json_lines import read_lines
-from colonnade.common.runtime.kept_records import sealed
+from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.kept_records import sealed
 from tests.support.household import colonnade, household
 from tests.support.patience import PATIENCE
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from colonnade.client.run.process import ClientRun
+from colonnade.client.member.process import ClientRun
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.conversation.inprocess import run_virtual

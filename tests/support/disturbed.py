@@ -13,13 +13,13 @@ from unittest.mock import patch
 from safetensors.torch import load_file
 
 from colonnade.common.alignment.record import kept_rows
-from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.observability.telemetry import Event
-from colonnade.common.runtime.run_folder import PartyFolder
+from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.run_folder import PartyFolder
 from tests.support.in_memory import members
 from tests.support.relay import QUIET, Fault, Forge, Relay
 

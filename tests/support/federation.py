@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from colonnade.common.checkpointing.state import State
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import Delay
 from colonnade.common.parsing.file import parse
+from colonnade.common.run.state import State
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.outcome import Outcome
 from colonnade.testing.digits import digits

@@ -26,7 +26,7 @@ from unittest.mock import patch
 import uvloop
 
 from colonnade.cli import main as command_line
-from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.run.json_lines import read_lines
 from colonnade.reports.console import screen
 from tests.support.patience import PATIENCE
 
@@ -69,7 +69,9 @@ def _in_this_process() -> Iterator[None]:
             changes.enter_context(patch(name, Household))
         for name in ("colonnade.cli.run.member.run_to_end", "colonnade.launcher.predictions.run_to_end"):
             changes.enter_context(patch(name, _run_to_end))
-        changes.enter_context(patch("colonnade.client.run.sessions.os", SimpleNamespace(getpid=os.getpid, kill=_crash)))
+        changes.enter_context(
+            patch("colonnade.client.member.sessions.os", SimpleNamespace(getpid=os.getpid, kill=_crash))
+        )
         yield
 
 

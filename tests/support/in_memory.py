@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from colonnade.client.run.process import ClientRun
+from colonnade.client.member.process import ClientRun
 from colonnade.common.alignment.messages import all_kinds
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import Event
-from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.run.json_lines import read_lines
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
-from colonnade.common.wire.listen import Greet
-from colonnade.server.membership.saving import Saving
-from colonnade.server.run.training import ServerRun
+from colonnade.server.member.listen import Greet
+from colonnade.server.member.saving import Saving
+from colonnade.server.member.training import ServerRun
 from tests.support.federation import config
 from tests.support.pipe import PipeEnd, connected, pipe
 
@@ -163,8 +163,8 @@ def members(folder: Path, cfg: Config | None = None) -> Iterator[Members]:
         return work(*args, **named)
 
     with (
-        patch("colonnade.client.membership.dialer.Dialer", PipeDialer),
-        patch("colonnade.server.run.service.Port", PipeListener),
+        patch("colonnade.client.dialling.dialer.Dialer", PipeDialer),
+        patch("colonnade.server.member.service.Port", PipeListener),
         patch("asyncio.to_thread", at_once),
         patch.dict(Saving.__init__.__kwdefaults__, {"aside": at_once}),
     ):

@@ -24,7 +24,6 @@ from colonnade.common.alignment.kept.store import AlignmentStore, KeptAlignment
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_limits
 from colonnade.common.alignment.record import AlignmentRecord
-from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
@@ -34,6 +33,7 @@ from colonnade.common.conversation.conversation import SERVER, Carrier
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.messaging.message import Message, snapshot
+from colonnade.common.run.run_cache import RunCache
 from colonnade.server.alignment.finding import KeptPart, ServerFinding
 from colonnade.server.alignment.relay import Aligning
 from tests.support.alignment import KINDS

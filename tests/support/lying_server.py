@@ -11,9 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
-from colonnade.client.run.process import ClientRun
+from colonnade.client.member.process import ClientRun
 from colonnade.common.alignment.messages import all_kinds, all_limits
-from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import Cohort
@@ -21,13 +20,14 @@ from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.messaging.message import largest_bytes
 from colonnade.common.observability.telemetry import Event, Telemetry
-from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.run_cache import RunCache
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
-from colonnade.common.wire.listen import Listener
 from colonnade.server.aggregation.masked_sums import Blinded, blinded
-from colonnade.server.membership.admission import Admission, DataShape
-from colonnade.server.membership.hub import Hub
+from colonnade.server.member.admission import Admission, DataShape
+from colonnade.server.member.hub import Hub
+from colonnade.server.member.listen import Listener
 from colonnade.simulation.contexts import server_context
 
 

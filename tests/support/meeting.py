@@ -11,6 +11,7 @@ from typing import Any
 
 from colonnade.client.aggregation.key_agreement import Keys, agree
 from colonnade.client.training.context import ClientContext
+from colonnade.common.aggregation.messages import AGREEMENT, agreement_limits
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
@@ -20,7 +21,6 @@ from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.crypto.signatures import Signer
 from colonnade.common.observability.telemetry import Telemetry
-from colonnade.common.secure_aggregation.messages import AGREEMENT, agreement_limits
 from colonnade.server.aggregation.key_agreement import introduce
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.contexts import client_context, server_context

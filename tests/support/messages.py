@@ -18,11 +18,11 @@ from grpc_tools import protoc
 from hypothesis import strategies as st
 from torch import Tensor
 
+from colonnade.common.aggregation.messages import RECOVERY_LIMITS
 from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
 from colonnade.common.escaped import escaped
 from colonnade.common.messaging.message import Message, TensorSpec, schema
 from colonnade.common.messaging.raw import DTYPES
-from colonnade.common.secure_aggregation.messages import RECOVERY_LIMITS
 from colonnade.common.wire._generated import tensor_pb2  # noqa: F401  # registers what the others import
 
 PROTO = Path(__file__).parents[2] / "proto"

@@ -12,7 +12,7 @@ from torch.nn import functional
 from colonnade.common.contracts.pairs import Difference, Pair
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.rows import generator
-from colonnade.server.fusion.heads import joint_head
+from colonnade.server.training.fusion.heads import joint_head
 from tests.support.federation import Outcome, parameters
 
 WIDTH = 8

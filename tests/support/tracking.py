@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from colonnade.common.config.members import Config
 from colonnade.common.observability.telemetry import Event, Telemetry
-from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.tracking.tracker import Parameter, Status, TrackedRun, TrackerConfig
-from colonnade.server.reporting.summary import write_whole
+from colonnade.server.member.summary import write_whole
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.folder import summarise, tracked
 from colonnade.simulation.outcome import Outcome

@@ -11,13 +11,13 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from colonnade.client.run.process import ClientRun
+from colonnade.client.member.process import ClientRun
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.file import parse
-from colonnade.common.runtime.json_lines import read_lines
-from colonnade.server.run.training import ServerRun
+from colonnade.common.run.json_lines import read_lines
+from colonnade.server.member.training import ServerRun
 from tests.support.federation import tree
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

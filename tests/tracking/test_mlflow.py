@@ -21,7 +21,7 @@ from colonnade.common.parsing.file import parse
 from colonnade.common.tracking.listener import Tracked, Tracking
 from colonnade.common.tracking.mlflow_tracker import MlflowConfig, _make_database
 from colonnade.common.tracking.tracker import TrackedRun
-from colonnade.server.run.tracking import server_model, server_tracking
+from colonnade.server.member.tracking import server_model, server_tracking
 from tests.support.federation import parameters, tree
 from tests.support.tracking import CANARY, canary_tables, run_tracked, with_trackers
 

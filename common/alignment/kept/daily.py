@@ -17,9 +17,9 @@ from colonnade.common.alignment.kept.place import make_private
 from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
-from colonnade.common.runtime.durable import alone_in
-from colonnade.common.runtime.json_values import parse_json, whole
-from colonnade.common.runtime.kept_records import Witness
+from colonnade.common.run.durable import alone_in
+from colonnade.common.run.json_values import parse_json, whole
+from colonnade.common.run.kept_records import Witness
 
 NAME = "tested.json"
 """Name of the count in a member's folder of alignments. `forget` keeps it."""

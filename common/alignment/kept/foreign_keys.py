@@ -7,9 +7,9 @@ from typing import Any
 
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.errors import CheckpointError
-from colonnade.common.runtime.durable import write_kept
-from colonnade.common.runtime.json_values import whole
-from colonnade.common.runtime.kept_records import sealed, unsealed
+from colonnade.common.run.durable import write_kept
+from colonnade.common.run.json_values import whole
+from colonnade.common.run.kept_records import sealed, unsealed
 
 NAME = "foreign-keys.json"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.errors import EnvironmentFault
-from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.run.run_folder import RunFolder
 
 VARIABLE = "COLONNADE_ALIGNMENTS"
 """Environment variable that names the folder of kept alignments; a configuration takes precedence."""

@@ -34,9 +34,9 @@ from colonnade.common.alignment.kept.raised import RaisedElements
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.messaging.raw import to_bytes, to_tensor
-from colonnade.common.runtime.durable import write_kept
-from colonnade.common.runtime.json_values import is_number, parse_json
-from colonnade.common.runtime.run_folder import read_record
+from colonnade.common.run.durable import write_kept
+from colonnade.common.run.json_values import is_number, parse_json
+from colonnade.common.run.run_folder import read_record
 
 FORMAT = 1
 

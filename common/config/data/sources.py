@@ -43,7 +43,7 @@ from colonnade.common.config.data.columns import (
 )
 from colonnade.common.config.data.tables import TableColumnsConfig, TableData, TableLabels, TableLabelsConfig
 from colonnade.common.errors import ConfigError
-from colonnade.common.runtime.plug_ins import Extended, PlugIns
+from colonnade.common.run.plug_ins import Extended, PlugIns
 from colonnade.common.section import Section
 
 BundledName = Literal["digits", "breast_cancer", "wine", "iris", "diabetes"]

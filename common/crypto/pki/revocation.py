@@ -19,7 +19,7 @@ from colonnade.common.crypto.pki import files
 from colonnade.common.crypto.pki.certificates import describe, fingerprint
 from colonnade.common.crypto.pki.names import check_fingerprint
 from colonnade.common.errors import IdentityError
-from colonnade.common.runtime.json_values import parse_json
+from colonnade.common.run.json_values import parse_json
 
 
 @dataclass(frozen=True)

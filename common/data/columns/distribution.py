@@ -22,9 +22,9 @@ from torch import Tensor
 from colonnade.common.data.columns.encode import Code
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import TypedColumn
-from colonnade.common.runtime.durable import write_kept
-from colonnade.common.runtime.kept_records import sealed, unsealed
-from colonnade.common.runtime.run_folder import MemberFolder
+from colonnade.common.run.durable import write_kept
+from colonnade.common.run.kept_records import sealed, unsealed
+from colonnade.common.run.run_folder import MemberFolder
 
 MODERATE, LARGE = 0.1, 0.25
 """Limits of the index by convention: below the first a column counts as stable, from the second on as shifted."""

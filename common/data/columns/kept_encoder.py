@@ -22,9 +22,9 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import TypedColumn
 from colonnade.common.data.columns.scale import Bends, Scaler
 from colonnade.common.errors import CheckpointError, DataError
-from colonnade.common.runtime.durable import write_kept
-from colonnade.common.runtime.kept_records import sealed, unsealed
-from colonnade.common.runtime.run_folder import MemberFolder
+from colonnade.common.run.durable import write_kept
+from colonnade.common.run.kept_records import sealed, unsealed
+from colonnade.common.run.run_folder import MemberFolder
 
 _ANEW = "restore it, or begin a new run"
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}

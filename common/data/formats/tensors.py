@@ -25,7 +25,7 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.split import Part
 from colonnade.common.errors import DataError
-from colonnade.common.runtime.json_values import parse_json
+from colonnade.common.run.json_values import parse_json
 
 _MOST_CLASSES = 1 << 20
 _MOST_DIMS = 8

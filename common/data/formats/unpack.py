@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 
 from colonnade.common.data.known_sets.places import cache
 from colonnade.common.errors import DataError
-from colonnade.common.runtime.own_files import open_own
+from colonnade.common.run.own_files import open_own
 
 _WORTH_A_COPY = 1 << 20  # packed bytes; smaller files inflate quickly enough
 _OPEN: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open}

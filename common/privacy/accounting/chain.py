@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.common.errors import CheckpointError
-from colonnade.common.runtime.json_lines import is_torn
-from colonnade.common.runtime.json_values import parse_json
-from colonnade.common.runtime.own_files import open_own
+from colonnade.common.run.json_lines import is_torn
+from colonnade.common.run.json_values import parse_json
+from colonnade.common.run.own_files import open_own
 
 BEGINNING = "0" * 64
 """Placeholder for the hash before the first line."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.common.errors import BudgetSpent, CheckpointError
 from colonnade.common.privacy.accounting.budget import enter
-from colonnade.common.runtime.json_lines import read_lines
-from colonnade.common.runtime.json_values import whole
+from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_values import whole
 
 if TYPE_CHECKING:
     from colonnade.common.privacy.accounting.sampled import SampledGaussian

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from torch import Tensor
 
 from colonnade.common.messaging.message import Message
-from colonnade.common.numerics.directions import Directions
-from colonnade.common.numerics.zeroth_order import estimate
+from colonnade.common.models.directions import Directions
+from colonnade.common.models.zeroth_order import estimate
 from colonnade.common.protocols.czofo import Config, Differences
 from colonnade_lab.attacks.run import AttackedRun
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.errors import EnvironmentFault
-from colonnade.common.runtime.durable import write_durably
+from colonnade.common.run.durable import write_durably
 
 _SHOWN, _GAP, _ENLARGED = 20, 2, 3
 

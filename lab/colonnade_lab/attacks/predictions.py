@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from colonnade.common.compression.forms import AS_IS
 from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.data.rows import generator
+from colonnade.common.messaging.forms import AS_IS
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget

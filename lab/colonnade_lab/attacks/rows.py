@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from colonnade.client.transcript.capture import Captured, Way
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import Message, tensor_specs
-from colonnade.common.observability.capture import Captured, Way
 
 _BY_ROW = ("rows", "losses", "lines")  # names of dimensions with one entry per row of the batch
 

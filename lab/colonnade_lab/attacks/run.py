@@ -11,14 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colonnade.client.models.local import Local
 from colonnade.client.protocols import LOCAL
 from colonnade.client.training.context import ClientContext
+from colonnade.client.training.local import Local
+from colonnade.client.transcript.capture import Captured, has_capture, read_capture
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.alignment.refusal import refuse_aligned
-from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.checkpointing.run_cache import RunCache
-from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
@@ -27,13 +25,15 @@ from colonnade.common.data.rows import sampled
 from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import CheckpointError, ConfigError, InputError, nearest
-from colonnade.common.observability.capture import Captured, has_capture, read_capture
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.earlier_defaults import load_begun
-from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
-from colonnade.server.fusion.joint import Joint
+from colonnade.common.run.checkpoints import Checkpoints, Owner
+from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.run_folder import PartyFolder, RunFolder
+from colonnade.common.run.state import Snapshot, State
 from colonnade.server.protocols import JOINT
 from colonnade.server.training.context import ServerContext
+from colonnade.server.training.fusion.joint import Joint
 
 _HOW = "run it again with --set 'every_party.capture={}', or `capture` in a party's section"
 

@@ -15,7 +15,7 @@ import torch
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
-from colonnade.common.observability.capture import Way
+from colonnade.client.transcript.capture import Way
 from colonnade_lab.attacks.rows import FieldRecords, Piece
 from colonnade_lab.attacks.run import AttackedRun
 

@@ -9,7 +9,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from colonnade.common.errors import InputError, nearest
-from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports import guarantee
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.console.screen import out as console

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from colonnade.common.runtime.environment import describe_environment
+from colonnade.common.run.environment import describe_environment
 from colonnade_lab.comparison.attacked import VICTIM
 from colonnade_lab.comparison.plan import ATTACKED, OWN, PLAIN, SLOW, ComparisonPlan
 from colonnade_lab.comparison.protocol_results import ProtocolResults

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from colonnade.common.runtime.environment import describe_environment
+from colonnade.common.run.environment import describe_environment
 from colonnade_lab.frontier.looks import AXES, MIB, ROUNDS, SECONDS, FrontierPoint
 from colonnade_lab.frontier.plan import COMPUTING, UNCOMPRESSED, FrontierBudgets, FrontierPlan
 from colonnade_lab.frontier.standing import SetFrontier

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from colonnade.common.runtime.environment import describe_environment
+from colonnade.common.run.environment import describe_environment
 from colonnade_lab.papers.counts import Count, count
 from colonnade_lab.papers.paper_comparison import TableStanding, with_all
 

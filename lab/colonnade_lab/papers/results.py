@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from colonnade.common.errors import InputError
-from colonnade.common.runtime.durable import alone_in
+from colonnade.common.run.durable import alone_in
 from colonnade.reports.console.outputs import write_text
 from colonnade_lab.papers.code import code_digest
 from colonnade_lab.papers.measures import RunRecord

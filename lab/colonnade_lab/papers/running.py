@@ -22,11 +22,11 @@ from colonnade.common.data.known_sets.places import cache
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import load
-from colonnade.common.runtime.json_lines import read_lines
-from colonnade.common.runtime.python_child import child_environment, python_module
-from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.python_child import child_environment, python_module
+from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.version import VERSION
-from colonnade.server.fusion.heads import linear_heads
+from colonnade.server.training.fusion.heads import linear_heads
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.folder import summarise
 from colonnade.simulation.outcome import Outcome

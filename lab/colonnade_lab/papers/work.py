@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import BaseContext
 
 from colonnade.common.errors import ColonnadeError, EnvironmentFault
-from colonnade.common.runtime.python_child import safe_children
+from colonnade.common.run.python_child import safe_children
 from colonnade.reports.words import counted
 from colonnade_lab.papers.measures import RunRecord
 from colonnade_lab.papers.papers import Paper

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import CheckpointError, InputError
+from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.simulation.folder import simulate_captured
 from colonnade_lab.attacks.membership import Candidates, candidates, delta_of, own_classifier, signals, tell_apart
 from colonnade_lab.attacks.predictions import predicted

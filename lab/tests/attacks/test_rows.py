@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from colonnade.client.transcript.capture import Captured, read_capture
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import InputError
-from colonnade.common.observability.capture import Captured, read_capture
 from colonnade.common.protocols.split import Embedding
 from colonnade.simulation.files import RunFiles
 from colonnade.simulation.outcome import Outcome

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from colonnade.common.contracts.prediction import ROWS
 from colonnade.common.observability.metric import Metric, Values, number
 from colonnade.common.observability.telemetry import Event
-from colonnade.common.prediction.messages import ROWS
 from colonnade.server.prediction.model import Model, Said
 
 _REMEMBERED = 4096  # newest responses, for quantiles

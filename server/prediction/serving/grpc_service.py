@@ -8,14 +8,14 @@ from typing import Any
 
 import grpc
 
+from colonnade.common.contracts.prediction import ROWS
 from colonnade.common.errors import ColonnadeError
-from colonnade.common.network.grpc_bounds import bounds
-from colonnade.common.network.ports import cannot_listen, refuse_taken, with_port
-from colonnade.common.network.web_gate import PATIENCE
-from colonnade.common.prediction.messages import ROWS
-from colonnade.common.runtime.descriptors import affordable
+from colonnade.common.observability.ports import cannot_listen, refuse_taken, with_port
+from colonnade.common.observability.web_gate import PATIENCE
+from colonnade.common.run.descriptors import affordable
 from colonnade.common.wire._generated.serving_pb2 import Decision, Prediction, PredictReply, PredictRequest
-from colonnade.common.wire.listen import begin
+from colonnade.common.wire.grpc_bounds import bounds
+from colonnade.server.member.listen import begin
 from colonnade.server.prediction.serving.batching import Batcher, Busy
 from colonnade.server.prediction.serving.tokens import Tokens, TooMany, Unknown
 from colonnade.server.prediction.serving.web import Refused, read_ids

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from colonnade.common.prediction.messages import ROWS
+from colonnade.common.contracts.prediction import ROWS
 
 LONGEST = 256
 """Most characters of an id."""

@@ -18,18 +18,15 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.client.membership.pin import Pin
+from colonnade.client.member.pin import Pin
 from colonnade.client.privacy.kept_codes import KeptCodes
 from colonnade.client.privacy.own_codes import DRAWS
 from colonnade.client.privacy.row_places import PLACES, RowPlaces
+from colonnade.common.aggregation.summed_sets import MemberRecord, times_written
 from colonnade.common.alignment.kept.daily import NAME as TESTED
 from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.kept.foreign_keys import NAME as FOREIGN
 from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
-from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.checkpointing.run_cache import RunCache
-from colonnade.common.checkpointing.start_secret import SECRET, StartSecret
-from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.config.label_privacy import LabelPrivacyConfig, ResponseNoiseConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
@@ -40,12 +37,15 @@ from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.errors import CheckpointError, ColonnadeError
 from colonnade.common.privacy.accounting.chain import Chain
 from colonnade.common.privacy.subsets import SubsetSelection
-from colonnade.common.runtime import kept_records
-from colonnade.common.runtime.kept_records import sealed
-from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
-from colonnade.common.secure_aggregation.summed_sets import MemberRecord, times_written
-from colonnade.server.membership.saving import refuse_older, run_number
-from colonnade.server.membership.session_numbers import SessionNumbers
+from colonnade.common.run import kept_records
+from colonnade.common.run.checkpoints import Checkpoints, Owner
+from colonnade.common.run.kept_records import sealed
+from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.run_folder import PartyFolder, RunFolder
+from colonnade.common.run.start_secret import SECRET, StartSecret
+from colonnade.common.run.state import Snapshot
+from colonnade.server.member.saving import refuse_older, run_number
+from colonnade.server.member.session_numbers import SessionNumbers
 from colonnade.server.prediction.serving.tokens import Tokens, Unknown, add_caller
 from colonnade.server.privacy.label_budget import open_releases
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile

@@ -15,15 +15,15 @@ import pytest
 import torch
 import yaml
 
-from colonnade.client.membership.pin import Pin
-from colonnade.common.checkpointing.checkpoints import Checkpoints
-from colonnade.common.checkpointing.run_cache import RunCache
+from colonnade.client.member.pin import Pin
+from colonnade.common.aggregation.summed_sets import MemberRecord
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.errors import CheckpointError, ColonnadeError
 from colonnade.common.privacy.accounting.chain import Chain, mark, refuse_shorter
-from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
-from colonnade.common.secure_aggregation.summed_sets import MemberRecord
+from colonnade.common.run.checkpoints import Checkpoints
+from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.launcher.configuration import GivenConfig
 from colonnade.launcher.virtual import resume_virtually, run_virtually
 from tests.support.in_memory import agreed, members

@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 from colonnade.cli.read.card import card
-from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
 from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.accounting.accountant import epsilon
+from colonnade.common.run.checkpoints import Checkpoints, Owner
+from colonnade.common.run.state import Snapshot
 from colonnade.server.privacy.label_budget import open_releases
 from colonnade.testing.digits import digits
 from tests.support.federation import config, tree

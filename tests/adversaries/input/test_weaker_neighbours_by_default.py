@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.privacy.accounting.accountant import epsilon
-from colonnade.server.reporting.summary import protection
+from colonnade.server.member.summary import protection
 from tests.support.federation import config, federate
 
 SPLIT = {"name": "split", "embedding": 8}

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.protocols.split import Embedding
+from colonnade.common.run.state import Snapshot
 from colonnade.simulation.outcome import Outcome
 from tests.support.federation import config, federate, parameters
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.common.prediction.messages import Output
-from colonnade.common.secure_aggregation.messages import Masked
+from colonnade.common.aggregation.messages import Masked
+from colonnade.common.contracts.prediction import Output
 from colonnade.simulation.outcome import Outcome
 from tests.protocols.test_prediction import ask
 from tests.support.federation import config, federate

@@ -30,8 +30,8 @@ MAKERS = {
     "common/privacy/rows.py": {"Released"},
     "common/privacy/codes/release.py": {"Released"},
     "common/crypto/sealing.py": {"MaskedTensor"},
-    "common/secure_aggregation/masks.py": {"MaskedTensor"},
-    "common/coded_computing/lagrange.py": {"MaskedTensor"},
+    "common/aggregation/masks.py": {"MaskedTensor"},
+    "common/aggregation/lagrange.py": {"MaskedTensor"},
     "common/alignment/psi_member.py": {"MaskedTensor"},
     "client/alignment/proving.py": {"MaskedTensor"},  # lists that it seals, or has proved
     "server/alignment/reuse.py": {"MaskedTensor"},  # positions in a kept list, which the server sends

@@ -15,9 +15,9 @@ import grpc
 import pytest
 
 import colonnade
-from colonnade.client.run.process import ClientRun
-from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.checkpointing.state import Snapshot
+from colonnade.client.member.process import ClientRun
+from colonnade.common.aggregation.confirmed_sets import SetError
+from colonnade.common.aggregation.masks import BlindError
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import SealError
@@ -39,14 +39,14 @@ from colonnade.common.errors import (
 )
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.file import parse
-from colonnade.common.secure_aggregation.confirmed_sets import SetError
-from colonnade.common.secure_aggregation.masks import BlindError
+from colonnade.common.run.checkpoints import Checkpoints, Owner
+from colonnade.common.run.state import Snapshot
+from colonnade.server.member.training import ServerRun
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.run import PredictionRun
 from colonnade.server.prediction.serving.grpc_service import METHOD, Remote
 from colonnade.server.prediction.serving.tokens import Tokens
 from colonnade.server.prediction.terms import PredictionTerms
-from colonnade.server.run.training import ServerRun
 from tests.support.federation import tree
 from tests.support.tables import table_tree, write_tables
 

@@ -15,17 +15,17 @@ import yaml
 from colonnade.cli.data.check import check
 from colonnade.client.privacy.stage import Privacy
 from colonnade.client.training.context import ClientContext
-from colonnade.common.checkpointing.state import State
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import ConfigError
 from colonnade.common.observability.metric import privacy as metrics
 from colonnade.common.protocols.split import Embedding
+from colonnade.common.run.state import State
 from colonnade.reports.card import markdown
 from colonnade.reports.guarantee import describe_privacy
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.privacy import headline
-from colonnade.server.reporting.summary import protection
+from colonnade.server.member.summary import protection
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.folder import simulate_captured

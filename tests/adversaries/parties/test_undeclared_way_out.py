@@ -15,6 +15,7 @@ from colonnade.client.privacy.egress import Egress, ways_out
 from colonnade.common.alignment.messages import ALIGNMENT
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.prediction import Output
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
@@ -22,7 +23,6 @@ from colonnade.common.errors import ContractError
 from colonnade.common.messaging.departure import objection
 from colonnade.common.messaging.message import Message, PartyMessage, ServerMessage, TensorSpec, message, tensor_specs
 from colonnade.common.messaging.outgoing import Released
-from colonnade.common.prediction.messages import Output
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
 from colonnade.common.protocols.split import Gradient

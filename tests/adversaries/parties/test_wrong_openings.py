@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from colonnade.common.aggregation.messages import Masked, OpenedShares
+from colonnade.common.aggregation.recovery import SharedKeys
 from colonnade.common.errors import ContractError
-from colonnade.common.secure_aggregation.messages import Masked, OpenedShares
-from colonnade.common.secure_aggregation.recovery import SharedKeys
 from tests.protocols.test_blinded import run
 
 LIAR, ABSENT = "party2", "party4"

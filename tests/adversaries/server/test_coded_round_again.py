@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from colonnade.client.training.context import ClientContext
-from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.protocols.fedvs import Answer, Senders
+from colonnade.common.run.run_cache import RunCache
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.contexts import client_context, server_context
 from tests.support.federation import Outcome, config, federate

@@ -20,7 +20,7 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from colonnade.client.membership.instructions import Instructions
+from colonnade.client.dialling.instructions import Instructions
 from colonnade.common.alignment.messages import all_kinds
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from colonnade.common.aggregation.messages import RECOVERY, Arrived
 from colonnade.common.alignment.messages import Pledge, Proved
 from colonnade.common.conversation.control import Item, Statement
 from colonnade.common.conversation.conversation import SERVER
@@ -22,7 +23,6 @@ from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import ServerMessage
 from colonnade.common.protocols.fedvs import Bundle
-from colonnade.common.secure_aggregation.messages import RECOVERY, Arrived
 from tests.adversaries.server.test_split_views import VICTIM, told
 from tests.support.alignment import Found, align, federation
 

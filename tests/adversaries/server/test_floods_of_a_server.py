@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
-from colonnade.client.run import sessions
+from colonnade.client.member import sessions
 from colonnade.common.conversation.control import Open, Save, Statement
 from colonnade.common.conversation.membership import Begin, Hello, Parcel, Rewind, Welcome
 from colonnade.common.errors import ContractError

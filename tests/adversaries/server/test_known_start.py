@@ -20,8 +20,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from colonnade.common.checkpointing.checkpoints import Checkpoints
-from colonnade.common.checkpointing.state import State
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import NAMES
@@ -30,6 +28,8 @@ from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.data.draws import Draws, own_draws
 from colonnade.common.errors import CheckpointError
 from colonnade.common.observability.telemetry import Event
+from colonnade.common.run.checkpoints import Checkpoints
+from colonnade.common.run.state import State
 from tests.support.federation import config, federate
 from tests.support.in_memory import Members, agreed, members
 

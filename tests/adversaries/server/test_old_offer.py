@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import torch
 
+from colonnade.common.aggregation.messages import KeyProofs, KeyRing
 from colonnade.common.conversation.control import Item
 from colonnade.common.crypto.signatures import ForgedError
 from colonnade.common.messaging.raw import lay_out, take_apart
-from colonnade.common.secure_aggregation.messages import KeyProofs, KeyRing
 from tests.support.federation import config, federate
 from tests.support.meeting import NAMES, Meeting, Passes, certified_meeting
 

@@ -10,7 +10,7 @@ import pytest
 from colonnade.common.privacy.accounting.calibration import gaussian_sigma
 from colonnade.reports.guarantee import describe_privacy
 from colonnade.reports.run_page.privacy import headline
-from colonnade.server.reporting.summary import protection
+from colonnade.server.member.summary import protection
 from tests.support.federation import config, federate
 from tests.support.oracles import exact_epsilon
 

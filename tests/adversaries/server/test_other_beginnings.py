@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from colonnade.client.alignment.rows import PartyRows
+from colonnade.common.aggregation.subject import PREDICTION, TRAINING, rows_known, subject
 from colonnade.common.alignment.keys import digest_in_order
 from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.conversation.control import Item
@@ -23,7 +24,6 @@ from colonnade.common.errors import ContractError
 from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.fedvs import Preparation
 from colonnade.common.protocols.split_avg import AverageGradient
-from colonnade.common.secure_aggregation.subject import PREDICTION, TRAINING, rows_known, subject
 from tests.adversaries.server.test_split_views import AVERAGED, PROTOCOLS, ROUNDS, VICTIM, at
 from tests.support.asked import Asked, asking
 from tests.support.federation import config, federate

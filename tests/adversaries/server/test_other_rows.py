@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from colonnade.client.protocols import LOCAL
+from colonnade.common.aggregation.messages import Masked
+from colonnade.common.contracts.prediction import Ask
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.errors import ColonnadeError
-from colonnade.common.prediction.messages import Ask
 from colonnade.common.privacy.sum_noise import ring
-from colonnade.common.secure_aggregation.messages import Masked
 from colonnade.server.aggregation.masked_sums import Blinded
 from colonnade.server.aggregation.sums import Found
 from tests.protocols.test_prediction import ask

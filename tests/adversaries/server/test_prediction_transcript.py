@@ -14,15 +14,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from colonnade.common.aggregation.messages import Members
+from colonnade.common.contracts.prediction import Ask, Averaged
 from colonnade.common.conversation.control import Item, Open, Save, Statement
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ContractError
-from colonnade.common.prediction.messages import Ask, Averaged
-from colonnade.common.secure_aggregation.messages import Members
 from colonnade.server.aggregation.masked_sums import Blinded
 from colonnade.server.aggregation.sums import Found
-from colonnade.server.membership.hub import Hub
+from colonnade.server.member.hub import Hub
 from tests.support.asked import Asked, asking
 from tests.support.federation import config
 from tests.support.in_memory import SETS

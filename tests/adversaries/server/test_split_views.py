@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.client.membership.pin import Pin
+from colonnade.client.member.pin import Pin
+from colonnade.client.transcript.entries import entry_of, salt_key, salted
+from colonnade.common.aggregation.messages import Members
 from colonnade.common.conversation.control import Item, Open, Save, Statement
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.crypto.told import TranscriptError
@@ -23,9 +25,7 @@ from colonnade.common.errors import ColonnadeError, ContractError, EnvironmentFa
 from colonnade.common.protocols.fedvs import Bundle, Gradient
 from colonnade.common.protocols.split_avg import AverageGradient
 from colonnade.common.protocols.vimadmm import Update
-from colonnade.common.runtime.json_lines import read_lines
-from colonnade.common.secure_aggregation.messages import Members
-from colonnade.common.transcript.entries import entry_of, salt_key, salted
+from colonnade.common.run.json_lines import read_lines
 from colonnade.simulation.files import RunFiles
 from colonnade.simulation.outcome import Outcome
 from tests.adversaries.server.test_new_run_number import agreed, two_checkpoints

@@ -15,7 +15,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.common.checkpointing.run_cache import RunCache
+from colonnade.common.aggregation.masks import Blinder
+from colonnade.common.aggregation.messages import Masked
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ColonnadeError, PartyLost
 from colonnade.common.protocols.fdml import Aggregate
@@ -24,8 +25,7 @@ from colonnade.common.protocols.fedvs import Gradient as CodedGradient
 from colonnade.common.protocols.split_avg import AverageGradient
 from colonnade.common.protocols.vfedmh import Global
 from colonnade.common.protocols.vimadmm_j import Signal
-from colonnade.common.secure_aggregation.masks import Blinder
-from colonnade.common.secure_aggregation.messages import Masked
+from colonnade.common.run.run_cache import RunCache
 from colonnade.server.aggregation.masked_sums import Blinded
 from colonnade.server.aggregation.sums import Found
 from colonnade.simulation.federation import Simulation

@@ -16,10 +16,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from colonnade.common.aggregation.masks import Blinder
+from colonnade.common.aggregation.messages import Masked
 from colonnade.common.privacy.sum_noise import ring
 from colonnade.common.protocols.split_avg import AverageGradient
-from colonnade.common.secure_aggregation.masks import Blinder
-from colonnade.common.secure_aggregation.messages import Masked
 from colonnade.server.aggregation.masked_sums import Blinded
 from tests.protocols.test_blinded import LATE, run, sets_of
 from tests.support.federation import Outcome

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import torch
 
+from colonnade.common.aggregation.confirmed_sets import SetError
+from colonnade.common.aggregation.messages import Arrived, OpenedShares, SetProofs
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.fdml import Aggregate
-from colonnade.common.secure_aggregation.confirmed_sets import SetError
-from colonnade.common.secure_aggregation.messages import Arrived, OpenedShares, SetProofs
 from tests.protocols.test_blinded import LATE, run
 
 RECOVERED = (*LATE, "federation.blinding.recovery=alone")

@@ -15,18 +15,18 @@ import torch
 from torch import Tensor
 
 from colonnade.client.aggregation.coded import CodedParty
-from colonnade.common.coded_computing.coded_rows import CodedRows
-from colonnade.common.coded_computing.lagrange import LagrangeCode
+from colonnade.common.aggregation import fixed_point
+from colonnade.common.aggregation.coded_rows import CodedRows
+from colonnade.common.aggregation.confirmed_sets import SetError, SetProver
+from colonnade.common.aggregation.lagrange import LagrangeCode
+from colonnade.common.aggregation.messages import SetProofs
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.control import Item, Open
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ContractError
-from colonnade.common.numerics import fixed_point
 from colonnade.common.protocols.fedvs import Answer, Senders
 from colonnade.common.protocols.fedvs import Config as FedvsConfig
-from colonnade.common.secure_aggregation.confirmed_sets import SetError, SetProver
-from colonnade.common.secure_aggregation.messages import SetProofs
 from tests.support.federation import config, federate
 
 LIED, EVERY = 2, 3

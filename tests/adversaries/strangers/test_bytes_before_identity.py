@@ -14,11 +14,11 @@ from benchmarks.raw_http2 import Greedy
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.protocols.split import CONTRACT
-from colonnade.common.runtime.descriptors import connections
+from colonnade.common.run.descriptors import connections
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
 from colonnade.common.wire.frame import METHOD
-from colonnade.common.wire.listen import Listener, ServerTls
+from colonnade.server.member.listen import Listener, ServerTls
 from colonnade.server.prediction.serving import grpc_service
 from colonnade.server.prediction.serving.grpc_service import Remote
 from colonnade.server.prediction.serving.tokens import Tokens

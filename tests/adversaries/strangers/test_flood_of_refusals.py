@@ -17,10 +17,10 @@ import pytest
 from colonnade.common.conversation.membership import Hello
 from colonnade.common.errors import RefusedError
 from colonnade.common.observability.telemetry import Event, Telemetry
-from colonnade.common.runtime.rate_limit import CAPS, Digest
+from colonnade.common.run.rate_limit import CAPS, Digest
 from colonnade.reports.console.progress import PartyProgress, Progress
 from colonnade.reports.console.screen import Screen
-from colonnade.server.run.metrics import ServerMetrics
+from colonnade.server.member.metrics import ServerMetrics
 from tests.server.stage import FakeConnection, hello, play, stage
 
 LINE = 10_000

@@ -15,17 +15,17 @@ import torch
 import yaml
 
 from colonnade.cli.data.forget import forget
-from colonnade.common.checkpointing.checkpoints import Checkpoints
-from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.roster import check_id
 from colonnade.common.errors import ColonnadeError, ConfigError, EnvironmentFault, InputError
 from colonnade.common.parsing.earlier_defaults import load_begun
 from colonnade.common.parsing.file import load
 from colonnade.common.privacy.accounting.chain import Chain
-from colonnade.common.runtime.durable import write_durably
-from colonnade.common.runtime.json_lines import open_to_append
-from colonnade.common.runtime.own_files import open_own, refuse_foreign
-from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.run.checkpoints import Checkpoints
+from colonnade.common.run.durable import write_durably
+from colonnade.common.run.json_lines import open_to_append
+from colonnade.common.run.own_files import open_own, refuse_foreign
+from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.tracking.mlflow_tracker import _make_database
 from colonnade.launcher.configuration import GivenConfig
 from colonnade.launcher.folder_lock import locked_folder

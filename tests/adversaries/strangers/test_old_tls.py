@@ -25,8 +25,8 @@ from pathlib import Path
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.dial import ClientTls, Dialer
-from colonnade.common.wire.listen import Listener, ServerTls
+from colonnade.client.dialling.dial import ClientTls, Dialer
+from colonnade.server.member.listen import Listener, ServerTls
 
 folder = Path(sys.argv[1])
 server, ada = load_identity(folder / "server"), load_identity(folder / "ada")

@@ -18,7 +18,7 @@ import yaml
 
 from colonnade.common.crypto.group import ELEMENT, Secret
 from colonnade.common.crypto.raising import Raising
-from colonnade.common.runtime.python_child import child_environment, python_module, safe_children
+from colonnade.common.run.python_child import child_environment, python_module, safe_children
 from tests.support.federation import tree
 from tests.support.rooms import CODE
 
@@ -94,7 +94,7 @@ def test_processes_of_a_library_start_without_the_working_directory(planted: Pat
     code = (
         "import multiprocessing\n"
         "from concurrent.futures import ProcessPoolExecutor\n"
-        "from colonnade.common.runtime.python_child import safe_children\n"
+        "from colonnade.common.run.python_child import safe_children\n"
         "import os\n"
         "if __name__ == '__main__':\n"
         "    with safe_children(), ProcessPoolExecutor(1, multiprocessing.get_context('forkserver')) as pool:\n"
@@ -161,9 +161,9 @@ def test_who_starts_a_process_is_known() -> None:
         and re.match(r"(subprocess|os|asyncio)\.", ast.unparse(node.func))
     }
     assert found == {
-        "client/run/sessions.py",  # /bin/sh alone
-        "common/crypto/raising.py", "launcher/processes.py", "lab/colonnade_lab/papers/running.py", "search/workers.py",
-        "deploy/release.py", "deploy/wan.py",
+        "client/member/sessions.py",  # /bin/sh alone
+        "common/crypto/raising.py", "colonnade/launcher/processes.py", "lab/colonnade_lab/papers/running.py",
+        "colonnade/search/workers.py", "deploy/release.py", "deploy/wan.py",
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.run.json_lines import read_lines
 from tests.support import warm
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.listen import Listener, ServerTls
+from colonnade.server.member.listen import Listener, ServerTls
 
 async def greet(connection, pem):
     pass

@@ -19,7 +19,7 @@ import pytest
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from colonnade.common.network.web_gate import Gate
+from colonnade.common.observability.web_gate import Gate
 from colonnade.common.wire._generated.serving_pb2 import PredictReply, PredictRequest
 from colonnade.server.prediction.serving.grpc_service import METHOD, Remote
 from colonnade.server.prediction.serving.tokens import Tokens

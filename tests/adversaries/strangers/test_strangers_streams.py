@@ -24,9 +24,9 @@ from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.wire import connection as connection_module
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE, METHOD, pack
-from colonnade.common.wire.listen import Listener, ServerTls
-from colonnade.server.membership.admission import Admission, DataShape
-from colonnade.server.membership.hub import Hub
+from colonnade.server.member.admission import Admission, DataShape
+from colonnade.server.member.hub import Hub
+from colonnade.server.member.listen import Listener, ServerTls
 
 CODEC = Codec(CONTRACT.kinds)
 LARGEST = 1 << 20
@@ -77,7 +77,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         def __init__(self, stream_: object, *more: object) -> None:
             super().__init__(_Noting(stream_, read), *more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("colonnade.common.wire.listen.Connection", Watched)
+    monkeypatch.setattr("colonnade.server.member.listen.Connection", Watched)
     return there
 
 

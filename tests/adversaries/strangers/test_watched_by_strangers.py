@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.cli.run.health import state
-from colonnade.common.network import web_gate as gate
+from colonnade.common.observability import web_gate as gate
 from colonnade.common.observability.exposition import Exposition
 from colonnade.common.observability.health import Health
 from colonnade.reports.dashboard.current import Current

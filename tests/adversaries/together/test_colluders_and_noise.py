@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from colonnade.client.privacy.stage import Privacy
-from colonnade.common.checkpointing.state import State
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.run.state import State
 from tests.support.federation import config
 
 PARTIES, VICTIM = ("party1", "party2", "party3", "party4"), 3

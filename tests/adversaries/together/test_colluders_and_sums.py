@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from torch import Tensor
 
+from colonnade.common.aggregation.masks import Blinder
+from colonnade.common.aggregation.messages import Masked
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.privacy.sum_noise import NoiseShare, ring
-from colonnade.common.secure_aggregation.masks import Blinder
-from colonnade.common.secure_aggregation.messages import Masked
 from tests.protocols.test_prediction import ask
 from tests.support.federation import Outcome, config, federate
 

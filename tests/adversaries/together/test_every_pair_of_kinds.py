@@ -16,10 +16,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from colonnade.client.membership.instructions import Instructions
+from colonnade.client.dialling.instructions import Instructions
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.relay import Relay
-from colonnade.server.membership.hub import Hub
+from colonnade.server.member.hub import Hub
 from tests.support.disturbed import End
 from tests.support.relay import Act, Fault
 from tests.support.relay import Relay as Disturbing

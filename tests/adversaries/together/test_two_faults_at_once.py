@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import torch
 
+from colonnade.common.aggregation.confirmed_sets import SetError
+from colonnade.common.aggregation.messages import Masked, OpenedShares, SealedShares, SetProof
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.errors import ColonnadeError, ContractError, PartyLost, TrainingDiverged
@@ -20,8 +22,6 @@ from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.codes import Codes
 from colonnade.common.protocols.fedvs import Answer, Opened, Shares
 from colonnade.common.protocols.vimadmm import Embedding
-from colonnade.common.secure_aggregation.confirmed_sets import SetError
-from colonnade.common.secure_aggregation.messages import Masked, OpenedShares, SealedShares, SetProof
 from tests.support.federation import Outcome, config, federate, parameters
 
 LIAR, ROUND, ROUNDS = "party2", 2, 3

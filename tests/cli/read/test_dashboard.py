@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from colonnade.common.errors import EnvironmentFault, InputError
-from colonnade.common.network.loopback import is_loopback
+from colonnade.common.observability.loopback import is_loopback
 from colonnade.reports.dashboard.address import completed, read_address
 from colonnade.reports.dashboard.current import PERIOD, Current
 from colonnade.reports.dashboard.live import Dashboard

@@ -11,7 +11,7 @@ import pytest
 from colonnade.reports.decision import decision_rows
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.thresholds import thresholds
-from colonnade.server.evaluation import decision
+from colonnade.server.training.metrics import decision
 from tests.cli.read.reports import leave, summary
 
 COST = decision.Decision(0.25, "cost", (1.0, 9.0), None, 40, 200)

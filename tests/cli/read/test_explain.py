@@ -22,7 +22,6 @@ from torch import Tensor
 
 from colonnade import simulate
 from colonnade.client.protocols import LOCAL
-from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
@@ -31,6 +30,7 @@ from colonnade.common.data.rows import generator
 from colonnade.common.data.sources import load_features
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load, parse
+from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.reports.explanation import trained as opening
 from colonnade.reports.explanation.findings import Findings, PartyFindings, measure
 from colonnade.reports.explanation.keep import Keep, reduced

@@ -10,12 +10,12 @@ import yaml
 
 from colonnade.cli.data.check import check
 from colonnade.cli.data.deal import DealTerms, deal
-from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.file import parse
-from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.run_cache import RunCache
 from colonnade.reports.explanation.trained import open_run
 from colonnade.simulation.contexts import server_context
 from colonnade.simulation.federation import Simulation

@@ -12,10 +12,10 @@ import yaml
 from typer.testing import CliRunner
 
 from colonnade.cli.main import app
+from colonnade.client.transcript.capture import read_capture
 from colonnade.common.messaging.message import tensors
-from colonnade.common.observability.capture import read_capture
 from colonnade.common.parsing.file import load
-from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.run.json_lines import read_lines
 from tests.cli.run.test_up import events, finish, processes_of, start, wait_for_round
 from tests.support.federation import tree
 

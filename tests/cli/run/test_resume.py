@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import drill as killed
 from colonnade.common.parsing.file import load
-from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.run.json_lines import read_lines
 from tests.cli.run.test_up import UNHURRIED, events, finish, processes_of, start, summary_of, wait_for_round, write
 from tests.support import warm
 from tests.support.federation import federate

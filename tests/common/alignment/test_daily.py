@@ -81,7 +81,7 @@ def test_nothing_is_allowed_that_the_disk_does_not_hold(tmp_path: Path, monkeypa
     def full(*_args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("colonnade.common.runtime.kept_records.write_durably", full)
+    monkeypatch.setattr("colonnade.common.run.kept_records.write_durably", full)
     with pytest.raises(EnvironmentFault, match="No space left on device"):
         opened(tmp_path).count({"bob": 5})
     monkeypatch.undo()

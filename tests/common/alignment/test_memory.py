@@ -17,13 +17,13 @@ from colonnade.client.alignment.matching import Matching
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_limits
 from colonnade.common.alignment.record import AlignmentRecord
-from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
 from colonnade.common.crypto import raising
 from colonnade.common.crypto.group import Secret
 from colonnade.common.crypto.sealing import Session
+from colonnade.common.run.run_cache import RunCache
 from colonnade.server.alignment.relay import Aligning
 from tests.support import warm
 from tests.support.alignment import KINDS, federation, hash_cheaply, raise_cheaply

@@ -9,10 +9,10 @@ import torch
 
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.record import AlignmentRecord, kept_rows
-from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.run.run_cache import RunCache
 from colonnade.server.alignment.rows import ServerRows
 from tests.support.alignment import federation
 

@@ -22,7 +22,7 @@ from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.messaging.raw import lay_out, take_apart, to_tensor
-from colonnade.common.runtime import durable
+from colonnade.common.run import durable
 from tests.support.alignment import federation
 from tests.support.kept import Found, Members
 

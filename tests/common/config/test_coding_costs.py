@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.cli.checks.coding_costs import CodingCost, coding_costs
+from colonnade.common.aggregation.messages import SetProof, SetProofs
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.rows import Partition
 from colonnade.common.messaging.message import Message, payload_bytes
 from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.fedvs import Answer, Bundle, Gradient, Opened, Preparation, Prepared, Senders, Shares
-from colonnade.common.secure_aggregation.messages import SetProof, SetProofs
 from tests.support.federation import Outcome, config, federate
 
 ROUND = (Shares, Opened, SetProof, Answer, Bundle, Senders, SetProofs, Gradient)

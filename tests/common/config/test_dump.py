@@ -22,7 +22,7 @@ from colonnade.common.parsing.file import load, parse
 from colonnade.common.parsing.member_files import config_files, member_text
 from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.parsing.yaml_tree import parse_yaml
-from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.configuration import GivenConfig
 from tests.support.federation import tree
 

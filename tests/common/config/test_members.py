@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.common.checkpointing.run_cache import RunCache
+from colonnade.common.aggregation.summed_sets import MemberRecord
 from colonnade.common.errors import CheckpointError, EnvironmentFault, InputError
-from colonnade.common.secure_aggregation.summed_sets import MemberRecord
+from colonnade.common.run.run_cache import RunCache
 
 ROSTER = ("ada", "bob", "cyd", "eve")
 ALL, SOME, OTHERS = frozenset(ROSTER), frozenset(("ada", "bob", "cyd")), frozenset(("ada", "bob", "eve"))
@@ -44,7 +44,7 @@ def test_no_round_is_ever_entered_over_two_sets(steps: list, tmp_path_factory: p
         round += rounds
         if what == "crash":
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("colonnade.common.checkpointing.run_cache.write_durably", _crash)
+                patch.setattr("colonnade.common.run.run_cache.write_durably", _crash)
                 try:
                     record.enter(round, parties)
                 except KeyboardInterrupt:
@@ -136,7 +136,7 @@ def test_another_run_is_refused_and_forgets_nothing(tmp_path: Path, run: str) ->
     assert opened(tmp_path).bound(5) == ALL
 
 
-@pytest.mark.parametrize("failing", ["os.fsync", "colonnade.common.runtime.durable.write_durably"])
+@pytest.mark.parametrize("failing", ["os.fsync", "colonnade.common.run.durable.write_durably"])
 def test_a_full_disk_admits_no_new_entry_and_forgets_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:

@@ -7,13 +7,13 @@ import re
 import pytest
 import torch
 
-from colonnade.common.compression.forms import AS_IS, Coded, Form, Largest, Signs
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.compression import arriving
 from colonnade.common.errors import ConfigError
+from colonnade.common.messaging.forms import AS_IS, Coded, Form, Largest, Signs
 from colonnade.common.privacy.release import QuantisedRelease, release_clear
 from tests.support.federation import config, federate
 

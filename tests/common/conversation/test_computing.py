@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
+from colonnade.common.aggregation.field import Field
 from colonnade.common.config.chaos import operations_per_second
 from colonnade.common.conversation.control import Item, Open
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.errors import ConfigError
-from colonnade.common.numerics.field import Field
-from colonnade.common.runtime.phases import evaluation
+from colonnade.common.run.phases import evaluation
 from colonnade.simulation.computing import Benches
 from colonnade.simulation.outcome import Outcome
 from tests.support.federation import config, federate, parameters

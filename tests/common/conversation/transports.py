@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from colonnade.client.dialling.dial import Dialer
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.conversation import SERVER, Cohort, Link
 from colonnade.common.conversation.mailbox import Mailbox
@@ -17,9 +18,8 @@ from colonnade.common.errors import PartyAway
 from colonnade.common.messaging.message import Kinds, largest_bytes
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
-from colonnade.common.wire.dial import Dialer
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
-from colonnade.common.wire.listen import Listener
+from colonnade.server.member.listen import Listener
 from tests.support.patience import PATIENCE
 
 

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
+from colonnade.common.aggregation.masks import Blinder, BlindError
+from colonnade.common.aggregation.ring import Ring
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.crypto.sealing import Agreement, Session
 from colonnade.common.errors import InputError
-from colonnade.common.numerics.ring import Ring
-from colonnade.common.secure_aggregation.masks import Blinder, BlindError
 
 ROSTER = ("zoe", "ada", "bob", "eve", "kim", "dan")  # not in the alphabet's order
 LARGE = 2**21

@@ -17,12 +17,12 @@ import grpc
 import grpc.aio
 import pytest
 
+from colonnade.client.dialling.probe import fetch_certificate
 from colonnade.common.crypto.pki.certificates import fingerprint, read_certificate
 from colonnade.common.crypto.pki.identity import Identity, IdentityFiles, load_identity
 from colonnade.common.crypto.pki.keys import key_pem, new_key, parse_key, save_key
 from colonnade.common.crypto.pki.names import SERVER, dns_name
 from colonnade.common.crypto.pki.peers import verify_peer
-from colonnade.common.crypto.pki.probe import fetch_certificate
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import EnvironmentFault, IdentityError, RefusedError
 from tests.support.patience import PATIENCE

@@ -159,7 +159,7 @@ def test_neither_an_optimiser_nor_the_frame_of_a_run_imports_the_compiler() -> N
 import sys, torch
 from pydantic import TypeAdapter
 from colonnade.common.models.optimiser import OptimiserConfig, build_optimiser
-from colonnade.common.runtime.torch_defaults import torch_defaults
+from colonnade.common.run.torch_defaults import torch_defaults
 with torch_defaults():
     pass
 layer = torch.nn.Linear(2, 2)

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colonnade.client.transcript.capture import Capture, Captured, evaluates, has_capture, read_capture
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config, PartyConfig
 from colonnade.common.config.run_options import CaptureConfig
@@ -20,13 +21,6 @@ from colonnade.common.conversation.control import Item, Open
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 from colonnade.common.messaging.message import Message, schema
-from colonnade.common.observability.capture import (
-    Capture,
-    Captured,
-    evaluates,
-    has_capture,
-    read_capture,
-)
 from colonnade.common.protocols.split import Embedding, Evaluation, Gradient
 from colonnade.simulation.files import RunFiles
 from colonnade.simulation.outcome import Outcome

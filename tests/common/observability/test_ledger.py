@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from colonnade.common.aggregation.messages import KeyOffer
 from colonnade.common.conversation.control import Statement
 from colonnade.common.conversation.membership import Failure, Farewell, Hello, Saved
 from colonnade.common.errors import EnvironmentFault
@@ -20,9 +21,8 @@ from colonnade.common.privacy.accounting.chain import verify
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.protocols.fedvs import Answer, Prepared, Shares
 from colonnade.common.protocols.split import Embedding, Evaluation
-from colonnade.common.runtime.json_lines import open_to_append, read_lines
-from colonnade.common.runtime.run_folder import PartyFolder
-from colonnade.common.secure_aggregation.messages import KeyOffer
+from colonnade.common.run.json_lines import open_to_append, read_lines
+from colonnade.common.run.run_folder import PartyFolder
 from colonnade.reports.records.ledgers import read_books_of
 
 ROOT = Path(__file__).parents[3]
@@ -170,4 +170,4 @@ def test_a_party_has_one_place_that_sends() -> None:
         path.relative_to(ROOT).as_posix(): re.findall(r"_connection\.post\(|\bconnection\.post\(", path.read_text())
         for path in (ROOT / "client").rglob("*.py")
     }
-    assert {path: len(calls) for path, calls in found.items() if calls} == {"client/membership/dialer.py": 1}
+    assert {path: len(calls) for path, calls in found.items() if calls} == {"client/dialling/dialer.py": 1}

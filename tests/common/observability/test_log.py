@@ -33,7 +33,7 @@ def logger() -> Iterator[logging.Logger]:
 def kinds() -> set[str]:
     """Kinds of events in the sources."""
     found = set()
-    for folder in ("cli", "client", "common", "server", "simulation"):
+    for folder in ("client", "colonnade", "common", "server"):
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "event":

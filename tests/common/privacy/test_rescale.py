@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from colonnade.common.embeddings.pairwise import Spread
-from colonnade.common.models.shaped import Shape
+from colonnade.common.models.pairwise import Spread
 from colonnade.common.privacy.rescale import Rescale
+from colonnade.common.privacy.shaped import Shape
 
 
 def crowd(rows: int, size: float, seed: int = 0) -> torch.Tensor:

@@ -18,13 +18,13 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from colonnade.common.aggregation.messages import AGREEMENT, BLINDED, SetProof, SetProofs
 from colonnade.common.alignment.messages import ALIGNMENT
+from colonnade.common.contracts import prediction
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.messaging.label_messages import LABEL_MESSAGES
 from colonnade.common.messaging.message import Message, TensorSpec, message, schema
 from colonnade.common.messaging.raw import DTYPES
-from colonnade.common.prediction import messages as prediction
-from colonnade.common.secure_aggregation.messages import AGREEMENT, BLINDED, SetProof, SetProofs
 from colonnade.common.wire._generated import tensor_pb2
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import VARINT, WireError, nested, tag, varint

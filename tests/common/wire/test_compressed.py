@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from colonnade.common.compression.forms import AS_IS, Coded, Form, Largest, Packed, Signs
 from colonnade.common.conversation.compression import Compressor
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.draws import AgreedDraws
 from colonnade.common.errors import ContractError
+from colonnade.common.messaging.forms import AS_IS, Coded, Form, Largest, Packed, Signs
 from colonnade.common.messaging.message import check, largest_bytes, payload_bytes
 from colonnade.common.protocols.vimadmm import CONTRACT, Embedding, Update
 from colonnade.common.wire._generated import tensor_pb2

@@ -14,6 +14,7 @@ import grpc
 import pytest
 import torch
 
+from colonnade.client.dialling.dial import Dialer
 from colonnade.common.conversation.control import Open
 from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Parcel
 from colonnade.common.errors import ContractError, EnvironmentFault, PartyAway, PartyLost
@@ -21,9 +22,8 @@ from colonnade.common.protocols.split import CONTRACT, Embedding
 from colonnade.common.wire import connection as connection_module
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
-from colonnade.common.wire.dial import Dialer
 from colonnade.common.wire.frame import METHOD, pack
-from colonnade.common.wire.listen import Listener
+from colonnade.server.member.listen import Listener
 from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.wire import connection
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
-from colonnade.common.wire.listen import Listener
+from colonnade.server.member.listen import Listener
 from tests.support import warm
 from tests.support.patience import PATIENCE
 
@@ -23,7 +23,7 @@ PARTY = """
 import asyncio, sys
 from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.dial import Dialer
+from colonnade.client.dialling.dial import Dialer
 from tests.support.patience import PATIENCE
 
 async def main():

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from colonnade.client.dialling.dial import ClientTls, Dialer
 from colonnade.common.conversation.control import Open
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.pki.federation import make_federation
@@ -19,9 +20,8 @@ from colonnade.common.messaging.message import largest_bytes
 from colonnade.common.protocols.split import CONTRACT, Embedding, Gradient
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
-from colonnade.common.wire.dial import ClientTls, Dialer
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
-from colonnade.common.wire.listen import Listener, ServerTls
+from colonnade.server.member.listen import Listener, ServerTls
 
 ROWS, WIDTH, COUNT = 1024, 60, 20
 LIMITS = {"rows": ROWS, "width": WIDTH}

@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
+from colonnade.client.transcript.receipts import Receipts
+from colonnade.client.transcript.statement import WindowStatement
 from colonnade.common.crypto.group import ELEMENT, Secret, check_elements
 from colonnade.common.crypto.pki import certificates, revocation
 from colonnade.common.crypto.pki.federation import make_federation
@@ -18,8 +20,6 @@ from colonnade.common.crypto.pki.requests import make_request, read_request
 from colonnade.common.crypto.sealing import Agreement, Offer, Session
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ColonnadeError
-from colonnade.common.transcript.receipts import Receipts
-from colonnade.common.transcript.statement import WindowStatement
 from tests.fuzz.engine import Broken, Case, Target
 from tests.fuzz.mutations.pem import mutate_pem
 from tests.fuzz.mutations.plain import mutate_bytes

@@ -8,27 +8,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from colonnade.client.membership.pin import Pin
+from colonnade.client.member.pin import Pin
+from colonnade.client.transcript.capture import read_capture
 from colonnade.common.alignment.kept.daily import NAME as TESTED
 from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.kept.foreign_keys import NAME as FOREIGN
 from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
-from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.config.label_privacy import ResponseNoiseConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import ColonnadeError
-from colonnade.common.observability.capture import read_capture
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.chain import Chain, newest, verify
 from colonnade.common.privacy.accounting.ledger import Ledger
-from colonnade.common.runtime.json_lines import read_lines
-from colonnade.common.runtime.run_folder import STAMP, RunFolder, read_record
+from colonnade.common.run.checkpoints import Checkpoints
+from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.run_folder import STAMP, RunFolder, read_record
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import pack
 from colonnade.reports.records.ledgers import read_books_of
 from colonnade.reports.records.run import read_run
-from colonnade.server.membership.saving import read_committed
-from colonnade.server.membership.session_numbers import _kept
+from colonnade.server.member.saving import read_committed
+from colonnade.server.member.session_numbers import _kept
 from colonnade.server.prediction.serving.tokens import Tokens
 from colonnade.server.privacy.label_budget import open_releases
 from tests.fuzz.engine import Broken, Case, Target
@@ -210,8 +210,8 @@ def _read_tokens() -> Callable[[str, bytes], object]:
 
 
 def _captures() -> list[Case]:
+    from colonnade.client.transcript.capture import _HEAD
     from colonnade.common.contracts.registry import CONTRACTS
-    from colonnade.common.observability.capture import _HEAD
 
     kinds = CONTRACTS["split"].kinds
     frames = [pack(sample(kind), 0, Codec(kinds)) for kind in kinds.values()]
@@ -220,7 +220,7 @@ def _captures() -> list[Case]:
 
 
 def _read_captures() -> Callable[[str, bytes], object]:
-    from colonnade.common.observability.capture import _HEAD
+    from colonnade.client.transcript.capture import _HEAD
 
     place = Place("captures")
 

@@ -16,13 +16,10 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from colonnade.common.aggregation.summed_sets import MemberRecord
 from colonnade.common.alignment.kept import store as kept
 from colonnade.common.alignment.kept.raised import RaisedElements
 from colonnade.common.alignment.record import AlignmentRecord, kept_rows
-from colonnade.common.checkpointing import checkpoints, run_cache
-from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.checkpointing.run_cache import RunCache
-from colonnade.common.checkpointing.state import State
 from colonnade.common.config.label_privacy import LabelPrivacyConfig
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features
@@ -30,7 +27,10 @@ from colonnade.common.data.columns.fields import TypedColumn
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.messaging.raw import to_tensor
-from colonnade.common.secure_aggregation.summed_sets import MemberRecord
+from colonnade.common.run import checkpoints, run_cache
+from colonnade.common.run.checkpoints import Checkpoints, Owner
+from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.state import State
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
 from tests.fuzz.engine import Broken, Case, Target, unguarded
 from tests.fuzz.mutations.trees import mutate_json, mutate_safetensors

@@ -13,9 +13,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.alignment.messages import ALIGNMENT, alignment_limits
-from colonnade.common.compression.forms import AS_IS, Coded, Form, Largest, Packed, Signs
-from colonnade.common.compression.quantise import pack as compressed
-from colonnade.common.compression.quantise import unpack as decompressed
+from colonnade.common.contracts import prediction
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
 from colonnade.common.conversation.control import Close, Open, Save
 from colonnade.common.conversation.membership import (
@@ -32,6 +30,7 @@ from colonnade.common.conversation.membership import (
 )
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging import raw
+from colonnade.common.messaging.forms import AS_IS, Coded, Form, Largest, Packed, Signs
 from colonnade.common.messaging.message import (
     Kinds,
     Message,
@@ -42,8 +41,9 @@ from colonnade.common.messaging.message import (
     schema,
     tensor_specs,
 )
+from colonnade.common.messaging.quantise import pack as compressed
+from colonnade.common.messaging.quantise import unpack as decompressed
 from colonnade.common.messaging.raw import DTYPES
-from colonnade.common.prediction import messages as prediction
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import WireError, read_fields, read_varint, varint
 from colonnade.common.wire.frame import FRAME_ALLOWANCE, pack, read_hello, unpack

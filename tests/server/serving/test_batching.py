@@ -16,11 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from colonnade.common.contracts.prediction import ROWS
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.prediction.messages import ROWS
 from colonnade.common.wire._generated.serving_pb2 import PredictReply, PredictRequest
-from colonnade.server.evaluation.calibration import Platt
-from colonnade.server.evaluation.decision import Decision
 from colonnade.server.prediction.exchange import Outputs as Said
 from colonnade.server.prediction.exchange import Question, Questions
 from colonnade.server.prediction.model import Model
@@ -29,6 +27,8 @@ from colonnade.server.prediction.serving.batching import Batcher, Reply
 from colonnade.server.prediction.serving.grpc_service import METHOD, Remote
 from colonnade.server.prediction.serving.tokens import Tokens
 from colonnade.server.prediction.serving.web import Refused, Web, read_ids
+from colonnade.server.training.metrics.calibration import Platt
+from colonnade.server.training.metrics.decision import Decision
 from tests.support.federation import config
 
 PERSONS = 50

@@ -15,13 +15,13 @@ from aiohttp import web as aiohttp_web
 
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import PartyLost
-from colonnade.server.evaluation.decision import Decision
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.row_index import RowIndex
 from colonnade.server.prediction.serving.batching import Batcher
 from colonnade.server.prediction.serving.openapi import document
 from colonnade.server.prediction.serving.tokens import Tokens
 from colonnade.server.prediction.serving.web import Refused, Web, read_ids
+from colonnade.server.training.metrics.decision import Decision
 from tests.server.serving.test_batching import PERSONS, WRONG, Stage, on_stage
 from tests.support.federation import config
 

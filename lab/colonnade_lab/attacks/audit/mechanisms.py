@@ -12,9 +12,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from colonnade.common.aggregation.ring import Ring
 from colonnade.common.config.label_privacy import LabelPrivacyConfig, ResponseNoiseConfig
 from colonnade.common.config.privacy import AdaptivePrivacyConfig
-from colonnade.common.numerics.ring import Ring
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan, release_cost

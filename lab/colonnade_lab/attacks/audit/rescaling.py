@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from colonnade.common.models.shaped import Shape
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
 from colonnade.common.privacy.noise import Normals, secure_normals
 from colonnade.common.privacy.rescale import Rescale
+from colonnade.common.privacy.shaped import Shape
 from colonnade_lab.attacks.audit.canaries import Audited
 
 NORMAL = 0.9987

@@ -10,6 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from colonnade.common.aggregation.messages import Masked
+from colonnade.common.aggregation.ring import Ring
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.models import ModelConfig
 from colonnade.common.config.optimisers import OptimiserConfig
@@ -17,9 +19,7 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import tensor_specs
 from colonnade.common.models.bottom import bottom_model
-from colonnade.common.numerics.ring import Ring
 from colonnade.common.privacy.sum_noise import ring
-from colonnade.common.secure_aggregation.messages import Masked
 from colonnade_lab.attacks.run import AttackedRun
 
 _STEPS = {"split", "split_avg", "vafl"}  # protocols in which a party takes one step for a gradient `dh`

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from colonnade.client.models.local import Local
+from colonnade.client.training.local import Local
 from colonnade.common.errors import InputError
-from colonnade.server.fusion.joint import Joint
+from colonnade.server.training.fusion.joint import Joint
 from colonnade_lab.attacks.predictions import predicted
 from colonnade_lab.attacks.run import AttackedRun
 

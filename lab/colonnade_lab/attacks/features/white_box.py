@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from colonnade.client.models.local import Local
+from colonnade.client.training.local import Local
 from colonnade.common.errors import InputError
 from colonnade_lab.attacks.features.prior import Prior, likeliest
 from colonnade_lab.attacks.inversion import Inversion, judge, known_rows

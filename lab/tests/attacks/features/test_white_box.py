@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from colonnade.client.models.local import Local
+from colonnade.client.training.local import Local
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade_lab.attacks.features.prior import Prior, likeliest

@@ -19,7 +19,7 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import load, parse
 from colonnade.common.privacy.accounting.words import LITTLE
 from colonnade.common.privacy.labels import NoisyLabels, label_noise
-from colonnade.server.reporting.planned import planned
+from colonnade.server.member.planned import planned
 from tests.cli.data.test_wrong_input import run
 from tests.cli.data.test_wrong_input import write as write_file
 from tests.support.federation import config, federate
@@ -145,7 +145,7 @@ def test_no_hint_proposes_noise_without_its_epsilon() -> None:
     """Sections and numbers for the noise in texts of the product; where one is, an epsilon is in the same text."""
     proposed = re.compile(r"(noise_multiplier|sigma|deviation)\W{1,3}\.?\d")
     texts = [path for folder in CODE for path in (ROOT / folder).rglob("*.py")]
-    texts += (ROOT / "cli").rglob("*.txt")
+    texts += (ROOT / "colonnade/cli").rglob("*.txt")
     wrong = []
     for path in texts:
         for number, line in enumerate(path.read_text().splitlines(), 1):

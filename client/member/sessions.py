@@ -1,0 +1,480 @@
+"""A party's sessions: each resumes from the round that the server names, and leaves checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Awaitable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from colonnade.client.alignment.rows import PartyRows
+from colonnade.client.dialling.dialer import Membership
+from colonnade.client.dialling.instructions import Instructions
+from colonnade.client.member.pin import Pin
+from colonnade.client.member.task import PartyTask
+from colonnade.client.prediction.own_predictions import OwnPredictions
+from colonnade.client.privacy.egress import Egress
+from colonnade.client.privacy.row_places import aligned_places
+from colonnade.client.privacy.stage import Privacy
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.progress import TrainingProgress
+from colonnade.client.transcript.capture import Capture
+from colonnade.client.transcript.transcript import PartyTranscript, always_in_step, report_finding
+from colonnade.common.aggregation.subject import PREDICTION, TRAINING, rows_known
+from colonnade.common.alignment.kept.keeping import Keeping, Place
+from colonnade.common.alignment.kept.place import lasting
+from colonnade.common.alignment.keys import digest_in_order
+from colonnade.common.alignment.record import kept_rows
+from colonnade.common.config.chaos import UNUSED_RATE, ChaosConfig, PatternIndex, Pause
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import PartyConfig
+from colonnade.common.config.run_options import MOST_BACK_OFFS, with_lower_rates
+from colonnade.common.contracts import prediction
+from colonnade.common.contracts.schedule import Schedule
+from colonnade.common.conversation.chaos import Chaos
+from colonnade.common.conversation.control import Save
+from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.conversation.membership import Begin, Failure, Hello, Saved, Spent
+from colonnade.common.crypto.pki.identity import Identity
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.data.columns.scale import Columns
+from colonnade.common.data.draws import Draws, own_draws
+from colonnade.common.data.scored_rows import ScoredRows
+from colonnade.common.data.sources import prepare, prepare_others
+from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault, FloodError, declared
+from colonnade.common.models.torch_generators import keep_generators
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.privacy.accounting.words import describe_plan
+from colonnade.common.run.checkpoints import Checkpoints, Owner
+from colonnade.common.run.device import release_free_memory
+from colonnade.common.run.durable import write_durably
+from colonnade.common.run.phases import CHECKPOINT, COMPUTING
+from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.run_folder import PartyFolder
+from colonnade.common.run.state import Snapshot, State
+from colonnade.common.run.user_code import naming_user_code
+
+_IDLE_SESSIONS = 1000  # each leaves lines in the ledger
+
+
+@dataclass
+class PartySessions:
+    """State of a party over all connections and sessions.
+
+    Args:
+        identity: None without TLS.
+
+    Attributes:
+        begun: when the server last began or ended a session; seconds of the monotonic clock.
+        state: of the party side in the newest session; None before the first.
+        idle: set while a prediction waits for the next request.
+    """
+
+    name: str
+    federation: FederationConfig
+    config: PartyConfig
+    base: Path
+    out: Path
+    device: torch.device
+    store: Checkpoints
+    telemetry: Telemetry
+    task: PartyTask
+    identity: Identity | None = None
+    begun: float = field(default=0.0, init=False)
+    progress: TrainingProgress = field(default_factory=TrainingProgress, init=False)
+    state: State | None = field(default=None, init=False)
+    idle: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _folder: PartyFolder = field(init=False)
+    _schedule: Schedule = field(init=False)
+    _columns: Columns = field(init=False)
+    _privacy: Privacy = field(init=False)
+    _own: OwnPredictions = field(init=False)
+    _rows_known: str = field(default="", init=False)
+    _pin: Pin = field(init=False)
+    _draws: Draws = field(init=False)
+    _scored: ScoredRows = field(init=False)
+    _rows: PartyRows | None = field(default=None, init=False)
+    _saving: asyncio.Task[None] | None = field(default=None, init=False)
+    _told: bool = field(default=False, init=False)
+    _idle: int = field(default=0, init=False)  # consecutive sessions in which no round was completed
+
+    def __post_init__(self) -> None:
+        self._folder = PartyFolder(self.out)
+        self._run_cache = RunCache(self.task.run_cache(self._folder))
+        public = self.federation.public_start
+        self._pin = Pin(self.name, self.out, self.store, predicts=self.task.predicts, public=public)
+        self._draws = own_draws(self.federation, self.name, self._pin.start.value)
+        self._scored = ScoredRows(self.out, self._tell_batch, self._warn)
+
+    def take(self, features: Features) -> None:
+        """Takes the party's table, after the server's welcome.
+
+        Raises:
+            ConfigError: the federation is weaker than our policy, or its privacy budget pays for no round.
+            DataError: rows are to be aligned, and the table's keys are unusable.
+        """
+        if self.federation.align == "none":
+            self._prepare(features)
+            return
+        policy = self.config.policy
+        policy.refuse(self.name, self.federation)
+        self._rows = PartyRows(
+            self.name, self.federation, policy, features,
+            run_cache=self._run_cache, kept=self.task.run_cache(self._folder), out=self.out,
+            telemetry=self.telemetry, progress=self.progress, whole=not self.task.predicts,
+            identity=self.identity, keeping=self._keeping(),
+        )  # fmt: skip
+
+    def forget_rows(self) -> None:
+        """Drops the rows of the newest prediction, whose table was replaced."""
+        self._run_cache.forget("alignment")
+
+    def _keeping(self) -> Keeping:
+        policy, own = self.config.policy, self.config.identity
+        return Keeping.of(
+            self.federation, Place(self.config.alignments, self.base, self.out, self.name),
+            pinned=self.identity is not None and lasting(own and self.base / own),
+            policy=policy.alignment_digest, reuse=policy.reuse_alignment,
+            processors=torch.get_num_threads(), warn=self._warn,
+        )  # fmt: skip
+
+    def _prepare(self, features: Features) -> None:
+        """Fits the encoder, or reads the run's, and plans the budget: steps that depend on the aligned rows."""
+        if self.progress.privacy is not None:
+            self.progress.privacy.close()
+        others = self.task.predicts and self.federation.align != "none"  # rows may differ from training
+        trained = len(kept_rows(RunCache(self._folder.run_cache), self.name)) if others else len(features.values)
+        self._schedule = Schedule(self.federation, trained, features.official_test)
+        ledger, plan, rows = self._folder.ledger, self._schedule.privacy, len(features.values)
+        places = aligned_places(self.federation, plan, self._folder, features.ids, trained, predicts=others)
+        self._privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger, places or rows)
+        self.progress.privacy = self._privacy
+        train, seed = self._schedule.partition.train, self.federation.seed
+        kept = EncoderFile(self.out, begun=bool(self.store.run()))
+        if others:
+            columns = prepare_others(self.config.data, features, seed, self.name, kept)
+        else:
+            columns = prepare(self.config.data, features, train, seed, self.name, kept)
+        self._columns = columns.to(self.device)
+        if self.task.predicts:
+            self._scored.take(features)
+        self._rows_known = ""
+        if prediction.summed(self.federation):
+            aligned = self.federation.align != "none" and features.ids is not None
+            keys = digest_in_order(features.ids or (), self.federation.keys) if aligned else b""
+            purpose = PREDICTION if self.task.predicts else TRAINING
+            self._rows_known = rows_known(purpose, rows, features.official_test, keys)
+        self._own = OwnPredictions(self._folder.own_predictions, features.ids, self.federation.classes)
+
+    def greeting(self, hello: Hello) -> Hello:
+        """The Hello with our checkpoints and pinned run."""
+        run = self._pin.run
+        held = self.store.usable(self._owner(run)) if run else []
+        return replace(hello, run=run, held=tuple(held), aligned=self._run_cache.number("alignment"))
+
+    async def run(self, membership: Membership, hello: Hello) -> None:
+        """Takes part in session after session until the run is over.
+
+        Raises:
+            PartyAway: the connection broke; join again.
+        """
+        try:
+            while (begin := await membership.begin()) is not None:
+                self._admit(membership, begin)
+                before = self.progress.done
+                if await self._go_on(membership, begin):
+                    return
+                self._idle = 0 if self.progress.done > before else self._idle + 1
+                if self._idle >= _IDLE_SESSIONS:
+                    expected = f"a round in one of {_IDLE_SESSIONS} sessions"
+                    raise self._flooded(membership, FloodError(SERVER, "Rewind", "", expected, "none"))
+                await self._saved()
+                membership.greet_again(self.greeting(hello))
+            if not self.task.predicts:
+                self._pin.refuse_early_end(self.federation.absence == "rollback", lambda: self._last_round)
+            self._warn("the server has come to its end without us: we came too late to take part")
+        finally:
+            await self._saved()
+            self._scored.end()
+            if self.progress.privacy is not None:  # otherwise nothing has been spent
+                self.progress.privacy.close()
+            with suppress(EnvironmentFault):  # the end is reported; the previous pin stays valid
+                self._pin.seal()
+
+    @property
+    def _last_round(self) -> int:
+        """The round before which the run cannot end; 0 before the alignment, when it is unknown."""
+        return self._schedule.earliest_end if self.progress.privacy is not None else 0
+
+    def _flooded(self, membership: Membership, error: FloodError) -> FloodError:
+        membership.post(Failure("", *declared(error)))
+        return error
+
+    def _admit(self, membership: Membership, begin: Begin) -> None:
+        """Pins the run, and refuses a Begin that would discard part of it; the error is reported to the server."""
+        with membership.telling():
+            try:
+                _refuse_many(begin)
+                self._present(begin)
+                self._pin.admit(begin)
+            except ContractError as wrong:
+                membership.post(Failure("", *declared(wrong)))
+                raise
+
+    async def _go_on(self, membership: Membership, begin: Begin) -> bool:
+        if self._rows is not None:
+            aligned = await self._rows.align(membership, begin)
+            if aligned is None:
+                return False
+            with membership.telling():
+                self._prepare(aligned)
+                self._pin.seal()  # records the keys that others have tested
+            if not self.task.predicts:  # predictions may align other rows again
+                self._rows = None  # frees the unscaled table; the kept one is scaled
+            release_free_memory()
+        return await self._attend(membership, begin)
+
+    async def _attend(self, membership: Membership, begin: Begin) -> bool:
+        contract, owner = self.task.contract, self._owner(begin.run)
+        config = with_lower_rates(self.config, begin.backed_off)
+        state = self.state = State(self.store.load(begin.round, owner) if begin.round else None)
+        if not self.task.predicts:
+            self.store.drop_after(begin.round)
+        keep_generators(state, self.device, self._draws)
+        ledger = Ledger(self._folder.ledger, after=self.task.repeats_after(begin.round))
+        capture, chaos = self._capture(begin.session), self._chaos()
+        try:
+            post = membership.post if capture is None else capture.outward(membership.post)
+            carry = post if chaos is None else chaos.outward(post, membership.outlet)
+            egress = Egress(
+                carry,
+                SERVER,
+                self._privacy.stage(State() if self.task.predicts else state, self._draws),
+                ledger,
+                self.progress.traffic.sent,
+            )
+            link = Link(
+                SERVER, contract.kinds, contract.limits_of(self.federation), egress, self.progress.mailbox(),
+                outlet=membership.outlet,
+            )  # fmt: skip
+            link.known = begin.round
+            link.last = None if self.task.predicts else self._schedule.rounds
+            self.progress.follow(link, begin.round)
+            self._tell_planned()
+            self.telemetry.event(
+                "begin",
+                party=self.name,
+                round=begin.round,
+                rounds=self._schedule.rounds,
+                device=str(self.device),
+            )
+            deliver = link.deliver if chaos is None else chaos.inward(link.deliver)
+            deliver = deliver if capture is None else capture.inward(deliver)
+            session = Session(
+                self.federation.id, begin.run, begin.session, self.federation.hashes(),
+                roster=self.federation.pins, round=begin.round, backed_off=begin.backed_off,
+                parties=self._present(begin), rows=self._rows_known,
+            )  # fmt: skip
+            transcript = self._transcript(membership, session, link)
+            ctx = ClientContext(
+                self.name,
+                self.task.federation,
+                config,
+                self._columns,
+                schedule=self._schedule,
+                release=egress.release,
+                admit_masked=egress.admit_masked,
+                warn=self._warn,
+                keep=self._own.add,
+                scored=self._scored.add,
+                idle=self.idle,
+                base=self.base,
+                device=self.device,
+                draws=self._draws,
+                state=state,
+                round=begin.round,
+                session=session,
+                identity=self.identity,
+                run_cache=self._run_cache,
+                steps=self._privacy.steps,
+                encoder=self._privacy.encoder,
+            )
+            link.on_save = lambda save: self._save(membership, owner, save, ctx.state)
+            ctx.keyed, ctx.receipts = transcript.keyed, transcript.receipts
+            deliver = self._pin.before_rounds(transcript.inward(deliver), link.lose)
+            deliver = self._instructions(begin).checked(deliver, link.lose)
+            transcript.begin()
+            side = lambda: self._half(membership, ctx, link, transcript)  # noqa: E731
+            return await membership.attend(deliver, side, link=link)
+        finally:
+            self.idle.clear()
+            self.begun = time.monotonic()
+            if chaos is not None:
+                chaos.end()
+            ledger.close()
+            if capture is not None:
+                capture.close()
+                self.telemetry.event("capture", party=self.name, bytes=capture.size)
+
+    def _present(self, begin: Begin) -> tuple[str, ...]:
+        """The parties of a prediction, as the server names them; empty in training, which needs the whole roster.
+
+        Raises:
+            ContractError: we are not among them, one is not in the roster, or a sum would lack one.
+        """
+        if not self.task.predicts:
+            return ()
+        names, there = self.federation.names, begin.parties
+        if prediction.summed(self.federation) and there != names:
+            raise ContractError(SERVER, "Begin", "parties", "all, since their outputs are summed", ", ".join(there))
+        if self.name not in there or there != tuple(name for name in names if name in there):
+            expected = f"{self.name}, and others of the roster"
+            raise ContractError(SERVER, "Begin", "parties", expected, ", ".join(there))
+        return there
+
+    def _instructions(self, begin: Begin) -> Instructions:
+        parties = len(self.federation.names)
+        if self.task.predicts:
+            return Instructions(self.name, begin.round, 0, (), self._pin, saves=False, parties=parties)
+        return Instructions(self.name, begin.round, self._last_round, self.store.rounds(), self._pin, parties=parties)
+
+    def _transcript(self, membership: Membership, session: Session, link: Link) -> PartyTranscript:
+        """The transcript of a session. All parties that are present take part in every request of a prediction."""
+        in_step = self.task.predicts or always_in_step(self.federation, self.task.contract)
+        return PartyTranscript(
+            self.name, self.task.federation, session, self.identity, there=session.parties, in_step=in_step,
+            send=membership.post, report=partial(report_finding, self.telemetry, self.name), fail=link.lose,
+        )  # fmt: skip
+
+    def _tell_planned(self) -> None:
+        """Tells the party's operator once the epsilon of the agreed privacy."""
+        plan = self._schedule.privacy
+        if plan is None or self.task.predicts or self._told:
+            return
+        self._told = True
+        for text, weak in describe_plan(plan, len(self.federation.names)):
+            said = f"federation.privacy: {text}"
+            self.telemetry.event("privacy", party=self.name, said=said, weak=weak)
+
+    def _warn(self, reason: str) -> None:
+        self.telemetry.event("warning", party=self.name, reason=reason)
+
+    def _tell_batch(self, record: dict[str, Any], said: str) -> None:
+        self.telemetry.event("batch", party=self.name, said=said, rows=record["rows"])
+
+    def _capture(self, session: int) -> Capture | None:
+        """Capture of all messages on our link, closest to the wire, if configured."""
+        if self.config.capture is None or self.task.predicts:  # a capture is of training
+            return None
+        self._warn("capture: everything that is sent and received is kept in clear on this party's disk")
+        return Capture(self.out, self.config.capture, self.federation, self._schedule, session)
+
+    def _chaos(self) -> Chaos | None:
+        if self.config.chaos == ChaosConfig():
+            return None
+        if self.config.chaos.computing:
+            self._warn(UNUSED_RATE)
+        names = self.federation.names
+        rows = self.federation.protocol.coded_batch(self.federation.batch, len(names))
+        index = PatternIndex(names.index(self.name), len(names), rows)
+        report = partial(self.telemetry.event, party=self.name)
+        return Chaos(self.config.chaos, index, self.federation.seed, RealIncidents(self._folder.chaos), report)
+
+    async def _half(self, membership: Membership, ctx: ClientContext, link: Link, transcript: PartyTranscript) -> None:
+        self._tell_spent(membership)
+        self.progress.phases.turn(COMPUTING)
+        try:
+            with naming_user_code(f"parties.{self.name}", ctx.own_code):
+                await self.task.side(ctx, link)
+            self.progress.phases.turn(CHECKPOINT)
+            await self._saved()
+            await transcript.conclude(lambda: membership.gone)
+        finally:
+            self.progress.phases.turn()
+            self._tell_spent(membership)
+
+    def _tell_spent(self, membership: Membership) -> None:
+        """Reports the spent budget: at the beginning, with every checkpoint, and at the end of a session."""
+        if self._schedule.privacy is not None:
+            membership.post(Spent(self._privacy.releases))
+
+    def _save(self, membership: Membership, owner: Owner, save: Save, state: State) -> None:
+        """Takes a snapshot at once; it is written while the rounds continue, after the previous one."""
+        self._tell_spent(membership)
+        with self.progress.phases.aside(CHECKPOINT):
+            writing = asyncio.to_thread(self._write, save, state.capture(), owner)
+        report = self._report(membership, save, writing, self._saving)
+        self._saving = asyncio.get_running_loop().create_task(report)
+
+    def _write(self, save: Save, snapshot: Snapshot, owner: Owner) -> None:
+        self._pin.note(save)
+        self.store.save(save.round, snapshot, owner)
+        self.store.prune({save.round, save.keep, save.best})
+        self._pin.seal(save)
+
+    async def _report(
+        self, membership: Membership, save: Save, writing: Awaitable[None], before: asyncio.Task[None] | None
+    ) -> None:
+        if before is not None:  # which does not name this checkpoint and would remove it
+            await asyncio.wait({before})
+        try:
+            await writing
+        except (EnvironmentFault, CheckpointError) as failed:
+            membership.post(Saved(save.round, declared(failed)[0]))
+        else:
+            self.progress.saved = save.round
+            self.telemetry.event("checkpoint", party=self.name, round=save.round, rounds=self._schedule.rounds)
+            membership.post(Saved(save.round))
+
+    async def _saved(self) -> None:
+        if self._saving is not None:
+            await asyncio.wait({self._saving})
+
+    def _owner(self, run: str) -> Owner:
+        return Owner(self.name, run, self.federation.lasting_hashes())
+
+
+def _refuse_many(begin: Begin) -> None:
+    """Raises ContractError for a Begin that would lower the learning rates more often than can be agreed."""
+    if begin.backed_off > MOST_BACK_OFFS:
+        raise ContractError(SERVER, "Begin", "backed_off", f"at most {MOST_BACK_OFFS}", str(begin.backed_off))
+
+
+class RealIncidents:
+    """Signals to this process. Each happens once in a run, even if its round is repeated after a restart."""
+
+    def __init__(self, record: Path) -> None:
+        self._record = record
+
+    def pause(self, chaos: Chaos, pause: Pause) -> None:
+        """Sends SIGSTOP now; a separate process sends SIGCONT later."""
+        if self._first(f"pause@{pause.round}"):
+            chaos.report("paused", round=pause.round, seconds=pause.seconds)
+            wake = f"sleep {pause.seconds}; kill -CONT {os.getpid()}"
+            subprocess.Popen(["/bin/sh", "-c", wake], start_new_session=True)  # noqa: S603
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def crash(self, chaos: Chaos, round: int) -> None:
+        if self._first(f"crash@{round}"):
+            chaos.report("crashed", round=round)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _first(self, what: str) -> bool:
+        happened = json.loads(self._record.read_text(encoding="utf-8")) if self._record.exists() else []
+        if what in happened:
+            return False
+        write_durably(self._record, json.dumps([*happened, what]).encode())
+        return True

@@ -1,1 +1,0 @@
-"""The connection to the server, and the run pinned to a folder."""

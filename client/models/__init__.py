@@ -1,1 +1,0 @@
-"""A party's own models."""

@@ -1,1 +1,0 @@
-"""The party's process: its task, its sessions, its end."""

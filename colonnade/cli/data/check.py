@@ -1,0 +1,247 @@
+"""`colonnade check`: finds errors before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+
+from colonnade.cli.checks import untuned
+from colonnade.cli.checks.columns import described
+from colonnade.cli.checks.copied import copies
+from colonnade.cli.checks.estimated import Made, estimated
+from colonnade.cli.checks.identities import check_identities
+from colonnade.cli.checks.noise import drowned
+from colonnade.cli.checks.overlap import Overlap, in_parts
+from colonnade.common.config.data.sources import DataConfig
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import Config
+from colonnade.common.config.models import OwnConfig
+from colonnade.common.config.privacy import PROPOSED
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.contracts.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.columns.doubts import doubts
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.draws import own_draws
+from colonnade.common.data.labels import LabelColumn
+from colonnade.common.data.sources import load_features, load_labels, prepare
+from colonnade.common.data.targets import TargetScale
+from colonnade.common.errors import ConfigError
+from colonnade.common.models.bottom import bottom_model
+from colonnade.common.parsing.error_attribution import whose
+from colonnade.common.parsing.file import load
+from colonnade.common.protocols.fedvs import Config as CodedConfig
+from colonnade.launcher.readiness import check_trackers
+from colonnade.reports.console.screen import out
+from colonnade.reports.words import counted, encoded_rows, listed
+from colonnade.server.member.planned import planned, which_model
+from colonnade.server.training.context import check_labels
+from colonnade.server.training.fusion.active import active_features
+from colonnade.server.training.lost_classes import LabelParts, few_of_common, of_common
+from colonnade.simulation.contexts import refuse_other_rows
+
+_STARTS = {
+    True: "federation.public_start: every member can compute the others' first models, and with what they send solve "
+    "for their columns: leave it out where data are secret",
+    False: "starts: each member draws its own in secret (in `simulate` they follow from federation.seed)",
+}
+
+
+def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> None:
+    """Checks a configuration and the data, models and keys that it names, and prints the findings.
+
+    Model files are only inspected, unless `run_models` is set.
+    """
+    config = load(file, sets)
+    federation = config.federation
+    check_trackers(config)
+    base = file.parent.resolve()
+    overlap = Overlap(federation)
+    schedules: dict[str, Schedule] = {}
+    made: dict[str, Made] = {}
+    labels = _check_labels(config, base, overlap, schedules, run_models=run_models)
+    coding = None
+    if isinstance(federation.protocol, CodedConfig):
+        from colonnade.cli.checks.coding import Coding  # noqa: PLC0415  # used by one protocol only
+
+        coding = Coding(federation, federation.protocol)
+    for name, party in config.parties.items():
+        with whose(name):
+            features = load_features(party.data, federation.party_index(name), base)
+            if federation.align == "none" and labels is not None:
+                refuse_other_rows(name, len(features.values), len(labels.values))
+            overlap.add(name, features.ids)
+            schedule = schedules[name] = Schedule(federation, len(features.values), features.official_test)
+            columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
+        shape = tuple(columns.shape[1:])
+        model = None
+        found = not run_models and _only_found(f"parties.{name}", base, party.model, party.head)
+        if not found and (width := CONTRACTS[federation.protocol.name].limits_of(federation).get("width")) is not None:
+            start = own_draws(federation, name).generator("model")
+            model = bottom_model(f"parties.{name}", party.model, shape, width, start, base)
+        made[name] = model, shape
+        more = coding.add(name, columns, model, schedule.partition) if coding and model else ""
+        out.print(
+            f"{name}: {overlap.most}{encoded_rows(len(features.values), shape)}{more}", markup=False, soft_wrap=True
+        )
+        # Before alignment the training rows are unknown: any row of the table may be one.
+        looked_at = schedule.partition.train if federation.align == "none" else torch.arange(len(features.values))
+        _describe(name, features, party.data)
+        copied = () if labels is None else copies(labels, features, federation.keys)
+        for doubt in (*doubts(features), *copied, *untuned.of_party(columns, looked_at, party.model)):
+            out.print(f"{name}: {doubt}", style="yellow", markup=False, soft_wrap=True)
+    common = overlap.show()
+    if coding:
+        coding.show()
+    if common is not None:
+        schedules = {"": Schedule(federation, common, 0)}
+    _check_classes(config, labels, overlap.common, schedules)
+    _show_privacy(config, schedules, made)
+    _show_starts(public=federation.public_start)
+    _show_length(federation, schedules)
+    check_identities(config, base)  # last: data can be checked before certificates have come back
+    among = f"{file}: {federation.protocol.name} among {counted(len(federation.names), 'party')}"
+    missing = [name for name in federation.names if name not in config.parties]
+    if missing and config.server is not None and config.parties:
+        out.print(
+            f"no section for {', '.join(missing)}, without which `up` and `simulate` refuse this file: add "
+            "parties.NAME for each, or `every_party` for all", style="yellow", markup=False,
+        )  # fmt: skip
+    seen = [*([SERVER] if config.server is not None else []), *config.parties]
+    of = f" in what {listed(seen)} say of their own; {', '.join(missing)} not looked at" if missing else ""
+    out.print(f"{among}, nothing wrong found{of}", markup=False, soft_wrap=True)
+
+
+def _describe(member: str, features: Features, data: DataConfig) -> None:
+    for line in described(features, getattr(data, "types", {})):
+        out.print(f"{member}: {line}", markup=False, soft_wrap=True)
+
+
+def _show_starts(*, public: bool) -> None:
+    out.print(_STARTS[public], style="yellow" if public else None, markup=False, soft_wrap=True)
+
+
+def _show_length(federation: FederationConfig, schedules: Mapping[str, Schedule]) -> None:
+    if not schedules:
+        return
+    schedule = min(schedules.values(), key=_train_rows)
+    said, weak = which_model(federation, schedule)
+    out.print(said, style="yellow" if weak else None, markup=False, soft_wrap=True)
+    for hint in untuned.of_federation(federation, schedule):
+        out.print(hint, style="yellow", markup=False, soft_wrap=True)
+
+
+def _show_privacy(config: Config, schedules: Mapping[str, Schedule], made: Mapping[str, Made]) -> None:
+    """Prints the epsilon of every privacy section on the run's rows, or what could be estimated without noise.
+
+    Args:
+        made: every party's bottom model and the shape of its rows.
+        schedules: of the common rows, or, where these are unknown, of every table that was read.
+    """
+    if not schedules:
+        return
+    federation = config.federation
+    schedule = min(schedules.values(), key=_train_rows)  # an upper bound of the common rows
+    for text, weak in planned(federation, config.server, schedule):
+        out.print(text, style="yellow" if weak else None, markup=False, soft_wrap=True)
+    if said := drowned(federation, schedule):
+        out.print(said, style="yellow", markup=False, soft_wrap=True)
+    if said := estimated(federation, made, schedule):
+        out.print(said, style="yellow", markup=False, soft_wrap=True)
+    if federation.privacy is not None and federation.privacy.unbounded:
+        said = "federation.privacy.steps gives a bound for a row"
+        out.print(f"{said}, for example privacy: {PROPOSED}", style="yellow", markup=False, soft_wrap=True)
+
+
+def _kinds(labels: LabelColumn) -> str:
+    if not labels.classes:
+        return f"with {labels.values.shape[1]} targets a row"
+    positive = f" (positive: {labels.classes[1]})" if len(labels.classes) == 2 else ""
+    return f"of {len(labels.classes)} classes{positive}"
+
+
+def _check_classes(
+    config: Config,
+    labels: LabelColumn | None,
+    common: frozenset[str],
+    schedules: Mapping[str, Schedule],
+) -> None:
+    """Refuses labels of one class, and warns if a part lacks a class.
+
+    Args:
+        common: keys that all members have; empty if unknown.
+    """
+    federation, server = config.federation, config.server
+    if labels is None or server is None:
+        return
+    private = server.privacy.labels is not None or server.privacy.answers is not None
+    found: Iterable[str] = ()
+    with whose(f"{SERVER}.labels"):
+        if federation.align == "none":
+            parts = LabelParts(labels.values, schedules[SERVER].partition, labels.classes)
+            if federation.task == "regression":
+                TargetScale.fit(labels.values, schedules[SERVER].partition.train)
+            elif not private:
+                parts.refuse_one()
+            found = [*parts.warnings(), *parts.few(server.decide, server.calibrate)]
+        elif common:
+            keys = federation.keys.normals(labels.ids or ())
+            rows = torch.tensor([row for row, key in enumerate(keys) if key in common])
+            of = next(iter(schedules.values())).partition
+            sizes = [len(part) for part in (of.train, of.validation, of.test)]
+            found = [*of_common(labels.values[rows], labels.classes, sizes)]
+            found += few_of_common(labels.values[rows], labels.classes, sizes[1], server.decide, server.calibrate)
+    for doubt in found:
+        out.print(f"server: {doubt}", style="yellow", markup=False, soft_wrap=True)
+
+
+def _train_rows(schedule: Schedule) -> int:
+    return len(schedule.partition.train)
+
+
+def _only_found(section: str, base: Path, model: object, head: object = None) -> bool:
+    """Inspects the user's own model files without running them, and says so. Returns True if `model` is one."""
+    for key, module in (("model", model), ("head", head)):
+        if isinstance(module, OwnConfig):
+            try:
+                module.find(base)
+            except ConfigError as error:
+                raise ConfigError(f"{section}.{key}: {error}", hint=error.hint) from error
+            said = f"{module.file} is there and was not run; --run-models runs it, and checks what it returns"
+            out.print(f"{section}.{key}: {said}", markup=False, soft_wrap=True)
+    return isinstance(model, OwnConfig)
+
+
+def _check_labels(
+    config: Config, base: Path, overlap: Overlap, schedules: dict[str, Schedule], *, run_models: bool
+) -> LabelColumn | None:
+    if config.server is None:
+        return None
+    with whose(SERVER):
+        labels = load_labels(config.server.labels, base, config.federation.task)
+        overlap.add(SERVER, labels.ids)
+    check_labels(labels, config.federation)
+    schedule = schedules[SERVER] = Schedule(config.federation, len(labels.values), labels.official_test)
+    kinds = _kinds(labels)
+    parts = "" if overlap.most else f": {in_parts(schedule.partition)}"  # parts of the common rows, which show() counts
+    out.print(f"server: {overlap.most}{len(labels.values)} labels {kinds}{parts}", markup=False)
+    if not run_models:
+        _only_found("server", base, None, config.server.head)
+    if labels.without:
+        out.print(f"server: {labels.without}", markup=False)
+    for doubtful in labels.doubts:
+        out.print(f"server: {doubtful}", style="yellow", markup=False, soft_wrap=True)
+    if (active := config.server.active) is not None:
+        features = active_features(config.federation, config.server, active, base, len(labels.values), ids=labels.ids)
+        columns = prepare(active.data, features, schedule.partition.train, config.federation.seed, SERVER)
+        shape = columns.shape[1:]
+        width = CONTRACTS[config.federation.protocol.name].limits_of(config.federation).get("width")
+        if width is not None and (run_models or not _only_found("server.active", base, active.model)):
+            bottom_model("server.active", active.model, tuple(shape), width, torch.Generator(), base)
+        out.print(f"server: {encoded_rows(len(labels.values), tuple(shape))}", markup=False)
+        _describe(SERVER, features, active.data)
+        for doubt in (*doubts(features), *copies(labels, features, config.federation.keys)):
+            out.print(f"server: {doubt}", style="yellow", markup=False, soft_wrap=True)
+    return labels

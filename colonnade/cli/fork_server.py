@@ -1,0 +1,174 @@
+"""The fork server: imports torch once, then starts the processes of a run, each in milliseconds.
+
+It reads requests as JSON lines from its standard input and writes reports to its standard output:
+
+    {"start": NAME, "argv": [...], "log": PATH, "threads": N}   -> {"started": NAME, "pid": N}
+    {"signal": NAME, "number": 15}
+                                                      whenever a child ends   -> {"exited": NAME, "code": N}
+
+It never runs a tensor operation, imports gRPC, looks for a GPU, or reads a key or a configuration, since a child
+would inherit it. When its input ends, it kills its children.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import selectors
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from colonnade.common.run.own_files import open_own
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    if sys.argv[1:] == ["answers"]:
+        _preload_answers()
+    else:
+        _preload()
+    gc.freeze()  # keeps imported memory shared: a collection would write to every page
+    wake, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    children: dict[int, str] = {}
+    _say(ready=os.getpid())
+    with selectors.DefaultSelector() as selector:
+        selector.register(sys.stdin, selectors.EVENT_READ)
+        selector.register(wake, selectors.EVENT_READ)
+        rest = b""
+        while True:
+            for key, _ in selector.select():
+                if key.fd == wake:
+                    os.read(wake, 4096)
+                    _reap(children)
+                    continue
+                read = os.read(sys.stdin.fileno(), 65536)
+                if not read:
+                    _end_all(children)
+                    return
+                *lines, rest = (rest + read).split(b"\n")
+                for line in lines:
+                    _obey(json.loads(line), children)
+
+
+def _preload() -> None:
+    """Imports the heavy modules that both roles need, except those that must not be inherited."""
+    import google.protobuf.descriptor_pool  # noqa: F401, PLC0415
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401, PLC0415  # otherwise imported at the first backward pass
+
+    from colonnade.common.contracts.registry import NAMES  # noqa: PLC0415
+    from colonnade.server.protocols import SERVE  # noqa: PLC0415
+
+    assert all(SERVE[name] for name in NAMES)  # imports them, but not other packages' code
+    assert "grpc" not in sys.modules, "a protocol imports gRPC"
+
+
+def _preload_answers() -> None:
+    """Imports what parties need to answer with a trained model: no backward pass and no server."""
+    import google.protobuf.descriptor_pool  # noqa: F401, PLC0415
+    import pyarrow as pa  # noqa: PLC0415
+
+    from colonnade.cli import main as command_line  # noqa: PLC0415
+    from colonnade.client.protocols import LOCAL  # noqa: PLC0415
+    from colonnade.common.data import sources, table  # noqa: PLC0415
+    from colonnade.common.parsing import file  # noqa: PLC0415
+
+    assert all((command_line, LOCAL, sources, table, file))
+    pa.array([""]).to_numpy(zero_copy_only=False)  # imports pandas if installed; otherwise every child would
+    assert "grpc" not in sys.modules, "a protocol imports gRPC"
+
+
+def _obey(request: dict[str, Any], children: dict[int, str]) -> None:
+    if "signal" in request:
+        for pid, name in children.items():
+            if name == request["signal"]:
+                os.kill(pid, request["number"])
+        return
+    sys.stdout.flush()
+    ours = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become(request, ours)
+    children[pid] = request["start"]
+    _say(started=request["start"], pid=pid)
+
+
+def _become(request: dict[str, Any], parent: int) -> NoReturn:
+    """Runs in the child: sets up its environment, then runs the command line."""
+    code = 1
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # the parent ended before prctl took effect
+            os._exit(1)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _redirect(Path(request["log"]))
+        _reseed(request["threads"])
+        code = _run(request["argv"])
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _redirect(log: Path) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    file = open_own(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(null, 0)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+
+
+def _reseed(threads: int) -> None:
+    """Reseeds the random generators, which forked children would otherwise share."""
+    import random  # noqa: PLC0415
+
+    import numpy as np  # noqa: PLC0415
+    import torch  # noqa: PLC0415
+
+    from colonnade.common.data.draws import reseed_torch  # noqa: PLC0415
+
+    torch.set_num_threads(threads)
+    reseed_torch()
+    np.random.seed(np.frombuffer(os.urandom(2496), np.uint32))  # the global generator, which libraries use
+    random.seed()
+
+
+def _run(argv: list[str]) -> int:
+    from colonnade.cli.main import main as command_line  # noqa: PLC0415
+
+    sys.argv = ["colonnade", *argv]
+    try:
+        command_line()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
+
+
+def _reap(children: dict[int, str]) -> None:
+    while children:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        _say(exited=children.pop(pid), code=os.waitstatus_to_exitcode(status))
+
+
+def _end_all(children: dict[int, str]) -> None:
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _say(**report: Any) -> None:
+    sys.stdout.write(json.dumps(report) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

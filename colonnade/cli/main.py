@@ -1,0 +1,92 @@
+"""The command line, `colonnade COMMAND`. Each command imports its heavy modules only when it is chosen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from colonnade import laboratory
+from colonnade.cli.data import commands as data
+from colonnade.cli.keys import commands as keys
+from colonnade.cli.new import commands as new
+from colonnade.cli.read import commands as read
+from colonnade.cli.run import commands as run
+from colonnade.cli.search import commands as search
+from colonnade.common.errors import InputError
+from colonnade.common.observability.log import VARIABLE, write_to_stderr
+from colonnade.common.run.permissions import keep_private
+from colonnade.common.version import VERSION
+from colonnade.reports.console.screen import INTERRUPTED, fail, lenient
+from colonnade.reports.console.screen import out as console
+from colonnade.reports.dashboard.address import completed
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    epilog="Every command takes --debug, which shows tracebacks.",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        console.say(f"colonnade {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def colonnade(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """Vertical federated learning over real machines: labels at a server, columns at parties."""
+
+
+for group in (run, data, new, keys, read, search):
+    group.register(app)
+_OWN = {command.callback.__name__.replace("_", "-") for command in app.registered_commands if command.callback}
+
+
+def add_laboratory(words: Sequence[str]) -> None:
+    """Adds the laboratory's commands if one is requested or commands are listed."""
+    word = next((word for word in words if not word.startswith("-")), "")
+    if word in _OWN or len(app.registered_commands) > len(_OWN):
+        return
+    if word in laboratory.COMMANDS or laboratory.installed():
+        laboratory.load("commands", f"`{word}`")(app)
+
+
+def _refuse_undecodable(words: Sequence[str]) -> None:
+    """Refuses names that are not UTF-8, which our files and libraries require for paths."""
+    for word, what in ((str(Path.cwd()), "the working directory"), *((word, "this word") for word in words)):
+        if not word.isascii() and any("\ud800" <= each <= "\udfff" for each in word):
+            raise InputError(
+                f"{word!r}: {what} is no text in UTF-8",
+                hint="rename it; if it is in UTF-8, set a locale of UTF-8, for example LC_ALL=C.UTF-8",
+            )
+
+
+def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        lenient(stream)  # for output of Typer and Python
+    # PID 1 of a container receives only signals that it handles.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED))
+    if "--debug" in sys.argv:
+        sys.argv.remove("--debug")
+        os.environ["COLONNADE_DEBUG"] = "1"
+    try:
+        if level := os.environ.get(VARIABLE):
+            write_to_stderr(level)
+        keep_private()  # before this process or a child writes anything
+        _refuse_undecodable(sys.argv[1:])
+        add_laboratory(sys.argv[1:])
+        app(completed(sys.argv[1:]))
+    except Exception as error:  # noqa: BLE001  # the outermost handler prints every error
+        fail(error)

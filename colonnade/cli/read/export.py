@@ -1,0 +1,169 @@
+"""`colonnade export`: a party's part of a model, for use outside Colonnade."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from colonnade.cli.read.export_server import export_server
+from colonnade.cli.read.exported import TRACED, program_of, write_part
+from colonnade.client.protocols import LOCAL
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.local import Local
+from colonnade.common.alignment.record import kept_rows
+from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.contracts.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.columns.encode import Encoder
+from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.data.sources import load_features, prepare_others
+from colonnade.common.data.table_cache import TableCache
+from colonnade.common.errors import CheckpointError, InputError, nearest
+from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
+from colonnade.common.parsing.file import load
+from colonnade.common.run.checkpoints import Checkpoints, Owner
+from colonnade.common.run.device import choose_device
+from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.run_folder import PartyFolder, RunFolder
+from colonnade.common.run.state import State
+from colonnade.common.version import VERSION
+from colonnade.reports.console.screen import out as console
+
+
+@dataclass(frozen=True)
+class ExportPlace:
+    """Location of a party's run.
+
+    Args:
+        home: the party's own folder.
+        base: folder that paths in the config are relative to.
+    """
+
+    home: PartyFolder
+    config: Config
+    base: Path
+
+
+@dataclass(frozen=True)
+class OpenedParty:
+    """A party's part of a model.
+
+    Args:
+        local: maps rows to outputs, in evaluation mode.
+        shape: of an input row.
+        round: of the checkpoint.
+        encoder: maps the party's table to such rows.
+        names: of the table's columns.
+    """
+
+    local: Local
+    shape: tuple[int, ...]
+    round: int
+    run: str
+    encoder: Encoder
+    names: tuple[str, ...]
+
+
+def export(folder: Path, party: str, file: Path | None, out: Path | None) -> None:
+    """Writes model.safetensors, model.pt2 and model.json, and a copy of a party's encoder.
+
+    Args:
+        party: a name, or `server`.
+        file: the member's own configuration if the run was elsewhere; `folder` is then the member's own.
+    """
+    place = _find(folder, party, file)
+    if party == SERVER:
+        into, round = export_server(RunFolder(folder), place.config, place.base, out)
+        console.print(f"{into}: the server's part of the model after round {round}", markup=False, soft_wrap=True)
+        console.print("  model.safetensors, model.pt2 (torch.export), model.json", style="dim")
+        return
+    opened = _open(place, party)
+    into = out or place.home.export
+    program = program_of(opened.local, torch.zeros(TRACED, *opened.shape))  # first: this step may fail
+    encoder = {place.home.encoder.name: place.home.encoder.read_bytes()}
+    write_part(into, opened.local, program, _record(place.config, party, opened), encoder)
+    console.print(f"{into}: {party}'s part of the model after round {opened.round}", markup=False, soft_wrap=True)
+    console.print("  model.safetensors, model.pt2 (torch.export), encoder.json, model.json", style="dim")
+
+
+def _find(folder: Path, party: str, file: Path | None) -> ExportPlace:
+    """Finds the party's folder below a run of `up`, or takes the folder itself with the party's own file."""
+    if file is not None:
+        config, home, base = as_begun(load(file, begun=True), folder), PartyFolder(folder), file.parent.resolve()
+    else:
+        run = RunFolder(folder)
+        run.refuse_newer()
+        if (found := run.base()) is None:
+            hint = "of a party by itself, name its file too: --file party1.yaml"
+            raise InputError(f"{folder} holds no run that `up` has begun", hint=hint)
+        config, home, base = load_begun(run.config), run.party(party), found
+    if party != SERVER and party not in config.parties:
+        raise InputError(
+            f"there is no party {party!r}{nearest(party, config.parties)}", hint="see --party; `server` is the server"
+        )
+    return ExportPlace(home, config, base)
+
+
+def _open(place: ExportPlace, party: str) -> OpenedParty:
+    federation, own = place.config.federation, place.config.parties[party]
+    name = federation.protocol.name
+    if name not in LOCAL:
+        hint = f"there are {', '.join(LOCAL)}"
+        raise InputError(f"in {name} a party has no part of a model that stands alone", hint=hint)
+    store = Checkpoints(place.home.checkpoints)
+    owner = Owner(party, store.run(), federation.lasting_hashes())
+    if not (rounds := store.of_model(owner, place.home.model_record)):
+        raise CheckpointError(f"{place.home.checkpoints} holds no whole checkpoint", hint="see --party")
+    kept = EncoderFile(place.home.path, begun=True)
+    features = load_features(own.data, federation.party_index(party), place.base, TableCache(place.home.path), kept)
+    columns = prepare_others(own.data, features, federation.seed, party, kept)
+    aligned = federation.align != "none"
+    rows = len(kept_rows(RunCache(place.home.run_cache), party)) if aligned else len(features.values)
+    schedule = Schedule(federation, rows, 0 if aligned else features.official_test)
+    never: Any = None  # nothing is released here
+    state, device = State(store.load(rounds[0], owner)), choose_device("cpu")
+    ctx = ClientContext(
+        party,
+        federation,
+        own,
+        columns,
+        schedule=schedule,
+        release=never,
+        admit_masked=never,
+        base=place.base,
+        device=device,
+        state=state,
+    )
+    local = LOCAL[name](ctx, federation.protocol)
+    local.eval()
+    return OpenedParty(local, tuple(columns.shape[1:]), rounds[0], owner.run, kept.read(), features.names)
+
+
+def _record(config: Config, party: str, opened: OpenedParty) -> dict[str, Any]:
+    federation = config.federation
+    says = CONTRACTS[federation.protocol.name].predicts
+    return {
+        "party": party,
+        "federation": federation.id,
+        "protocol": federation.protocol.name,
+        "run": opened.run,
+        "round": opened.round,
+        "input": {"shape": ["rows", *opened.shape], "dtype": "float32", "columns": _columns(opened)},
+        "output": {"what": says, "note": "one part of the joint model: it predicts nothing by itself"},
+        "versions": {"colonnade": VERSION, "torch": str(torch.__version__)},
+    }
+
+
+def _columns(opened: OpenedParty) -> list[str]:
+    """Names of the model's inputs, in order; a categorical column has one per word."""
+    if not opened.encoder.codes:
+        return list(opened.names)
+    named: list[str] = []
+    for code in opened.encoder.codes:
+        words = [] if code.words is None else [f"{code.name}={word}" for word in code.words]
+        named += [code.name] if code.words is None else [*words, *([f"{code.name} missing"] if code.own else [])]
+    return named

@@ -1,0 +1,95 @@
+"""`colonnade ledger`: shows what left a party by its own record, and verifies that record."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rich.table import Table
+
+from colonnade.common.errors import InputError
+from colonnade.common.privacy.accounting.budget import reservations
+from colonnade.common.privacy.accounting.chain import Verdict, newest, verify
+from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.run_folder import PartyFolder
+from colonnade.reports.console.screen import out as console
+from colonnade.reports.records.kinds import describe_kind
+from colonnade.reports.records.ledgers import Book, read_books_of
+from colonnade.reports.words import amount, counted
+
+_DELTA = re.compile(r"\bdelta=(\S+)")
+_NAMED = 10  # most line numbers printed
+
+
+def ledger(folder: Path, *, check: bool, head: bool) -> None:
+    """Prints what left, by kind of message; or the newest hash; or the verdict on the chain of hashes.
+
+    Args:
+        folder: a party's own, which contains ledger.jsonl, or that file.
+        check: verifies the chain of hashes.
+        head: prints only the newest hash, after the verdict of `check`.
+    """
+    path = folder
+    if folder.is_dir():
+        party = PartyFolder(folder)
+        party.refuse_newer()
+        path = party.ledger
+    if not path.is_file():
+        raise InputError(
+            f"{path}: there is no ledger", hint="give a party's own folder, as RUN/parties/NAME, or its ledger.jsonl"
+        )
+    if path.stat().st_size and next(iter(read_lines(path)), None) is None:
+        raise InputError(f"{path} is no ledger", hint="give a party's own folder, as RUN/parties/NAME")
+    if check:
+        _say(path, verify(path))
+    if head:
+        console.print(newest(path), markup=False, soft_wrap=True)
+    if not (check or head):
+        _show(path)
+
+
+def _say(path: Path, found: Verdict) -> None:
+    if found.broken is not None:
+        raise InputError(
+            f"{path}, line {found.broken}: its hash does not fit what stands before it; {counted(found.lines, 'line')} "
+            "before it fit",
+            hint="the file was altered there, or a line before it was taken out; compare with a copy",
+        )
+    console.print(f"{counted(found.lines, 'line')}, and every hash fits", markup=False)
+    if found.torn:
+        where = ", ".join(map(str, found.torn[:_NAMED])) + (" .." if len(found.torn) > _NAMED else "")
+        cut = f"{counted(len(found.torn), 'line')} cut short, as by a crash, and passed over: number {where}"
+        console.print(cut, style="yellow", markup=False, soft_wrap=True)
+    console.print(f"newest hash: {found.head}", markup=False, soft_wrap=True)
+
+
+def _show(path: Path) -> None:
+    table = Table("kind", "messages", "tensors", "rows", "sent again", "protection", title=f"what left, by {path}")
+    books = read_books_of(path)
+    for kind, book in books.items():
+        table.add_row(kind, str(book.messages), amount(book.bytes), str(book.rows), str(book.repeats), _ways(book))
+    console.print(table)
+    for kind in books:  # below the table, whose cells are too narrow
+        if what := describe_kind(kind):
+            console.print(f"{kind}: {what}", markup=False, soft_wrap=True)
+    console.print(_spent(path), markup=False)
+    console.print(f"newest hash: {newest(path)}", markup=False, soft_wrap=True)
+
+
+def _ways(book: Book) -> str:
+    """Protection of the messages; "none" means a release in the clear."""
+    return ", ".join({"": "nothing private", "none": "in the clear"}.get(how, how) for how in book.mechanisms)
+
+
+def _spent(path: Path) -> str:
+    """Epsilon of the newest message, and the number of releases reserved and not given back."""
+    epsilon, delta = None, ""
+    for entry in read_lines(path):
+        if entry.get("epsilon") is not None:  # only releases of a model cost epsilon
+            epsilon, found = entry["epsilon"], _DELTA.search(str(entry.get("mechanism")))
+            delta = f"delta {found[1]}" if found else "the agreed delta"  # version 0.1.0 did not record it
+    if not isinstance(epsilon, int | float):
+        return "no privacy guarantee was counted"
+    reserved = sum(releases for releases, _ in reservations(path))
+    spent = f"epsilon {epsilon:.4g} at {delta} after the last message; {counted(reserved, 'release')} paid for"
+    return f"{spent}. It is this party's own: a person whose row lies at others too is in their releases as well"

@@ -1,0 +1,159 @@
+"""`colonnade predict`: reads ids from CSV, writes classes and probabilities."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from colonnade.common.contracts.prediction import ROWS
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.errors import DataError
+from colonnade.common.observability.telemetry import Event
+from colonnade.common.run.rate_limit import Digest
+from colonnade.launcher.named_tables import Tables
+from colonnade.launcher.prediction_files import (
+    LineFormat,
+    PredictionIds,
+    Predictions,
+    batches,
+    refuse_same,
+)
+from colonnade.launcher.predictions import opened
+from colonnade.launcher.processes import Processes
+from colonnade.reports.console.batches import NewBatches
+from colonnade.reports.console.outputs import refuse_unwritable_file
+from colonnade.reports.console.screen import out as console
+from colonnade.reports.decision import decision_words
+from colonnade.reports.words import counted
+from colonnade.server.prediction.model import Model, Predicted
+from colonnade.server.prediction.terms import PredictionTerms
+from colonnade.server.training.absence import Absent
+
+_PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
+_SAID = ("refused", "failed", "leave", "warning", "rollback")
+_LOSSES = ("failed", "leave")  # the following error reports it, if nothing replaces a party
+
+
+def predict(
+    folder: Path,
+    ids: Path,
+    out: Path,
+    key: str,
+    file: Path | None,
+    terms: PredictionTerms,
+    *,
+    tables: Tables | None = None,
+    processes: Processes | None = None,
+) -> None:
+    refuse_same(ids, out)
+    refuse_unwritable_file(out)
+    begin = time.perf_counter()
+    with opened(folder, file, terms, tables=tables, processes=processes) as run:
+        run.check()
+        asked = PredictionIds(ids, key, run.key)
+        count = asked.count()  # reads the whole file before any party is started
+        if not count:
+            raise DataError(f"{ids} has a header but no ids", hint="an id is one line below the header")
+        asked_of = counted(len(run.parties), "party")
+        batches = NewBatches(run.folder, (SERVER, *run.parties))
+        for line in run.other_tables:
+            console.print(line, style="dim")
+        console.print(f"asking {asked_of} for {counted(count, 'row')}", style="dim")
+        run.listen(Digest(partial(say, run.without, terms.absent)))
+        run.ask(partial(answer_file, asked, count, out, terms.absent), tuple(asked.ids()) if run.aligns else None)
+    batches.show(console)  # members write their notes before they end
+    console.print(f"{out}: {counted(count, 'row')}, {time.perf_counter() - begin:.1f} s", markup=False, soft_wrap=True)
+
+
+async def answer_file(asked: PredictionIds, count: int, out: Path, absent: Absent, model: Model) -> None:
+    """Writes a line for every id, block by block, and shows the progress."""
+    token = f"{asked.fingerprint()} {asked.key} {absent} {await model.token()}"
+    columns = ("class", *(f"p_{name}" for name in model.names)) if model.classes else model.names
+    written, form = Predictions(out, ("id", *columns), token), LineFormat(model.names, model.classes)
+    with written.open() as there, _progress() as progress, _settled():
+        line = progress.add_task("predicting", total=count, completed=there)
+        if there:
+            progress.console.print(f"{counted(there, 'row')} from an earlier start kept", style="dim")
+        done, plain = there, time.monotonic() + _PLAIN_PERIOD
+        async with aclosing(_predicted(model, islice(asked.ids(), there, None))) as blocks:
+            async for ids, said in blocks:
+                await asyncio.to_thread(_write, written, form, ids, said)
+                done += len(ids)
+                progress.advance(line, len(ids))
+                if not console.is_terminal and time.monotonic() >= plain:
+                    plain = time.monotonic() + _PLAIN_PERIOD
+                    console.print(f"{done} of {count} rows", style="dim")
+        written.finish()
+    if written.unknown:
+        unknown = counted(written.unknown, "id")
+        console.print(f"{unknown} not known to every member: empty lines", style="yellow")
+
+
+async def _predicted(model: Model, ids: Iterator[str]) -> AsyncGenerator[tuple[list[str], Predicted], None]:
+    """Yields the predictions of one block of ids after the other.
+
+    The parties compute the next block while the caller writes this one, unless a privacy budget pays for it. Then the
+    next block is requested when the caller returns, so that an interruption wastes at most the current block.
+    """
+    blocks, ahead = batches(ids, ROWS), 0 if model.paid else 1
+    asked: deque[tuple[list[str], asyncio.Task[Predicted]]] = deque()
+    loop = asyncio.get_running_loop()
+    try:
+        while True:
+            for block in islice(blocks, ahead + 1 - len(asked)):
+                asked.append((block, loop.create_task(model.predict(block))))
+            if not asked:
+                return
+            block, answer = asked.popleft()
+            said = await answer
+            yield block, said
+    finally:
+        for _, answer in asked:
+            answer.cancel()
+
+
+def _write(written: Predictions, form: LineFormat, ids: list[str], said: Predicted) -> None:
+    written.add(form.lines(ids, said), int((~said.known).sum()))
+
+
+@contextmanager
+def _settled() -> Iterator[None]:
+    """Excludes existing objects from garbage collection, which would take a sixth of the time at every block."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _progress() -> Progress:
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def say(without: Mapping[str, str], absent: Absent, event: Event) -> None:
+    """Prints events that affect the predictions; `without` holds the quality without each party."""
+    if event["kind"] in _SAID and not (absent == "refuse" and event["kind"] in _LOSSES):
+        console.print(f"{event['party']}: {event['reason']}", style="yellow", markup=False)
+    if event["kind"] == "aligned":
+        known = f"{event['common']} of {event['rows']} ids are known to all members"
+        console.print(f"{known}: {event['seconds']:.1f} s of alignment", style="dim")
+    if event["kind"] == "decision":
+        console.print(f"decided: {decision_words(event)}", style="dim", markup=False, soft_wrap=True)
+        if event["rows"] and event["round"] != event["model"]:
+            said = f"chosen for the model of round {event['round']}, and this one is of round {event['model']}"
+            console.print(f"threshold and probabilities were {said}", style="yellow", markup=False, soft_wrap=True)
+    if event["kind"] == "begin":
+        for party in event["absent"]:
+            cost = f"; with its mean, on validation rows: {without[party]}" if party in without else ""
+            what = "its mean stands in" if absent == "mean" else "what it last said stands in, or its mean"
+            console.print(f"{party} is absent, {what}{cost}", style="yellow", markup=False)

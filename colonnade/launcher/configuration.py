@@ -1,0 +1,222 @@
+"""A configuration as a caller gives it: a file, a mapping or typed sections, perhaps with tables in memory.
+
+Tables are written into the run's folder as Arrow files, RUN/parties/NAME/table.arrow and RUN/table.arrow. After that
+such a run is one of files: it can be resumed, asked for predictions and reported like any other.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from colonnade.common.config.members import Config
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.errors import ColonnadeError, ConfigError, DataError, InputError
+from colonnade.common.parsing.dump import set_tree
+from colonnade.common.parsing.error_messages import TEMPLATE
+from colonnade.common.parsing.file import parse
+from colonnade.common.parsing.yaml_tree import override, read_tree
+from colonnade.common.run.run_folder import RunFolder
+from colonnade.launcher.readiness import check_members
+from colonnade.launcher.tables import InMemoryTable
+
+ConfigLike = str | Path | Mapping[str, Any] | BaseModel
+"""A YAML file, its content as a mapping, or typed sections such as `colonnade.Config`."""
+
+
+@dataclass(frozen=True)
+class GivenConfig:
+    """A configuration, unchecked.
+
+    Args:
+        base: the folder that paths in it are relative to.
+    """
+
+    tree: Mapping[str, Any]
+    base: Path
+    file: Path | None = None
+    tables: Mapping[str, InMemoryTable] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: ConfigLike, tables: Mapping[str, Any] | None = None, sets: Sequence[str] = ()) -> GivenConfig:
+        """Takes a configuration, and the sources that are not files.
+
+        Args:
+            tables: objects with the Arrow C stream interface, by member; `server` for the labels.
+            sets: KEY=VALUE, as for `--set`.
+
+        Raises:
+            ConfigError: the file cannot be read, or is of another kind.
+            DataError: an object is no table.
+        """
+        if isinstance(config, str | Path):
+            file = Path(config)
+            tree, base = read_tree(file), file.parent.resolve()
+        else:
+            file, base = None, Path.cwd()
+            tree = _plain(config)
+            if not isinstance(tree, dict):
+                raise ConfigError(
+                    f"config is a {type(config).__name__}", hint="give a path, a mapping, or a colonnade.Config"
+                )
+        for setting in sets:
+            override(tree, setting)
+        if tables is not None and not isinstance(tables, Mapping):
+            raise DataError(
+                f"tables is a {type(tables).__name__}", hint='give a dict: {"server": labels, "bank": columns, ...}'
+            )
+        found = {str(name): InMemoryTable(str(name), table) for name, table in (tables or {}).items()}
+        return cls(_with_roster(tree, found), base, file, found)
+
+    @property
+    def where(self) -> str:
+        return "config" if self.file is None else str(self.file)
+
+    def refuse_own(self, out: Path | None) -> None:
+        """Raises InputError if a run in this folder would overwrite its own configuration, or a file by a table."""
+        if out is None:
+            return
+        run = RunFolder(out.resolve())
+        if self.file is not None and self.file.resolve() in (run.config, run.server_config):
+            raise InputError(
+                f"--out {out}: the run would overwrite {self.file}", hint="choose another folder for the run"
+            )
+        for name in self.tables:
+            if (place := _place(run.path, name)).exists():
+                raise InputError(f"{place} is there already", hint="choose another folder for the run")
+
+    def named(self, text: str, folder: Path) -> str:
+        """Replaces the paths of tables in a text by the names that the caller gave them."""
+        for name in sorted(self.tables, key=lambda name: name == SERVER):  # the server's path may be part of another's
+            text = text.replace(str(_place(folder, name)), f"tables[{name!r}]")
+        return text
+
+    def check(self) -> Config:
+        """The checked configuration, with every member's section. Writes nothing. Raises ConfigError."""
+        return self._parsed(Path("/"))
+
+    def put(self, folder: Path) -> Config:
+        """The same, with the tables written into a run's folder. Raises EnvironmentFault, DataError."""
+        config = self._parsed(folder)
+        self.write_tables(folder)
+        return config
+
+    def placed(self, folder: Path) -> dict[str, Any]:
+        """Its content, with sources that point to the tables in a folder. Raises ConfigError."""
+        tree = copy.deepcopy(dict(self.tree))
+        for name in self.tables:
+            _set_source(tree, name, _place(folder, name))
+        if self.tables:
+            _refuse_missing(tree)
+        return tree
+
+    def write_tables(self, folder: Path) -> None:
+        for name, table in self.tables.items():
+            table.write(_place(folder, name))
+
+    def _parsed(self, folder: Path) -> Config:
+        config = parse(self.placed(folder))
+        check_members(config, self.where)
+        return config
+
+
+def _place(folder: Path, member: str) -> Path:
+    return RunFolder(folder).member(member).path / "table.arrow"
+
+
+def _with_roster(tree: dict[str, Any], tables: Mapping[str, InMemoryTable]) -> dict[str, Any]:
+    """The tree; a missing roster is taken from the tables. Raises InputError for a table of no member."""
+    parties = [name for name in tables if name != SERVER]
+    federation = tree.get("federation")
+    if not isinstance(federation, dict) or not parties:
+        return tree
+    if federation.get("parties") is None:
+        return {**tree, "federation": {**federation, "parties": parties}}
+    named = federation["parties"]
+    strangers = [name for name in parties if isinstance(named, list | dict) and name not in named]
+    if strangers:
+        raise InputError(
+            f"tables[{strangers[0]!r}]: no party of this name is in federation.parties",
+            hint=f"the roster names {', '.join(map(str, named))}",
+        )
+    return tree
+
+
+def _set_source(tree: dict[str, Any], member: str, path: Path) -> None:
+    """Points a member's section to its table, unless malformed. Raises ConfigError if it names another source."""
+    own = tree if member == SERVER else tree.get("parties")
+    own = {} if own is None else own
+    if not isinstance(own, dict):
+        return
+    section, key = _section(own, member), "labels" if member == SERVER else "data"
+    data = _section(section, key) if isinstance(section, dict) else None
+    if not isinstance(section, dict) or not isinstance(data, dict):
+        return
+    if named := data.get("source") or (_template(tree).get("source") if member != SERVER else None):
+        raise ConfigError(
+            f"tables[{member!r}]: the configuration names a source too, {named!r}",
+            hint=f"leave `source` and its path out of {member}'s `{key}`, or leave the table out",
+        )
+    changed = {**own, member: {**section, key: {**data, "source": "arrow", "path": str(path)}}}
+    if member == SERVER:
+        tree.update(changed)
+    else:
+        tree["parties"] = changed
+
+
+def _section(tree: Mapping[str, Any], key: str) -> Any:
+    return {} if tree.get(key) is None else tree[key]
+
+
+def _template(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`every_party.data`, empty if malformed."""
+    shared = _section(tree, TEMPLATE)
+    data = _section(shared, "data") if isinstance(shared, dict) else {}
+    return data if isinstance(data, dict) else {}
+
+
+def _refuse_missing(tree: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a member that has neither a table nor a source. Malformed sections are refused later."""
+    federation, parties = _section(tree, "federation"), _section(tree, "parties")
+    roster = _section(federation, "parties") if isinstance(federation, dict) else ()
+    for name in (SERVER, *(roster if isinstance(roster, list | dict) else ())):
+        where = tree if name == SERVER else parties
+        section = _section(where, name) if isinstance(where, dict) and isinstance(name, str) else None
+        key = "labels" if name == SERVER else "data"
+        data = _section(section, key) if isinstance(section, dict) else None
+        if isinstance(data, dict) and "source" not in data and (name == SERVER or "source" not in _template(tree)):
+            raise ConfigError(
+                f"{name} has no table, and its `{key}` names no source",
+                hint=f"give tables[{name!r}], or `source` and its path",
+            )
+
+
+@contextmanager
+def naming_tables(given: GivenConfig | None, folder: Path) -> Iterator[None]:
+    """Names tables in errors by the caller's names: the file of a run that never began is removed."""
+    try:
+        yield
+    except ColonnadeError as error:
+        if given is not None:
+            error.args = (given.named(str(error), folder), *error.args[1:])
+            error.hint = given.named(error.hint, folder)
+        raise
+
+
+def _plain(value: Any) -> Any:
+    """Typed sections as keys and values, only those that were set."""
+    if isinstance(value, BaseModel):
+        return set_tree(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(below) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(below) for below in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value

@@ -1,0 +1,85 @@
+"""Checks of a whole configuration before its members are started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from colonnade.common.config.members import Config
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.sources import load_features, load_labels
+from colonnade.common.data.table_cache import TableCache
+from colonnade.common.errors import ConfigError, DataError
+from colonnade.common.parsing.error_attribution import whose
+from colonnade.common.run.checkpoints import Checkpoints
+from colonnade.common.run.run_folder import RunFolder
+from colonnade.common.tracking.tracker import refuse_missing
+
+
+def check_members(config: Config, where: str) -> None:
+    """Refuses a configuration without the server's section or that of a party."""
+    check_trackers(config)
+    if config.server is None:
+        raise ConfigError(f"{where}: no `server` section", hint="`up` runs the server too; it needs its labels")
+    missing = [name for name in config.federation.names if name not in config.parties]
+    if missing:
+        raise ConfigError(
+            f"{where}: no section for {', '.join(missing)}",
+            hint="add parties.NAME for each, or `every_party` for all",
+        )
+
+
+def refuse_other_keys(config: Config, base: Path, folder: Path | None = None) -> None:
+    """Refuses tables with keys in another order than the labels', where rows are matched by their order.
+
+    Checks only if every source names its keys. Members find copies of their tables in their folders, and do not read
+    them again.
+    """
+    federation, server = config.federation, config.server
+    if federation.align != "none" or server is None or not getattr(server.labels, "key", None):
+        return
+    keyed = {name: party.data for name, party in config.parties.items() if getattr(party.data, "key", None)}
+    if not keyed:
+        return
+    with _copies(folder, SERVER) as cache, whose(SERVER):
+        labels = load_labels(server.labels, base, federation.task, server.copies(cache)).ids
+    same = federation.keys.normal
+    for name, data in keyed.items():
+        with _copies(folder, name) as cache, whose(name):
+            ids = load_features(data, federation.party_index(name), base, cache).ids
+        if ids is None or labels is None or ids == labels:
+            continue
+        if [*map(same, ids)] != [*map(same, labels)]:
+            raise DataError(
+                f"{name}: the keys of its table are others than those of server.labels, or in another order",
+                hint="federation.align: psi finds the rows that all have; or bring the tables into one order",
+            )
+
+
+@contextmanager
+def _copies(folder: Path | None, member: str) -> Iterator[TableCache | None]:
+    if folder is None:
+        yield None
+        return
+    home = RunFolder(folder).member(member)
+    home.make()
+    cache = TableCache(home.path, writes=True)
+    yield cache
+    cache.keep()
+
+
+def check_trackers(config: Config) -> None:
+    """Refuses trackers whose packages are not installed on this machine. Raises EnvironmentFault."""
+    if config.server is not None:
+        refuse_missing("server.trackers", config.server.trackers)
+    for name, party in config.parties.items():
+        refuse_missing(f"parties.{name}.trackers", party.trackers)
+
+
+def refuse_others(config: Config, folder: Path) -> None:
+    """Raises CheckpointError, before anything is written, if members cannot resume under this configuration."""
+    hashes = config.federation.lasting_hashes()
+    for name in (SERVER, *config.federation.names):
+        with whose(name):
+            Checkpoints(RunFolder(folder).member(name).checkpoints).refuse_others(name, hashes)

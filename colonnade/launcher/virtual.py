@@ -1,0 +1,87 @@
+"""A federation on the virtual clock, in this process, in a run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from colonnade.common.config.members import Config
+from colonnade.common.config.remedy import command
+from colonnade.common.errors import InputError, TrainingDiverged
+from colonnade.common.observability.telemetry import Event, Listener
+from colonnade.common.parsing.earlier_defaults import load_begun
+from colonnade.common.run.run_folder import RunFolder
+from colonnade.launcher.configuration import GivenConfig, naming_tables
+from colonnade.launcher.folder_lock import locked_folder, remove_new
+from colonnade.launcher.readiness import check_members, refuse_other_keys, refuse_others
+from colonnade.simulation.folder import simulate_in
+from colonnade.simulation.outcome import Outcome
+
+
+def run_virtually(
+    given: GivenConfig, out: Path | None = None, listeners: Sequence[Listener] = ()
+) -> tuple[Path, Outcome]:
+    """Runs a federation to its end. Returns the run's folder and the outcome.
+
+
+    Raises:
+        ColonnadeError: as in a real run; nothing is left of a run that has not begun.
+        KeyboardInterrupt: its argument is the run's folder.
+    """
+    config = given.check()
+    given.refuse_own(out)
+    place = locked_folder(out, f"{config.federation.id}-virtual")
+    with place as folder, naming_tables(given, folder), _cleared(folder) as begun:
+        config = given.put(folder)
+        refuse_other_keys(config, given.base, folder)
+        return folder, _simulate(config, given.base, folder, (begun, *listeners))
+
+
+def resume_virtually(
+    resume: Path, sets: Sequence[str] = (), listeners: Sequence[Listener] = ()
+) -> tuple[Path, Outcome]:
+    """Resumes the run in a folder from its newest checkpoint."""
+    run = RunFolder(resume)
+    run.refuse_newer()
+    if (base := run.base()) is None:
+        raise InputError(f"{resume} holds no run to go on with", hint="give the folder that `simulate` or `up` printed")
+    config = load_begun(run.config, tuple(sets))
+    check_members(config, str(run.config))
+    refuse_others(config, resume)
+    with locked_folder(None, "", resume) as folder:
+        return folder, _simulate(config, base, folder, listeners)
+
+
+def _simulate(config: Config, base: Path, folder: Path, listeners: Sequence[Listener]) -> Outcome:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, config.server.threads if config.server else 1))
+    try:
+        return simulate_in(config, base, folder, listeners)
+    except TrainingDiverged as diverged:
+        diverged.hint = command(config, diverged.members, diverged.sound, folder, "simulate")
+        raise
+    except KeyboardInterrupt as interrupted:
+        interrupted.args = (folder,)
+        raise
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def _cleared(folder: Path) -> Iterator[Callable[[Event], None]]:
+    """Removes the leftovers of a run that never began. Yields a listener that notes its beginning."""
+    there, begun = set(folder.rglob("*")), []
+
+    def note(event: Event) -> None:
+        if event["kind"] == "begin":
+            begun.append(event)
+
+    try:
+        yield note
+    except BaseException:
+        if not begun:
+            remove_new(folder, there)
+        raise

@@ -1,0 +1,36 @@
+"""Output files and folders of a command."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.run.durable import write_durably
+
+
+def make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as failed:
+        raise EnvironmentFault(f"{folder} cannot be made: {failed.strerror}", hint="choose another --out") from None
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """Fails early, before hours of computing whose results could not be written."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise EnvironmentFault(f"{folder} cannot be written to", hint="choose another --out")
+
+
+def refuse_unwritable_file(path: Path) -> None:
+    if path.is_dir():
+        raise InputError(f"--out {path}: expected a file, this is a folder", hint="name a file in it")
+    refuse_unwritable(path.resolve().parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file atomically."""
+    try:
+        write_durably(path, text.encode())
+    except OSError as failed:
+        raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None

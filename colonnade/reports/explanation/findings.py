@@ -1,0 +1,180 @@
+"""Importance of each party to a trained model, in numbers.
+
+Parties are ranked by what the measure loses without them: a party's messages are replaced by their mean over the
+measured rows. Zeros would also remove what is the same for all rows, which a head may use as its bias, so that a party
+of mere noise could come first.
+
+VIMADMM (Xie et al. 2024), Section VI-C, ranks by the norm of a party's head. The norm is reported, but not used for the
+ranking: it depends on the scale of the party's embeddings and on the head's random start, which differs by more than
+training adds in a few epochs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.local import Local
+from colonnade.common.data.columns.noise import add_gaussian
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import InputError
+from colonnade.reports.explanation.trained import Trained
+
+RANKED = 4
+"""Parties, at least, whose ranks are compared."""
+
+
+@dataclass(frozen=True)
+class PartyFindings:
+    """Findings on one party.
+
+    Attributes:
+        norm: Frobenius norm of its head; None if no head, or block of one, is its own.
+        first_norm: the norm before the first round.
+        noised: the measure when its features are noised.
+        missing: the measure without it: its mean in place of its messages.
+        missing_loss: mean cross-entropy without it.
+    """
+
+    name: str
+    norm: float | None
+    first_norm: float | None
+    noised: float
+    missing: float
+    missing_loss: float
+
+    @property
+    def growth(self) -> float | None:
+        return self.norm / self.first_norm if self.norm is not None and self.first_norm else None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Findings on all parties.
+
+    Attributes:
+        part: measured rows: test, or validation if the run has no test rows.
+        measure: `accuracy`; for unequal classes `auc` (two classes) or `balanced_accuracy` (more).
+        labels: of these rows, int64 (rows,).
+        embeddings: by party, float32 (rows, width).
+        sigma: standard deviation of the noise, in units of the scaled features.
+        clean: the measure with all parties and no noise.
+        parties: in roster order.
+    """
+
+    part: str
+    measure: str
+    labels: Tensor
+    embeddings: dict[str, Tensor]
+    sigma: float
+    clean: float
+    parties: tuple[PartyFindings, ...]
+
+    @property
+    def importance(self) -> list[float]:
+        """Loss of the measure without each party, in roster order."""
+        return [self.clean - party.missing for party in self.parties]
+
+    @property
+    def ranked(self) -> list[PartyFindings]:
+        """Most important party first; ties are broken by the larger cross-entropy without the party."""
+
+        def key(party: PartyFindings) -> tuple[float, float]:
+            lost = self.clean - party.missing
+            return (math.inf if math.isnan(lost) else -lost, -party.missing_loss)
+
+        return sorted(self.parties, key=key)
+
+    @property
+    def needed(self) -> bool:
+        """True if the measure falls without some party."""
+        return any(lost > 0 for lost in self.importance)
+
+    @property
+    def growths(self) -> list[float] | None:
+        """Each head's norm over its norm before the first round, in roster order; None if a party has none."""
+        found = [party.growth for party in self.parties if party.growth is not None]
+        return found if len(found) == len(self.parties) else None
+
+    def agreement(self, others: Sequence[float] | None) -> float | None:
+        """Spearman's rank correlation of the importance with other numbers of the parties, if any.
+
+        It says little for fewer than four parties: for two it is always 1 or -1.
+        """
+        return _spearman(self.importance, others) if others is not None and len(self.parties) >= RANKED else None
+
+
+def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = lambda _party: None) -> Findings:
+    """Measures the model with each party noised, and with each party absent, all others unchanged.
+
+    Args:
+        sigma: of the noise on a party's scaled features.
+        progress: called with the name of every party.
+    """
+    part = _part(trained)
+    rows = torch.cat(trained.server.schedule.blocks(part))
+    labels, measure_name = trained.server.labels[rows], _measure(trained, rows)
+    with torch.no_grad():
+        own = {name: trained.locals[name] for name in trained.names}
+        embeddings = {name: _embeddings(trained.clients[name], own[name], part) for name in trained.names}
+        sent = [own[name].answer(embeddings[name]) for name in trained.names]
+
+        def value(index: int = -1, instead: Tensor | None = None) -> tuple[float, float]:
+            score = trained.server.score()
+            parts = [instead if at == index and instead is not None else part for at, part in enumerate(sent)]
+            score.add(trained.joint.logits(parts), labels)
+            metrics = {**score.metrics, **score.some({measure_name} - set(score.metrics))}
+            return metrics.get(measure_name, math.nan), metrics["loss"]
+
+        found = []
+        for index, name in enumerate(trained.names):
+            progress(name)
+            noisy = own[name].answer(_embeddings(trained.clients[name], own[name], part, sigma))
+            missing, loss = value(index, sent[index].mean(0, keepdim=True).expand_as(sent[index]))
+            norm, first = _norm(trained.heads, index), _norm(trained.first_heads, index)
+            found.append(PartyFindings(name, norm, first, value(index, noisy)[0], missing, loss))
+        return Findings(part, measure_name, labels, embeddings, sigma, value()[0], tuple(found))
+
+
+def _measure(trained: Trained, rows: Tensor) -> str:
+    """The metric that judges the run's model; `accuracy` if these rows have only one class."""
+    both = len(torch.unique(trained.server.labels[rows])) > 1
+    return trained.server.measure if both else trained.server.plain_metric
+
+
+def _part(trained: Trained) -> str:
+    for part in ("test", "validation"):
+        if len(getattr(trained.server.schedule.partition, part)):
+            return part
+    raise InputError(
+        "the run kept no test and no validation rows: there is nothing to measure accuracy on",
+        hint="give federation.rows.test a number of rows and run it again",
+    )
+
+
+def _embeddings(ctx: ClientContext, local: Local, part: str, sigma: float = 0.0) -> Tensor:
+    """h_k of a part's rows, float32 (rows, width), with noise on the features if sigma is not 0."""
+    draws = generator("explain", ctx.federation.seed, ctx.name)
+    features = (ctx.features[block] for block in ctx.schedule.blocks(part))
+    return torch.cat([local.model(add_gaussian(x, sigma, draws) if sigma else x) for x in features])
+
+
+def _norm(heads: list[Tensor] | None, index: int) -> float | None:
+    return None if heads is None else heads[index].double().norm().item()
+
+
+def _spearman(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+    ranks = torch.stack([_ranks(torch.tensor(values, dtype=torch.float64)) for values in (ours, theirs)])
+    value = torch.corrcoef(ranks)[0, 1].item() if len(ours) > 1 else math.nan
+    return None if math.isnan(value) else value
+
+
+def _ranks(values: Tensor) -> Tensor:
+    """Ranks from 0; ties share their mean rank."""
+    below, equal = (values[:, None] > values).sum(1), (values[:, None] == values).sum(1)
+    return below + (equal - 1) / 2

@@ -1,0 +1,149 @@
+"""explain.html and explain.json, put together."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import InputError
+from colonnade.common.run.run_folder import RunFolder
+from colonnade.reports.console.outputs import make_folder, write_text
+from colonnade.reports.explanation import keep as keeping
+from colonnade.reports.explanation.findings import Findings, measure
+from colonnade.reports.explanation.keep import Keep
+from colonnade.reports.explanation.page import Maps, html, numbers
+from colonnade.reports.explanation.trained import Trained, open_run
+
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A written explanation.
+
+    Attributes:
+        trained: the opened run.
+        found: importance of each party.
+        page: path of explain.html.
+        kept: configurations with fewer parties, each with their names.
+    """
+
+    trained: Trained
+    found: Findings
+    page: Path
+    kept: tuple[tuple[Path, tuple[str, ...]], ...]
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        return numbers(self.trained, self.found)
+
+
+def write_explanation(
+    run: Path,
+    out: Path | None = None,
+    sigma: float = 1.0,
+    keep: Sequence[str] = (),
+    say: Say = lambda _line: None,
+) -> Explained:
+    """Writes explain.html and explain.json.
+
+    Args:
+        run: folder of a run that has ended, with every party's data on this machine.
+        out: default: the run's own folder.
+        sigma: standard deviation of the noise, in units of the scaled features.
+        keep: for each, writes a configuration with fewer parties: `top:50%`, `bottom:3`.
+        say: called with the progress.
+
+    Raises:
+        InputError: the run cannot be opened or has not ended; or an option is wrong.
+        EnvironmentFault: the output cannot be written.
+    """
+    if not (math.isfinite(sigma) and sigma > 0):
+        raise InputError(f"--sigma {sigma:g}: expected a number above 0", hint="1 is one unit of the scaled features")
+    keeps = [Keep.read(words) for words in keep]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # small products: threads cost more than they save
+    try:
+        trained = open_run(run, say)
+        into = RunFolder((out or run).resolve())
+        found = measure(trained, sigma, lambda name: say(f"{name}: noised and missing"))
+        chosen = [(wanted, wanted.choose([party.name for party in found.ranked])) for wanted in keeps]
+        make_folder(into.path)
+        maps = _draw_maps(trained, found, say)
+    finally:
+        torch.set_num_threads(threads)
+    write_text(into.explained, json.dumps(numbers(trained, found), indent=2) + "\n")
+    write_text(into.explained_page, html(trained, found, maps))
+    kept = tuple(
+        (keeping.write(trained.config, trained.base, names, into.path, wanted.end), tuple(names))
+        for wanted, names in chosen
+    )
+    return Explained(trained, found, into.explained_page, kept)
+
+
+def _draw_maps(trained: Trained, found: Findings, say: Say) -> Maps:
+    """Maps of the first and the last party by rank, and of all embeddings side by side."""
+    seed = trained.config.federation.seed
+    rows = choose_rows(len(found.labels), seed)
+    ranked = found.ranked
+    wanted = {
+        f"{ranked[0].name}, rank 1": found.embeddings[ranked[0].name],
+        f"{ranked[-1].name}, rank {len(ranked)}": found.embeddings[ranked[-1].name],
+        "all parties together": torch.cat([found.embeddings[name] for name in trained.names], dim=1),
+    }
+    said = []
+    for title, embeddings in wanted.items():
+        say(f"map of {title}")
+        different = len(torch.unique(embeddings[rows], dim=0))
+        said.append(title if different == len(rows) else f"{title} ({different} different embeddings)")
+    maps = flatten_maps([embeddings[rows] for embeddings in wanted.values()], seed)
+    return Maps(dict(zip(said, maps, strict=True)), found.labels[rows])
+
+
+_MOST = 1000  # rows; more enlarge the page without making it clearer
+_PERPLEXITY = 30.0
+
+
+def choose_rows(rows: int, seed: int) -> Tensor:
+    """Draws at most a thousand of `rows` rows, int64."""
+    return torch.randperm(rows, generator=generator("maps", seed))[:_MOST]
+
+
+def flatten_maps(several: Sequence[Tensor], seed: int) -> list[Tensor]:
+    """Maps each of these embeddings, float32 (rows, width), in parallel threads: most work is outside of Python.
+
+    Equal arguments give equal maps.
+    """
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415  # a dependency of scikit-learn
+
+    # OpenMP's thread limit applies to the calling thread, that of linear algebra to the process.
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(min(len(several), os.cpu_count() or 1)) as pool:
+        return list(pool.map(partial(flatten_map, seed=seed), several))
+
+
+def flatten_map(embeddings: Tensor, seed: int) -> Tensor:
+    """t-SNE map of embeddings, float32 (rows, width) -> (rows, 2).
+
+    Equal rows are allowed (a party may see only black pixels). Equal arguments give equal maps.
+    """
+    from sklearn.manifold import TSNE  # noqa: PLC0415  # slow to import
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415  # a dependency of scikit-learn
+
+    # Principal components need two varying directions.
+    varied = int((embeddings.std(0) > 0).sum()) >= 2
+    perplexity = max(min(_PERPLEXITY, (len(embeddings) - 1) / 3), 1.0)
+    tsne = TSNE(perplexity=perplexity, init="pca" if varied else "random", random_state=seed)
+    # OpenMP's threads wait for each other at every step, which triples the time on a busy machine.
+    with threadpool_limits(1, "openmp"):
+        return torch.from_numpy(tsne.fit_transform(embeddings.numpy()))

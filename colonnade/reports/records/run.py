@@ -1,0 +1,196 @@
+"""Reads a run's folder: results and events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.errors import InputError
+from colonnade.common.observability.telemetry import Event
+from colonnade.common.parsing.yaml_tree import parse_yaml
+from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_values import is_number
+from colonnade.common.run.run_folder import PartyFolder, RunFolder, read_record
+from colonnade.reports.records.clock import Clock
+from colonnade.reports.records.ledgers import Book, is_file_name, read_books
+from colonnade.reports.records.trace import Trace
+from colonnade.server.member.summary import describe_source
+from colonnade.server.member.timeline import follow
+
+_OF_A_SERVER = ("listening", "begin", "round")
+_SCORES = ("_accuracy", "_auc", "_rmse", "_loss")
+_ROUNDS = ("round", "missing", "evaluation")
+_HINT = "give the folder that `up`, `server` or `simulate` printed"
+_EXPECTED: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
+    "status": ("a word", str),
+    "protocol": ("a name", str),
+    "parties": ("a list of names", list),
+    "rounds": ("a number", int),
+    "seconds": ("a number", (int, float)),
+    "metrics": ("names and numbers", dict),
+}
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """Content of a run's folder.
+
+    Attributes:
+        name: of the folder.
+        summary: content of summary.json; for an unfinished run, built from its events.
+        events: the server's, in order.
+        incidents: events of the parties whose folders are here, by time.
+        books: releases of the parties, by kind of message.
+        config: text of the configuration, "" if missing.
+        explained: content of explain.json, None if missing.
+        clock: converts times of events to seconds of the run.
+        trace: measurements over time.
+    """
+
+    folder: Path
+    name: str
+    summary: dict[str, Any]
+    events: list[Event]
+    incidents: list[Event]
+    books: dict[str, Book]
+    config: str
+    explained: dict[str, Any] | None
+    clock: Clock
+    trace: Trace
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        return tuple(self.summary["parties"])
+
+    @property
+    def virtual(self) -> bool:
+        return self.summary.get("clock") == "virtual"
+
+    def timeline(self) -> dict[str, list[dict[str, Any]]]:
+        """Presence of the members: from summary.json, or from the events."""
+        recorded: dict[str, list[dict[str, Any]]] | None = self.summary.get("timeline")
+        return follow(self.events, self.parties) if recorded is None else recorded
+
+    def since_first(self, seconds: float) -> float:
+        """Converts seconds since the first event, as in a timeline, to seconds of the run."""
+        return self.clock.seconds((self.events[0]["time"] if self.events else 0.0) + seconds)
+
+
+def read_run(folder: Path) -> RecordedRun:
+    """Reads a folder; refuses one without a server's run, of a newer format, or with a malformed summary.json."""
+    run = RunFolder(folder)
+    run.refuse_newer()
+    events = [event for event in read_lines(run.events) if _is_whole(event)]
+    summary = _summary(run)
+    of_a_party = PartyFolder(folder).ledger.exists() and not run.run.exists()
+    if summary is None and (of_a_party or not any(event["kind"] in _OF_A_SERVER for event in events)):
+        if of_a_party:
+            raise InputError(f"{folder} is a party's own folder: a report is made from the server's", hint=_HINT)
+        raise InputError(f"{folder} holds no run", hint=_HINT)
+    config = _text(run.config) or _text(run.server_config)
+    ended = summary is not None and _is_newest(events)
+    said = summary if summary is not None and ended else _so_far(events, config)
+    if run.virtual:
+        said = {**said, "clock": "virtual"}
+    clock = Clock(events, virtual=said.get("clock") == "virtual")
+    return RecordedRun(
+        folder, folder.resolve().name, said, events, incidents=_incidents(run, said["parties"]),
+        books=read_books(folder, said["parties"]), config=config, explained=read_record(run.explained),
+        clock=clock, trace=Trace(events, clock),
+    )  # fmt: skip
+
+
+def _summary(run: RunFolder) -> dict[str, Any] | None:
+    """Reads summary.json; None if missing."""
+    path = run.summary
+    if not path.is_file():
+        return None
+    found = run.read_summary()
+    hint = "it was altered, or written by another version; without it, the events alone are used"
+    if found is None:
+        raise InputError(f"{path} is torn or no summary", hint=hint)
+    for key, (expected, kind) in _EXPECTED.items():
+        if not isinstance(found.get(key), kind):
+            raise InputError(f"{path}: {key}: expected {expected}, found {found.get(key)!r:.80}", hint=hint)
+    if found["protocol"] not in CONTRACTS:
+        raise InputError(
+            f"{path}: protocol: {found['protocol']!r:.80} is not known here",
+            hint=f"{hint}; or install the package of its protocol",
+        )
+    return {**found, "parties": [str(name) for name in found["parties"]]}
+
+
+def _is_whole(event: Event) -> bool:
+    """True if an event has a kind and a time, as all written by this package."""
+    kind, time, round = event.get("kind"), event.get("time"), event.get("round", 0)
+    return (
+        isinstance(kind, str)
+        and is_number(time)
+        and isinstance(round, int)
+        and (kind not in _ROUNDS or "round" in event)
+    )
+
+
+def _is_newest(events: Sequence[Event]) -> bool:
+    """True if nothing has begun since a run last ended; otherwise the summary belongs to an earlier start."""
+    ends = [at for at, event in enumerate(events) if event["kind"] == "end"]
+    return not ends or not any(event["kind"] in _OF_A_SERVER for event in events[ends[-1] + 1 :])
+
+
+def _so_far(events: Sequence[Event], config: str) -> dict[str, Any]:
+    """Summary of a run without one, from events and configuration."""
+    begun = next((event for event in reversed(events) if event["kind"] == "begin"), {})
+    listening = next((event for event in events if event["kind"] == "listening"), {})
+    found = begun.get("parties") or listening.get("waiting_for")
+    names = [str(name) for name in found] if isinstance(found, list) else []
+    rounds = [event for event in events if event["kind"] == "round"]
+    losses = [event["loss"] for event in rounds if "loss" in event]  # a skipped round has none
+    metrics = {"train_loss": losses[-1]} if losses else {}
+    for event in events:
+        if event["kind"] == "evaluation":
+            metrics |= {key: value for key, value in event.items() if key.endswith(_SCORES)}
+    return {
+        "status": "unfinished",
+        **_agreed(config),
+        "parties": names,
+        "rounds": rounds[-1]["round"] if rounds else 0,
+        "seconds": Clock(events).end,
+        "metrics": metrics,
+        "bytes": {way: {"wire": rounds[-1].get(f"bytes_{way}", 0)} for way in ("up", "down")} if rounds else {},
+        **{kind: _by_party(events, kind, names) for kind in ("missing", "late")},
+    }
+
+
+def _agreed(config: str) -> dict[str, Any]:
+    """Federation, protocol and data set, as far as the configuration names them."""
+    try:
+        tree = parse_yaml(config) or {}
+        federation, labels = tree["federation"], tree.get("server", {}).get("labels")
+        named = {"federation": str(federation["id"]), "protocol": str(federation["protocol"]["name"])}
+        return named | ({"dataset": describe_source(labels)} if labels else {})
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError):
+        return {"protocol": ""}
+
+
+def _by_party(events: Sequence[Event], kind: str, names: Sequence[str]) -> dict[str, int]:
+    found = Counter(str(event.get("party")) for event in events if event["kind"] == kind)
+    return {name: found[name] for name in names}
+
+
+def _incidents(run: RunFolder, parties: Sequence[str]) -> list[Event]:
+    found = []
+    for name in parties:
+        if is_file_name(name):
+            of_party = read_lines(run.party(name).events)
+            found += [{**event, "party": name} for event in of_party if _is_whole(event)]
+    return sorted(found, key=lambda event: float(event["time"]))
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace", encoding="utf-8") if path.is_file() else ""

@@ -1,0 +1,98 @@
+"""Importance of each party, as measured by `colonnade explain`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from colonnade.common.run.json_values import is_number
+from colonnade.common.run.numbers import plain
+from colonnade.common.run.run_folder import RunFolder
+from colonnade.reports.html.frame import section, table
+from colonnade.reports.html.markup import Html, tag
+from colonnade.reports.records.run import RecordedRun
+from colonnade.reports.words import listed, percent
+
+_TITLE = "Importance of the parties"
+_NOT_ASKED = (
+    "Not measured. Where one machine has the folders of all members, ",
+    tag("code", "colonnade explain RUN"),
+    " measures it of a run that has ended, for protocols whose models it can take apart; this page then shows it.",
+)
+_MEASURES = {"accuracy": "accuracy", "auc": "AUC", "balanced_accuracy": "balanced accuracy"}
+_COLUMNS = {"missing": "{} without it", "noised": "{}, its data noised", "norm": "norm of its head",
+            "growth": "growth of the norm"}  # fmt: skip
+_LOST = "drop_missing"
+_HEADS = "A head's norm and its growth (over the norm before the first round) rank nobody: see docs/explain.md."
+_ZEROS = "An earlier version measured it, with zeros in place of what a party sends; run `colonnade explain` again."
+
+
+def importance(run: RecordedRun, beside: Path | None) -> Html:
+    """The parties by the loss without them, linked to the page of `explain`; or a note that it was not measured.
+
+    Earlier versions ranked by heads' norms. Their order is not used: the file has the losses.
+
+    Args:
+        beside: folder of this page; None omits the link.
+    """
+    found = run.explained or {}
+    parties = found.get("parties")
+    if not isinstance(parties, Mapping) or not parties or not all(isinstance(one, Mapping) for one in parties.values()):
+        return section(_TITLE, tag("p", *_NOT_ASKED))
+    lost = {str(name): _number(one.get(_LOST)) for name, one in parties.items()}
+    if any(value is None for value in lost.values()):
+        return section(_TITLE, tag("p", *_NOT_ASKED))
+    drops = {name: value or 0.0 for name, value in lost.items()}
+    given = found.get("ranked")
+    given = [str(name) for name in given] if isinstance(given, list) and found.get("ranked_by") == "missing" else []
+    place = {name: at for at, name in enumerate(given)}  # orders ties
+    names = sorted(drops, key=lambda name: (-drops[name], place.get(name, len(place))))
+    measure = found.get("measure")
+    measure = measure if measure in _MEASURES else "accuracy"  # version 0.2 had no other measure and did not name it
+    said = f"By the {_MEASURES[measure]} that is lost without them, from most to least: {listed(names, 10)}."
+    if max(drops.values()) <= 0:
+        said = f"No party is needed by itself: without any one of them the {_MEASURES[measure]} does not fall."
+    notes = [said, *([] if found.get("without") == "mean" else [_ZEROS])]
+    if any(_number(one.get("norm")) is not None for one in parties.values()):
+        notes.append(_HEADS)
+    page = RunFolder(run.folder).explained_page
+    more = Html()
+    if beside is not None and page.is_file():
+        more = tag("p", "All about it: ", tag("a", page.name, href=quote(os.path.relpath(page, beside))))
+    return section(_TITLE, *(tag("p", note) for note in notes), _table(names, drops, parties, measure), more)
+
+
+def _table(names: Sequence[str], drops: Mapping[str, float], parties: Mapping[str, Any], measure: str) -> Html:
+    """The numbers, and a bar for the loss without a party."""
+    most = max(*drops.values(), 1e-9)
+    rows = [
+        (name, _bar(max(drops[name], 0.0) / most),
+         *(_said(key, _value(parties[name], key), measure) for key in _COLUMNS))
+        for name in names
+    ]  # fmt: skip
+    words = _MEASURES[measure]
+    heads = ("party", f"{words} lost without it", *(head.format(words) for head in _COLUMNS.values()))
+    return table(heads, rows, words=(0, 1), caption="By what is lost without a party, the most first")
+
+
+def _bar(share: float) -> Html:
+    shape = f'<rect class="here" width="{100 * share:.1f}" height="10"/>'
+    return Html(f'<svg class="strip" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{shape}</svg>')
+
+
+def _value(party: Mapping[str, Any], key: str) -> object:
+    return party.get(key, party.get(f"accuracy_{key}"))  # key of version 0.2
+
+
+def _said(key: str, value: object, measure: str) -> str:
+    number = _number(value)
+    if number is None:
+        return "-"
+    return percent(number) if key in ("noised", "missing") and measure != "auc" else plain(number)
+
+
+def _number(value: object) -> float | None:
+    return float(value) if is_number(value) else None

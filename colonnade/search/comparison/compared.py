@@ -1,0 +1,284 @@
+"""`compare`: protocols on a given configuration, each with its defaults and tuned."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import NAMES, OUTSIDE
+from colonnade.common.errors import InputError, nearest
+from colonnade.common.parsing.file import parse
+from colonnade.common.run.permissions import private_files
+from colonnade.launcher.configuration import ConfigLike, GivenConfig
+from colonnade.reports.console.screen import out as console
+from colonnade.search.comparison.adapting import EPSILON, GivenSetup
+from colonnade.search.comparison.outcomes import ProtocolOutcome, ReferenceOutcome
+from colonnade.search.comparison.outputs import ComparisonOutput
+from colonnade.search.comparison.pair import PairRuns
+from colonnade.search.comparison.waiting import WaitingLine
+from colonnade.search.folder import SearchFolder, Tables, place_of, refuse_incomplete
+from colonnade.search.metrics import SearchMetric, search_metric
+from colonnade.search.space import without_space
+from colonnade.search.study import load_optuna
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from colonnade.search.comparison.kept_runs import RunShelf
+    from colonnade.search.comparison.subject import Subject
+    from colonnade.search.workers import Performer
+
+LEFT_OUT = ("local", "centralized")
+"""Protocols that share nothing or everything: not compared unless they are named."""
+
+
+class Comparison:
+    """A completed comparison.
+
+    Attributes:
+        folder: of its files.
+        metric: such as `auc`, of validation rows (`_val`) and test rows (`_test`).
+    """
+
+    def __init__(self, output: ComparisonOutput) -> None:
+        self._output = output
+        self.folder, self.metric = output.folder, output.goal.metric
+
+    @property
+    def table(self) -> pa.Table:
+        """One row per protocol: status, values with defaults and tuned, gaps, settings, costs, reasons."""
+        return self._output.arrow()
+
+    @property
+    def references(self) -> pa.Table:
+        """One row per model of the joined columns."""
+        return self._output.arrow_references()
+
+    @property
+    def page(self) -> Path:
+        """Path of comparison.html."""
+        return self.folder / "comparison.html"
+
+    def __repr__(self) -> str:
+        return f"<colonnade.Comparison {self.folder}: {self.metric} of {len(self._output.outcomes)} protocols>"
+
+    def _repr_html_(self) -> str:
+        return self._output.fragment()
+
+
+def compare(
+    config: ConfigLike,
+    tables: Tables | None = None,
+    *,
+    protocols: Sequence[str] | None = None,
+    trials: int = 10,
+    jobs: int = 1,
+    rows: int | None = None,
+    seeds: int = 1,
+    metric: str = "",
+    keep_models: bool = False,
+    epsilon: float = EPSILON,
+    sets: tuple[str, ...] = (),
+    out: str | Path | None = None,
+    progress: bool = True,
+) -> Comparison:
+    """Compares protocols on one configuration's data: each with its defaults, and with the best values of a search.
+
+    All runs are simulated. A comparison uses only the configuration's data, labels, rows, length, batch, seed and class
+    weights; settings of its own protocol are dropped, so that every protocol has its defaults. Finished runs are
+    stored: the same call resumes, and makes only missing runs. Protocols that were compared in this folder before keep
+    their rows if all of their runs are stored for the same data, options and version.
+
+    Args:
+        config, tables: as for `colonnade.simulate`.
+        protocols: names; None for all built-in ones but `local` and `centralized`.
+        trials: of each protocol's search on validation rows, beside its defaults; 0 for the defaults alone.
+        jobs: concurrent simulations, each in its own process; 1 runs them in this process.
+        rows: maximum number of training and validation rows together, and of test rows; None for all.
+        seeds: number of runs on test rows; the search uses the first seed.
+        metric: such as `auc` or `val_auc`; "" for one that fits the training labels.
+        keep_models: whether to use models and heads of the configuration too.
+        epsilon: of `vfl_afe`, which needs `federation.privacy`.
+        sets: changes of the configuration, KEY=VALUE.
+        out: folder; default: runs/ID-compare.
+        progress: whether to print lines and the table.
+
+    Raises:
+        ConfigError: a key or value of the configuration is not allowed.
+        InputError: a protocol or metric is unknown, or there are no validation or test rows.
+        DataError: the data are not usable.
+        EnvironmentFault: Optuna is missing, or the folder cannot be written.
+    """
+    names = _chosen(protocols)
+    _check_options(trials, jobs, rows, seeds)
+    if trials:
+        load_optuna()
+    given = GivenConfig.of(config, tables, sets)
+    folder = SearchFolder(place_of(given, out, "compare"), "comparison")
+    tree = without_space(given.placed(folder.tables))
+    parsed = parse(tree)
+    refuse_incomplete(parsed)
+    if not parsed.federation.rows.validation:
+        raise InputError(
+            "there are no validation rows to search by: federation.rows.validation is 0",
+            hint="set federation.rows.validation, say to 0.1; test rows are not for choosing",
+        )
+    wanted = _metric(metric, parsed)
+    with private_files(), folder.locked(), folder.with_tables(given):
+        work = _Work.begin(given.base, parsed, folder.path, wanted, rows)
+        line = WaitingLine(dict.fromkeys(names, _runs(trials, seeds)), show=progress)
+        setup = GivenSetup.of(tree, given.base, work.subject, keep_models=keep_models, epsilon=epsilon)
+        runs = PairRuns(setup, work.shelf, work.goal, trials, seeds, ran=line.ran)
+        fresh = [ProtocolOutcome(name) for name in names]
+        earlier = {name: runs.restored(name) for name in _compared(folder.path) if name not in names}
+        output = ComparisonOutput(
+            folder.path, parsed.federation.id, work.goal, work.reason, work.subject.plain(), setup.dropped,
+            options={"trials": trials, "seeds": seeds, "rows": rows},
+            outcomes=[*fresh, *(found for found in earlier.values() if found is not None)],
+        )  # fmt: skip
+        output.write()
+        for name, found in earlier.items():
+            if progress and found is None:
+                said = f"{name}: its row is left out: with these data, options and version it has no complete runs"
+                console.print(said, markup=False, soft_wrap=True)
+        line.begin(f"{output.heading}; at most {len(names) * _runs(trials, seeds)} runs")
+        _Pairs(runs, output, fresh, work, line, trials, seeds).run(jobs)
+        output.write()
+        if progress:
+            output.show()
+    return Comparison(output)
+
+
+def _compared(folder: Path) -> tuple[str, ...]:
+    """Protocols of the comparison in the folder, in its order; none without one."""
+    try:
+        found = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))["protocols"]
+        names = [line["protocol"] for line in found]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+    return tuple(name for name in dict.fromkeys(map(str, names)) if name in NAMES or name in OUTSIDE.entries)
+
+
+def _chosen(protocols: Sequence[str] | None) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(protocols or ()))
+    known = (*NAMES, *OUTSIDE.entries)
+    for name in names:
+        if name not in known:
+            raise InputError(f"no protocol {name!r}{nearest(name, known)}", hint=f"there are {', '.join(known)}")
+    return names or tuple(name for name in NAMES if name not in LEFT_OUT)
+
+
+def _check_options(trials: int, jobs: int, rows: int | None, seeds: int) -> None:
+    for name, value, least in (("trials", trials, 0), ("jobs", jobs, 1), ("seeds", seeds, 1), ("rows", rows, 10)):
+        if value is not None and value < least:
+            raise InputError(f"--{name} {value}: expected at least {least}")
+
+
+def _metric(wanted: str, config: Config) -> SearchMetric | None:
+    if not wanted:
+        return None
+    named = wanted if wanted.startswith(("val_", "test_")) else f"val_{wanted}"
+    return search_metric(named, "", config.federation.task)
+
+
+def _fitting(name: str, config: Config) -> SearchMetric:
+    """The metric of this name, or the AUC if runs do not have it."""
+    try:
+        return search_metric(f"val_{name}", "", config.federation.task)
+    except InputError:
+        return search_metric("val_auc", "", config.federation.task)
+
+
+def _runs(trials: int, seeds: int) -> int:
+    """Maximum number of runs of a protocol."""
+    return seeds + (trials + seeds if trials else 0)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The data, and the places of the runs."""
+
+    subject: Subject
+    shelf: RunShelf
+    goal: SearchMetric
+    reason: str
+
+    @classmethod
+    def begin(cls, base: Path, config: Config, folder: Path, wanted: SearchMetric | None, rows: int | None) -> _Work:
+        from colonnade.search.comparison.kept_runs import RunShelf  # noqa: PLC0415
+        from colonnade.search.comparison.subject import read_subject  # noqa: PLC0415
+
+        subject = read_subject(config, base, folder / "data", rows)
+        name, why = subject.metric
+        goal = wanted or _fitting(name, config)
+        return cls(subject, RunShelf(folder / "runs", subject.digest), goal, "--metric" if wanted else why)
+
+
+@dataclass
+class _Pairs:
+    """Runs all protocols and references, some at a time."""
+
+    runs: PairRuns
+    output: ComparisonOutput
+    fresh: list[ProtocolOutcome]
+    work: _Work
+    line: WaitingLine
+    trials: int
+    seeds: int
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _idle: list[Performer] = field(default_factory=list)
+
+    def run(self, jobs: int) -> None:
+        """Completes everything, writing the files after every protocol."""
+        from colonnade.search.references import REFERENCES  # noqa: PLC0415
+        from colonnade.search.workers import performers  # noqa: PLC0415
+
+        every = self._idle = performers(jobs)
+        workers = list(every)
+        todo = [*(("reference", name) for name in REFERENCES), *(("protocol", o) for o in self.fresh)]
+        if jobs == 1:
+            for kind, what in todo:
+                self._one(kind, what)
+            return
+        with ThreadPoolExecutor(jobs) as pool:
+            try:
+                for ended in as_completed([pool.submit(self._one, kind, what) for kind, what in todo]):
+                    ended.result()
+            finally:
+                self.runs.stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                for worker in workers:
+                    worker.close()
+
+    def _one(self, kind: str, what: Any) -> None:
+        with self._lock:
+            worker = self._idle.pop()
+        try:
+            if kind == "reference":
+                self._reference(what, worker)
+            else:
+                self._protocol(what, worker)
+        finally:
+            with self._lock:
+                self._idle.append(worker)
+        with self._lock:
+            self.output.write()
+
+    def _protocol(self, outcome: ProtocolOutcome, worker: Performer) -> None:
+        self.runs.complete(outcome, worker)
+        self.line.ended(outcome, self.output.words(outcome))
+
+    def _reference(self, name: str, worker: Performer) -> None:
+        from colonnade.search.comparison.reference_runs import reference_run  # noqa: PLC0415
+        from colonnade.search.references import REFERENCES  # noqa: PLC0415
+
+        run = reference_run(name, self.work.subject, self.work.shelf, self.work.goal, worker)
+        with self._lock:
+            self.output.references.append(ReferenceOutcome(name, REFERENCES[name], run))
+            self.output.references.sort(key=lambda found: list(REFERENCES).index(found.name))

@@ -1,0 +1,204 @@
+"""The rows of a comparison: read, aligned, split and encoded once, into files that every run shares."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.common.config.members import Config
+from colonnade.common.contracts.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.formats.tensors import columns_bytes, labels_bytes
+from colonnade.common.data.labels import LabelColumn
+from colonnade.common.data.rows import Partition, generator, sampled
+from colonnade.common.data.sources import load_features, load_labels, prepare
+from colonnade.common.errors import InputError
+from colonnade.common.parsing.error_attribution import whose
+from colonnade.common.run.durable import write_kept
+from colonnade.reports.console.outputs import make_folder
+from colonnade.search.folds import align_once, parts_bytes, read_aligned
+from colonnade.server.training.context import check_labels
+from colonnade.server.training.fusion.active import load_columns
+from colonnade.server.training.metrics.balance import ClassBalance
+from colonnade.simulation.contexts import refuse_other_rows
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Data of a comparison, in files of prepared values.
+
+    Args:
+        digest: of rows, columns, labels and parts, 16 hexadecimal digits.
+        shapes: of one row of every member with columns, the server's first if it has any.
+        train, validation, test: number of rows of every part.
+        classes: training rows per class; empty in a regression.
+        targets: numbers to predict per row; 0 in a classification.
+        positive: the class that AUC, average precision, KS, gain and lift refer to; "" unless there are two.
+    """
+
+    folder: Path
+    digest: str
+    shapes: Mapping[str, tuple[int, ...]]
+    train: int
+    validation: int
+    test: int
+    classes: tuple[int, ...]
+    targets: int
+    positive: str = ""
+
+    @property
+    def regression(self) -> bool:
+        return bool(self.targets)
+
+    @property
+    def metric(self) -> tuple[str, str]:
+        """The metric that fits the training labels, without the rows' prefix, and the reason."""
+        if self.regression:
+            return "r2", "the labels are numbers"
+        present, balance = [count for count in self.classes if count], ClassBalance(self.classes)
+        said = "classes are unequal" if balance.unequal else "classes are about equal"
+        return balance.measure, f"{said}: {min(present)} to {max(present)} training rows each"
+
+    def data(self, member: str) -> dict[str, Any]:
+        """The section `data` of a member's prepared columns."""
+        path = self.columns(member)
+        return {"source": "safetensors", "path": str(path), "split": "all", "scale": "none"}
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        return {"source": "safetensors", "path": str(self.label_file)}
+
+    def columns(self, member: str) -> Path:
+        return self.folder / _name(list(self.shapes).index(member))
+
+    @property
+    def label_file(self) -> Path:
+        return self.folder / "labels.safetensors"
+
+    @property
+    def parts(self) -> Path:
+        return self.folder / "parts.safetensors"
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "digest": self.digest, "train": self.train, "validation": self.validation, "test": self.test,
+            "members": {name: list(shape) for name, shape in self.shapes.items()},
+            "classes": list(self.classes), "targets": self.targets, "positive": self.positive,
+        }  # fmt: skip
+
+
+def read_subject(config: Config, base: Path, folder: Path, rows: int | None) -> Subject:
+    """Reads all data of a configuration, and writes the files that runs read.
+
+    Values are encoded and scaled on the training rows, as in a run. Existing files stay.
+
+    Args:
+        base: folder that the configuration's paths are relative to.
+        folder: of files; other data get another folder in it.
+        rows: maximum number of training and validation rows together, and of test rows; None for all.
+    """
+    assert config.server is not None  # refused earlier
+    federation = config.federation.model_copy(update={"privacy": None})
+    aligned = _aligned(config, base, folder)
+    with whose(SERVER):
+        whole = load_labels(config.server.labels, base, federation.task)
+    check_labels(whole, federation)
+    labels = sampled(whole, aligned.get(SERVER))
+    parts = limited(Schedule(federation, len(labels.values), labels.official_test).partition, rows, federation.seed)
+    if not len(parts.test):
+        raise InputError(
+            "there are no test rows: federation.rows.test is 0", hint="set federation.rows.test, for example to 0.2"
+        )
+    schedule = Schedule(federation, len(labels.values), labels.official_test, parts)
+    taken = torch.cat([parts.train, parts.validation, parts.test])
+    values: dict[str, Tensor] = {}
+    active = load_columns(
+        federation, config.server, schedule, base, len(whole.values), sample=aligned.get(SERVER), ids=whole.ids
+    )
+    if active is not None:
+        values[SERVER] = active[taken]
+    for name, party in config.parties.items():
+        with whose(name):
+            features = sampled(load_features(party.data, federation.party_index(name), base), aligned.get(name))
+            refuse_other_rows(name, len(features.values), len(labels.values))
+            values[name] = prepare(party.data, features, parts.train, federation.seed, name)[taken]
+    return _written(folder, values, replace(labels.rows(taken), ids=None), parts)
+
+
+def _aligned(config: Config, base: Path, folder: Path) -> Mapping[str, Tensor]:
+    """The common rows of every member; none if rows are matched by order."""
+    if config.federation.align == "none":
+        return {}
+    make_folder(folder)
+    kept = align_once(config, base, folder / f"aligned-{_keys(config, base)}.safetensors")
+    assert kept is not None  # rows are aligned
+    return read_aligned(kept)
+
+
+def _keys(config: Config, base: Path) -> str:
+    """Digest of all members' row keys: other keys are aligned anew."""
+    if config.federation.align == "none" or config.server is None:
+        return ""
+    with whose(SERVER):
+        found = [[*(load_labels(config.server.labels, base, config.federation.task).ids or ())]]
+    for name, party in config.parties.items():
+        with whose(name):
+            found.append([*(load_features(party.data, config.federation.party_index(name), base).ids or ())])
+    agreed = config.federation.keys.model_dump(mode="json")
+    return hashlib.sha256(repr((agreed, found)).encode()).hexdigest()[:16]
+
+
+def limited(parts: Partition, rows: int | None, seed: int) -> Partition:
+    """Limits training and validation rows together, and test rows, to `rows` each; None for all.
+
+    The share of validation rows stays about the same.
+    """
+    if rows is None:
+        return parts
+    both = len(parts.train) + len(parts.validation)
+    validation = parts.validation
+    train = parts.train
+    if both > rows:
+        count = max(1, round(rows * len(validation) / both))
+        validation, train = _drawn(validation, count, seed, "validation"), train[: rows - count]
+    return Partition(train, validation, _drawn(parts.test, rows, seed, "test"))
+
+
+def _drawn(rows: Tensor, count: int, seed: int, part: str) -> Tensor:
+    if len(rows) <= count:
+        return rows
+    order = torch.randperm(len(rows), generator=generator("comparison", part, seed))
+    return rows[order[:count]].sort().values
+
+
+def _name(place: int) -> str:
+    return f"columns-{place}.safetensors"
+
+
+def _written(folder: Path, values: Mapping[str, Tensor], labels: LabelColumn, parts: Partition) -> Subject:
+    sizes = (len(parts.train), len(parts.validation), len(parts.test))
+    ends = torch.split(torch.arange(sum(sizes)), list(sizes))
+    digest = hashlib.sha256(repr((sizes, labels.classes, list(values))).encode())
+    files = {"labels.safetensors": labels_bytes(labels), "parts.safetensors": parts_bytes(Partition(*ends))}
+    for place, columns in enumerate(values.values()):
+        files[_name(place)] = columns_bytes(Features(columns, ()))
+    for tensor in (labels.values, *values.values()):  # the order of a file's header is arbitrary
+        digest.update(repr((tensor.dtype, tuple(tensor.shape))).encode())
+        digest.update(tensor.contiguous().numpy().data)
+    name = digest.hexdigest()[:16]
+    for file, content in files.items():
+        if not (folder / name / file).exists():
+            write_kept(folder / name / file, content, 0o600, in_new=True)
+    count = len(labels.classes)
+    classes = tuple(torch.bincount(labels.values[: sizes[0]], minlength=count).tolist()) if count else ()
+    shapes = {member: tuple(columns.shape[1:]) for member, columns in values.items()}
+    targets = 0 if count else labels.values.shape[1]
+    positive = labels.classes[1] if count == 2 else ""
+    return Subject(folder / name, name, shapes, *sizes, classes, targets, positive)

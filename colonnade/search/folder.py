@@ -1,0 +1,209 @@
+"""Folder of a search or a cross-validation: lock, identity and files."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from colonnade.common.config.members import Config
+from colonnade.common.config.roster import check_id
+from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
+from colonnade.common.parsing.yaml_text import yaml_text
+from colonnade.common.run.durable import write_kept
+from colonnade.common.run.own_files import open_own, refuse_foreign
+from colonnade.common.run.run_folder import MemberFolder, read_record
+from colonnade.launcher.configuration import GivenConfig, naming_tables
+from colonnade.reports.console.outputs import make_folder, refuse_unwritable
+from colonnade.search.space import Tree
+
+Tables = Mapping[str, Any]
+"""Tables by member, as for `colonnade.simulate`."""
+
+_LOCK = ".lock"
+_PATHS = ("path", "folder", "identity", "revoked", "file")  # keys of the configuration whose values are paths
+_CODE = re.compile(r"(.+\.py)(:\w+)")
+
+
+def place_of(given: GivenConfig, out: str | Path | None, kind: str) -> Path:
+    """The requested folder, or runs/ID-KIND. Refuses an id that is no folder name."""
+    federation = given.tree.get("federation")
+    id = str(federation.get("id", kind)) if isinstance(federation, Mapping) else kind
+    return Path(out or Path("runs") / f"{check_id(id)}-{kind}").resolve()
+
+
+def digest(content: Any) -> str:
+    """SHA-256 of keys and values, in hex."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class SearchFolder:
+    """A folder that one process works in. Files are named by `kind`: `tune` or `cv`."""
+
+    path: Path
+    kind: str
+
+    @property
+    def record(self) -> Path:
+        return self.path / f"{self.kind}.json"
+
+    @property
+    def page(self) -> Path:
+        return self.path / f"{self.kind}.html"
+
+    @property
+    def database(self) -> Path:
+        return self.path / "trials.db"
+
+    @property
+    def table(self) -> Path:
+        return self.path / "trials.csv"
+
+    @property
+    def best(self) -> Path:
+        return self.path / "best.yaml"
+
+    @property
+    def tables(self) -> Path:
+        """Folder of tables that were given in memory."""
+        return self.path / "tables"
+
+    @contextmanager
+    def with_tables(self, given: GivenConfig) -> Iterator[None]:
+        """Writes the tables that were given in memory; removes them after an error, unless there is a record."""
+        try:
+            given.write_tables(self.tables)
+            with naming_tables(given, self.tables):
+                yield
+        except BaseException:
+            if not self.record.exists():
+                shutil.rmtree(self.tables, ignore_errors=True)
+            raise
+
+    @property
+    def aligned(self) -> Path:
+        return self.path / f"{self.kind}-rows.safetensors"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Makes and locks the folder; removes it again if it stays empty."""
+        made = [path for path in (self.path, *self.path.parents) if not path.exists()]
+        make_folder(self.path)
+        refuse_unwritable(self.path)
+        if MemberFolder(self.path).begun:
+            raise InputError(f"{self.path} holds a run", hint="choose another --out")
+        refuse_foreign(self.path)
+        with self._open_lock() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise EnvironmentFault(
+                    f"another process works in {self.path}",
+                    hint="end it first, or choose another --out; several machines share trials by --storage",
+                ) from None
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):  # the folder is not empty
+                    if [path.name for path in self.path.iterdir()] == [_LOCK]:
+                        (self.path / _LOCK).unlink()
+                    for path in made:
+                        path.rmdir()
+
+    def _open_lock(self) -> TextIO:
+        try:
+            return os.fdopen(open_own(self.path / _LOCK, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+", encoding="utf-8")
+        except OSError as failed:
+            reason = f"{self.path / _LOCK} cannot be written: {failed.strerror}"
+            raise EnvironmentFault(reason, hint="choose another --out") from None
+
+    def settle(self, identity: Mapping[str, str]) -> dict[str, Any]:
+        """Returns the folder's record, or a new unwritten one; both have a `place`.
+
+        Raises:
+            InputError: the folder belongs to another search; the message names the differing parts.
+        """
+        found = read_record(self.record)
+        if found is None:
+            return {"of": dict(identity), "place": secrets.token_hex(8)}
+        before = found.get("of", {})
+        if differing := [key for key in identity if before.get(key) != identity[key]]:
+            raise InputError(
+                f"{self.path} was begun with another {' and another '.join(differing)}",
+                hint="choose another --out, or remove the folder",
+            )
+        return found
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        write_kept(self.record, (json.dumps(record, indent=2) + "\n").encode())
+
+
+def relocated(tree: Mapping[str, Any], base: Path, folder: Path | None = None) -> Tree:
+    """Copies a configuration, with paths that exist beside it made relative to another folder.
+
+    Names of known sets and paths that are found elsewhere stay.
+
+    Args:
+        base: folder that its paths are relative to.
+        folder: the other folder; None for absolute paths.
+    """
+    made = copy.deepcopy(dict(tree))
+    _relocate(made, base, None if folder is None else folder.resolve())
+    return made
+
+
+def _relocate(node: Any, base: Path, folder: Path | None) -> None:
+    if isinstance(node, list):
+        for each in node:
+            _relocate(each, base, folder)
+    if not isinstance(node, dict):
+        return
+    for key, value in node.items():
+        if not isinstance(value, str):
+            _relocate(value, base, folder)
+        elif code := _CODE.fullmatch(value):
+            node[key] = _moved(code[1], base, folder) + code[2]
+        elif key in _PATHS:
+            node[key] = _moved(value, base, folder)
+        elif key == "url" and value.startswith("sqlite:///"):
+            node[key] = "sqlite:///" + _moved(value.removeprefix("sqlite:///"), base, folder)
+
+
+def _moved(path: str, base: Path, folder: Path | None) -> str:
+    own = Path(path).expanduser()
+    if own.is_absolute() or not (base / own).exists():
+        return path
+    found = (base / own).resolve()
+    if folder is None:
+        return str(found)
+    moved = os.path.relpath(found, folder)
+    return moved if moved.startswith(".") else f"./{moved}"
+
+
+def write_config(path: Path, tree: Mapping[str, Any], comment: str) -> None:
+    """Writes a configuration below lines of comment."""
+    head = "".join(f"# {line}\n" for line in comment.splitlines())
+    text = yaml_text(tree, allow_unicode=True, width=120)
+    write_kept(path, (head + text).encode())
+
+
+def refuse_incomplete(config: Config) -> None:
+    """Refuses a configuration of one member: a simulation needs the whole federation."""
+    if config.server is None:
+        raise ConfigError("no `server` section", hint="a search simulates the whole federation, labels included")
+    if missing := [name for name in config.federation.names if name not in config.parties]:
+        raise ConfigError(
+            f"no section for {', '.join(missing)}", hint="add parties.NAME for each, or `every_party` for all"
+        )

@@ -1,0 +1,291 @@
+"""`tune`: searches for the configuration values that are best on the validation rows."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from colonnade.common.config.members import Config
+from colonnade.common.errors import ColonnadeError, InputError
+from colonnade.common.parsing.error_attribution import whose
+from colonnade.common.parsing.file import parse
+from colonnade.common.run.permissions import private_files
+from colonnade.launcher.configuration import ConfigLike, GivenConfig
+from colonnade.reports.console.outputs import write_text
+from colonnade.search.defaults import default_space
+from colonnade.search.folder import SearchFolder, Tables, digest, place_of, refuse_incomplete, relocated, write_config
+from colonnade.search.found import Search, as_csv, looked
+from colonnade.search.metrics import SearchMetric, search_metric
+from colonnade.search.pages.lines import Lines
+from colonnade.search.pages.privacy import is_private
+from colonnade.search.pages.tune_page import TunePage
+from colonnade.search.space import Searched, Tree, applied, check_space, own_values, read_space, without_space
+from colonnade.search.study import PRUNERS, Asked, TrialStore, commonest, load_optuna, masked, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from colonnade.search.simulated import Result
+    from colonnade.search.workers import Performer
+
+
+def tune(
+    config: ConfigLike,
+    tables: Tables | None = None,
+    *,
+    trials: int = 50,
+    metric: str = "",
+    direction: str = "",
+    space: Mapping[str, Any] | None = None,
+    sets: tuple[str, ...] = (),
+    out: str | Path | None = None,
+    jobs: int = 1,
+    storage: str | None = None,
+    timeout: float | None = None,
+    pruner: str = "median",
+    seed: int = 0,
+    progress: bool = True,
+) -> Search:
+    """Searches for the configuration values that are best on the validation rows, by simulated runs.
+
+    The same call resumes a search that has ended early. No trial evaluates the test rows.
+
+    Args:
+        config, tables: as for `colonnade.simulate`.
+        trials: in total, including those of earlier calls.
+        metric: of the validation rows, such as `val_auc`; "" for the accuracy, or in a regression the RMSE.
+        direction: `maximize` or `minimize`, for a metric of a plug-in.
+        space: values to try by key, as in the section `search`; None for that section, or a default space.
+        sets: changes of the configuration for all trials, KEY=VALUE.
+        out: folder; default: runs/ID-tune.
+        jobs: concurrent simulations, each in its own process; 1 runs them in this process.
+        storage: database URL or `journal:PATH` of the trials, for several machines; default: a file in the folder.
+        timeout: seconds after which no trial begins.
+        pruner: `median`, `hyperband` or `none`: ends trials that fall behind others.
+        progress: whether to print a line for every trial.
+
+    Raises:
+        ConfigError: a key or value of the configuration or the space is not allowed.
+        InputError: the metric is of test rows or unknown, there are no validation rows, the folder is of another
+            search, or all trials have failed.
+        EnvironmentFault: Optuna is missing, or the folder or storage cannot be written.
+    """
+    load_optuna()
+    given = GivenConfig.of(config, tables, sets)
+    folder = SearchFolder(place_of(given, out, "tune"), "tune")
+    plan = _Plan.read(given.placed(folder.tables), given.base, space, search_metric_of=(metric, direction))
+    _check_options(trials, jobs, pruner)
+    identity = {**plan.identity, "seed": str(seed), "pruner": pruner}
+    with private_files(), folder.locked(), folder.with_tables(given):
+        record = folder.settle(identity)
+        aligned = _read_data(plan, folder)
+        url = storage or f"sqlite:///{folder.database}"
+        name = f"{plan.config.federation.id}-{digest(identity)[:12]}"
+        store = open_store(url, name, plan.space, plan.goal, place=record["place"], seed=seed, pruner=pruner)
+        folder.write(record)
+        lines = Lines(store, trials, show=progress)
+        lines.begin(plan.usual, resumed=store.recover(), storage=masked(storage or ""))
+        store.begin(own_values(plan.tree, plan.space))
+        deadline = time.monotonic() + (timeout if timeout is not None else float("inf"))
+        with _always(store):
+            _Loop(plan, store, lines, aligned, trials, jobs, deadline).run()
+        return _leave(plan, store, lines, folder)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A search's configuration and space, checked."""
+
+    tree: Tree
+    base: Path
+    config: Config
+    space: tuple[Searched, ...]
+    goal: SearchMetric
+    usual: bool  # the space is that of defaults.py
+
+    @classmethod
+    def read(cls, whole: Tree, base: Path, space: Mapping[str, Any] | None, search_metric_of: tuple[str, str]) -> _Plan:
+        config = parse(whole)
+        refuse_incomplete(config)
+        goal = search_metric(*search_metric_of, config.federation.task)
+        if not config.federation.rows.validation:
+            raise InputError(
+                "there are no validation rows to search by: federation.rows.validation is 0",
+                hint="set federation.rows.validation, say to 0.1; test rows are not for choosing",
+            )
+        tree = without_space(whole)
+        wanted = read_space(space) if space else config.search
+        searched = check_space(tree, wanted or default_space(tree))
+        return cls(tree, base, config, searched, goal, usual=not wanted)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Digests of the parts that may not change within a search."""
+        space = {one.key: one.values.model_dump(mode="json") for one in self.space}
+        return {
+            "configuration": digest(self.tree),
+            "space": digest(space),
+            "metric": self.goal.name,
+        }
+
+
+def _check_options(trials: int, jobs: int, pruner: str) -> None:
+    for name, value in (("trials", trials), ("jobs", jobs)):
+        if value < 1:
+            raise InputError(f"--{name} {value}: expected at least 1")
+    if pruner not in PRUNERS:
+        raise InputError(f"--pruner {pruner}: expected one of {', '.join(PRUNERS)}")
+
+
+@contextmanager
+def _always(store: TrialStore) -> Iterator[None]:
+    """Queues running trials again, however the search ends."""
+    try:
+        yield
+    except BaseException:
+        store.recover()
+        raise
+
+
+@dataclass
+class _Loop:
+    plan: _Plan
+    store: TrialStore
+    lines: Lines
+    aligned: str
+    trials: int
+    jobs: int
+    deadline: float
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Runs trials until all are done or the time is over."""
+        from colonnade.search.workers import performers  # noqa: PLC0415
+
+        if len(self.store.counted()) >= self.trials:
+            return
+        workers = performers(self.jobs)
+        try:
+            if self.jobs == 1:
+                self._work(workers[0])
+                return
+            with ThreadPoolExecutor(self.jobs) as pool:
+                try:
+                    for done in [pool.submit(self._work, worker) for worker in workers]:
+                        done.result()
+                finally:
+                    self._stop.set()
+                    for worker in workers:
+                        worker.close()
+        finally:
+            self._stop.set()
+
+    def _work(self, performer: Performer) -> None:
+        while not self._stop.is_set() and time.monotonic() < self.deadline:
+            asked = self.store.ask(self.trials)
+            if asked is None:
+                return
+            self._try(asked, performer)
+
+    def _try(self, asked: Asked, performer: Performer) -> None:
+        from colonnade.search.simulated import failure  # noqa: PLC0415
+
+        try:
+            result = self._perform(asked, performer)
+            value = result.metrics.get(self.plan.goal.metric)
+            if value is None:
+                raise _no_metric(self.plan.goal, result.metrics)
+        except Exception as error:
+            if self._stop.is_set():
+                return  # the search has ended; this trial is queued again
+            if not isinstance(error, ColonnadeError) and self.jobs > 1:
+                raise  # of this process, such as a lost storage: a worker's faults arrive as failures
+            self.store.fail(asked, failure(error)[0])
+        else:
+            if self._stop.is_set():
+                return
+            self._tell(asked, result, value)
+        self.lines.ended(asked)
+
+    def _tell(self, asked: Asked, result: Result, value: float) -> None:
+        about = {"seconds": result.seconds, "round": result.round, "rounds": result.rounds, "payload": result.payload}
+        if result.ended:
+            self.store.prune(asked, about)
+        else:
+            self.store.complete(asked, value, about)
+
+    def _perform(self, asked: Asked, performer: Performer) -> Result:
+        from colonnade.search.simulated import Task  # noqa: PLC0415
+        from colonnade.search.workers import threads_each  # noqa: PLC0415
+
+        goal, own = self.plan.goal, self.plan.config.server
+
+        def listen(number: int, metrics: Mapping[str, float], last: bool) -> bool:
+            if self._stop.is_set():
+                return False
+            if goal.metric not in metrics:
+                raise _no_metric(goal, metrics)
+            return not self.store.report(asked, number, metrics[goal.metric]) or last
+
+        tree = applied(self.plan.tree, asked.settings)
+        threads = threads_each(self.jobs, own.threads if own else 0)
+        task = Task(tree, str(self.plan.base), thorough=goal.thorough, aligned=self.aligned, threads=threads)
+        return performer.perform(task, listen)
+
+
+def _no_metric(goal: SearchMetric, metrics: Mapping[str, float]) -> InputError:
+    known = ", ".join(f"val_{name}" for name in metrics)
+    return InputError(f"the validation rows have no {goal.name}", hint=f"there are {known}")
+
+
+def _read_data(plan: _Plan, folder: SearchFolder) -> str:
+    """Refuses missing or unusable data before the first trial. Returns the file of aligned rows, "" for none."""
+    from colonnade.common.data.sources import load_features  # noqa: PLC0415
+    from colonnade.search.folds import align_once, pool_labels  # noqa: PLC0415
+
+    pool_labels(plan.config, plan.base, None)
+    for name, party in plan.config.parties.items():
+        with whose(name):
+            load_features(party.data, plan.config.federation.party_index(name), plan.base)
+    kept = align_once(plan.config, plan.base, folder.aligned)
+    return "" if kept is None else str(kept)
+
+
+def _leave(plan: _Plan, store: TrialStore, lines: Lines, folder: SearchFolder) -> Search:
+    records, best = store.records(), store.best()
+    write_text(folder.table, as_csv(records, [one.key for one in plan.space]))
+    if best is None:
+        raise _nothing(store)
+    chosen = applied(plan.tree, best.settings)
+    write_config(
+        folder.best, relocated(chosen, plan.base, folder.path), _comment(plan, best.value or 0.0, looked(records))
+    )
+    private = is_private(plan.config)
+    write_text(folder.page, TunePage(plan.config, store, best, private).html())
+    found = Search(folder.path, store, best, relocated(chosen, plan.base))
+    lines.end(found, private=private)
+    return found
+
+
+def _nothing(store: TrialStore) -> ColonnadeError:
+    failed = [record.reason for record in store.records() if record.state == "failed"]
+    if not failed:
+        return InputError("no trial has completed", hint="run the same command again, with a longer --timeout")
+    reason, times = commonest(failed)
+    return InputError(
+        f"none of {len(failed)} trials has worked; {times} have failed with: {reason}",
+        hint="run `colonnade simulate` with the file by itself first, or narrow the ranges of `search`",
+    )
+
+
+def _comment(plan: _Plan, value: float, times: int) -> str:
+    return (
+        f"The best of a search: {plan.goal.name} {value:.4f}. {times} trials have looked at the validation rows, so\n"
+        "that their metrics are optimistic for new rows. The test rows were not looked at: a run of this file tests it."
+    )

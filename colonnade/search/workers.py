@@ -1,0 +1,124 @@
+"""Performers of simulations: this process, or worker processes that end with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
+from colonnade.common.run.python_child import child_environment, python_module
+from colonnade.search.references import ReferenceTask, fit_reference
+from colonnade.search.simulated import Diverged, Listen, Result, Task, perform
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+class Performer(Protocol):
+    """Performs one simulation at a time."""
+
+    def perform(self, task: Task | ReferenceTask, listen: Listen) -> Result:
+        """Simulates it to its end. Raises `Diverged`, and errors of the run."""
+
+    def close(self) -> None:
+        """Ends it at once."""
+
+
+class Here:
+    """Performs simulations in this process."""
+
+    def perform(self, task: Task | ReferenceTask, listen: Listen) -> Result:
+        return fit_reference(task, listen) if isinstance(task, ReferenceTask) else perform(task, listen)
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class Apart:
+    """Performs simulations in another process, which is started again if it was killed.
+
+    Both exchange lines of JSON: the task; for every evaluation its number, metrics and whether it is the last, answered
+    by true or false; then the result or the failure. The worker ends when its input does, so that it does not outlive
+    this process.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._process: subprocess.Popen[str] | None = None
+
+    def perform(self, task: Task | ReferenceTask, listen: Listen) -> Result:
+        """Simulates it to its end.
+
+        Raises:
+            ColonnadeError: as the run; `Diverged`.
+            EnvironmentFault: the worker was killed.
+        """
+        if self._process is None or self._process.poll() is not None:
+            self._process = self._start()
+        self._say(task.plain())
+        while True:
+            heard = self._hear()
+            if "evaluation" in heard:
+                self._say(self._ask(listen, heard))
+            elif "result" in heard:
+                return Result(**heard["result"])
+            else:
+                kind = Diverged if heard["diverged"] else InputError
+                raise kind(heard["failed"], hint=heard["hint"])
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _ask(self, listen: Listen, heard: Mapping[str, Any]) -> bool:
+        try:
+            return listen(heard["evaluation"], heard["metrics"], heard["last"])
+        except BaseException:
+            self.close()  # the worker waits for a reply that will not come
+            raise
+
+    def _say(self, said: Any) -> None:
+        assert self._process is not None and self._process.stdin is not None  # started with pipes
+        try:
+            self._process.stdin.write(json.dumps(said, default=str) + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            raise self._gone() from None
+
+    def _hear(self) -> Mapping[str, Any]:
+        assert self._process is not None and self._process.stdout is not None  # started, since a task was sent
+        line = self._process.stdout.readline()
+        if not line.endswith("\n"):
+            raise self._gone()
+        found: Mapping[str, Any] = json.loads(line)
+        return found
+
+    def _gone(self) -> ColonnadeError:
+        code = None if self._process is None else self._process.wait()
+        self._process = None
+        return EnvironmentFault(
+            f"its process was killed (exit code {code})", hint="if memory is short, give a smaller --jobs"
+        )
+
+    def _start(self) -> subprocess.Popen[str]:
+        environment = child_environment(**dict.fromkeys(_THREADS, str(self._threads)))
+        command = python_module("colonnade.search.worker")
+        return subprocess.Popen(  # noqa: S603  # our own command line
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+            start_new_session=True,  # ^C on a terminal is for the caller, which ends its workers
+        )  # fmt: skip
+
+
+def performers(jobs: int) -> list[Performer]:
+    """Returns `jobs` performers; a single one is this process, which also has what a notebook has defined."""
+    if jobs == 1:
+        return [Here()]
+    return [Apart(threads_each(jobs)) for _ in range(jobs)]
+
+
+def threads_each(jobs: int, wanted: int = 0) -> int:
+    """Threads per simulation: one unless the server's section asks for more, limited by the available processors."""
+    return max(1, min(wanted or 1, len(os.sched_getaffinity(0)) // jobs))

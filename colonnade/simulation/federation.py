@@ -1,0 +1,443 @@
+"""A whole federation in one event loop on the virtual clock: the same protocol code, no wire, no waiting.
+
+Time passes only as the members' `chaos` sections say; computing takes none by default (computing.py). An hour of
+stragglers passes in seconds, and always in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from colonnade.client.privacy.egress import Egress
+from colonnade.client.privacy.stage import Privacy
+from colonnade.client.protocols import PARTICIPATE
+from colonnade.client.training.context import ClientContext
+from colonnade.client.transcript.capture import Capture
+from colonnade.client.transcript.transcript import PartyTranscript, always_in_step, report_finding
+from colonnade.common.config.chaos import ChaosConfig, PatternIndex, Pause
+from colonnade.common.config.compression import form_of
+from colonnade.common.config.members import Config
+from colonnade.common.config.run_options import with_lower_rates
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.contracts.schedule import Schedule
+from colonnade.common.conversation import inprocess
+from colonnade.common.conversation.chaos import Chaos
+from colonnade.common.conversation.compression import Compressor
+from colonnade.common.conversation.control import Item, Save
+from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Link
+from colonnade.common.conversation.inprocess import Delay
+from colonnade.common.data.draws import own_draws
+from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault, TrainingDiverged, declared
+from colonnade.common.messaging.message import Message, snapshot
+from colonnade.common.models.torch_generators import keep_generators
+from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.privacy.labels import NoisyLabels
+from colonnade.common.run.state import Snapshot, State
+from colonnade.common.run.user_code import naming_user_code
+from colonnade.server.member.divergence import after_divergence, refuse_sustained, worth_saving
+from colonnade.server.member.planned import tell_planned
+from colonnade.server.member.saving import Saving
+from colonnade.server.privacy.label_budget import open_releases
+from colonnade.server.privacy.noisy_labels import NoisyLabelFile
+from colonnade.server.protocols import SERVE
+from colonnade.server.training.context import ServerContext
+from colonnade.simulation.alignment import find_rows
+from colonnade.simulation.computing import Benches
+from colonnade.simulation.contexts import Side, Timetable, client_context, refuse_other_rows, server_context
+from colonnade.simulation.files import RunFiles
+from colonnade.simulation.outcome import Outcome, both_ways
+
+_BACK = "goes back"  # status of an attempt that is rolled back
+Snapshots = Mapping[str, Snapshot]
+
+
+@dataclass
+class Simulation:
+    """One run.
+
+    Args:
+        delay: seconds that items take, in addition to the parties' chaos.
+        only: the parties that run; the whole roster by default.
+        start: round to resume from, and every member's state after it.
+        on_cohort: called with the server's links before the run begins.
+        files: of the run: ledgers, checkpoints, captures; None keeps none.
+        sample: rows of the sources to use, int64; None for all.
+        timetable: makes every member's schedule, and thus partitions the rows.
+        thorough: True for every metric in every evaluation, not only after the last round.
+        aligned: every member's rows in their common order, as `find_rows` gives them; None to find them.
+        instead: replacements of members' sides, by name, for attacks and tests.
+    """
+
+    config: Config
+    base: Path = Path()
+    delay: Delay | None = None
+    only: list[str] | None = None
+    record: bool = False
+    save: bool = False
+    start: tuple[int, Snapshots] = (0, MappingProxyType({}))
+    telemetry: Telemetry | None = None
+    on_cohort: Callable[[Cohort], None] = lambda _cohort: None
+    files: RunFiles | None = None
+    sample: Tensor | None = None
+    timetable: Timetable = Schedule
+    thorough: bool = False
+    aligned: Mapping[str, Tensor] | None = None
+    instead: Mapping[str, Side] = field(default_factory=dict)
+    outcome: Outcome | None = field(default=None, init=False)
+    _benches: Benches = field(init=False)
+    _rows: Mapping[str, Tensor] = field(default_factory=dict, init=False)
+    _ahead: float = field(default=0.0, init=False)  # offset of event times to the clock, in seconds
+    _saving: Saving | None = field(default=None, init=False)
+    _ledgers: list[Ledger] = field(default_factory=list, init=False)
+    _events: list[Event] = field(default_factory=list, init=False)
+    _messages: list[tuple[str, str, Message]] = field(default_factory=list, init=False)
+    _earlier: Mapping[str, int] = field(default_factory=dict, init=False)
+
+    def run(self, loop: Callable[[float], inprocess.VirtualLoop] = inprocess.VirtualLoop) -> Outcome:
+        """Runs server and parties to their end. `loop` makes an event loop whose clock starts at its argument."""
+        self._events, self._messages = [], []
+        with torch.random.fork_rng(devices=[]), ExitStack() as ending:  # models may draw from torch's own generator
+            if self.files is None and self.config.federation.back_off and not self.start[0]:
+                folder = Path(ending.enter_context(TemporaryDirectory(prefix="colonnade-")))
+                self.files = RunFiles(folder, self.config, self.base, whole=self.sample is None)
+                ending.callback(setattr, self, "files", None)
+            while True:
+                begin = 0.0 if self.files is None else self._resume(self.files)
+                with suppress(GoBack):
+                    return inprocess.run_virtual(self._main(), begin, loop)
+                assert self.files is not None  # otherwise no checkpoint to go back to exists
+                self.files.begun = True
+
+    def _resume(self, files: RunFiles) -> float:
+        """Resumes a run from its members' checkpoints. Returns the initial reading of the clock."""
+        begin, earlier = files.seconds_before(), 0.0  # events of processes are in seconds since 1970
+        begin = max([begin, *(event["time"] for event in self._events)])
+        if round := files.begin():
+            self.start = (round, files.states(round))
+            earlier = State(self.start[1][SERVER]).keep("clock", dict[str, float]).get("seconds", 0.0)
+        self._ahead = max(begin - earlier, 0.0)
+        return earlier
+
+    async def _main(self) -> Outcome:
+        self._benches = Benches(self.config)
+        await self._align()
+        outcome = self._outcome()
+        federation, contract = self.config.federation, CONTRACTS[self.config.federation.protocol.name]
+        cohort, links = inprocess.connect(
+            list(federation.names), contract.kinds, contract.limits_of(federation),
+            self.delay or (lambda _from, _to, _item: 0.0), outcome.mailbox,
+            between=partial(self._between, outcome), enough=lambda: bool(outcome.server.best.stop),
+            compress=partial(Compressor, form_of(federation.compress.down), outcome.server.draws),
+        )  # fmt: skip
+        self._cohort = cohort
+        outcome.server.traffic = lambda: both_ways(self._traffic(outcome))
+        self.on_cohort(cohort)
+        sides: list[asyncio.Future[None]] = []
+        for name in self.only or federation.names:
+            round, states = self.start
+            state = State(states.get(name))
+            post, egress = links[name]._carry, self._open_egress(outcome, name, links[name], state)
+            cohort[name].watch = outcome.server.watch
+            carry = self._recorded(outcome, SERVER, name, cohort[name]._carry)
+            cohort[name]._carry = self._benches.outward(SERVER, carry)
+            ctx = outcome.clients[name] = self._context(outcome.server, name, egress, state, round)
+            ctx.steps, ctx.encoder = outcome.privacy[name].steps, outcome.privacy[name].encoder
+            links[name].on_save = partial(self._save, outcome, name, ctx.state)
+            sides.append(asyncio.ensure_future(self._participate(outcome, ctx, links[name], post)))
+        rounds, parties = outcome.server.schedule.rounds, list(federation.names)
+        if self.start[0] > rounds:
+            raise ConfigError(
+                f"{self.start[0]} rounds are done, and the configuration ends after {rounds}",
+                hint="resume it with more federation.epochs or federation.rounds",
+            )
+        if self.files is not None:
+            self.files.keep_config()
+        tell_planned(outcome.server)
+        outcome.server.telemetry.event("begin", rounds=rounds, parties=parties, round=self.start[0])
+        self.outcome = outcome
+        try:
+            with self._benches.counting():
+                await self._serve(outcome, cohort, sides)
+            outcome.status = "completed"
+        except TrainingDiverged as diverged:
+            outcome.error = str(diverged)
+            await after_divergence(outcome.server, self._saving, diverged)
+            outcome.status = _BACK
+            raise GoBack from None
+        except asyncio.CancelledError:
+            outcome.status = "interrupted"
+            raise
+        except Exception as error:
+            outcome.error = str(error)
+            raise
+        finally:
+            if outcome.status != _BACK:
+                self._end(outcome)
+        return outcome
+
+    async def _participate(self, outcome: Outcome, ctx: ClientContext, link: Link, post: Carrier) -> None:
+        protocol, watch = self.config.federation.protocol, outcome.server.watch
+        transcript = begin_transcript(ctx, link, post, outcome.server.telemetry)
+        try:
+            side = self.instead.get(ctx.name, PARTICIPATE[protocol.name])
+            with naming_user_code(f"parties.{ctx.name}", ctx.own_code):
+                await self._benches.work(ctx.name, side(ctx, link, protocol))
+            await transcript.conclude()
+        except TrainingDiverged:
+            raise watch.blame_sender(ctx.name) from None
+
+    def _end(self, outcome: Outcome) -> None:
+        ctx = outcome.server
+        if outcome.status != "completed":
+            outcome.seconds = ctx.clock()
+        outcome.counts = self._traffic(outcome)
+        outcome.best_saved = 0 if self._saving is None else self._saving.best
+        ctx.telemetry.event("end", status=outcome.status, round=ctx.round)
+
+    async def _align(self) -> None:
+        if self.aligned is not None:
+            self._rows = self.aligned
+        elif self.config.federation.align != "none":
+            self._rows = await find_rows(self.config, self.base, self.files, self._note_aligned)
+
+    def _time(self) -> float:
+        return self._benches.clock() + self._ahead
+
+    def _note_aligned(self, kind: str, **about: object) -> None:
+        if self.telemetry is not None:
+            self.telemetry.pass_on({"kind": kind, "time": self._time(), "party": SERVER, **about})
+
+    async def _serve(self, outcome: Outcome, cohort: Cohort, sides: list[asyncio.Future[None]]) -> None:
+        """Runs the server side concurrently with the parties: an error of a party ends it."""
+        protocol = self.config.federation.protocol
+        side = self.instead.get(SERVER, SERVE[protocol.name])(outcome.server, cohort, protocol)
+        serving = asyncio.ensure_future(self._work(outcome, side))
+        tasks = [serving, *sides]
+        try:
+            while not serving.done():
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in [task for task in tasks if task.done()]:
+                    task.result()
+                    tasks.remove(task)
+            outcome.seconds = self._benches.clock()
+            await asyncio.gather(*sides)
+        except TrainingDiverged:
+            if self._saving is not None:  # while the others can still save
+                await self._saving.settle(self.config.federation.timeouts.answer)
+            raise
+        finally:  # the first error is the one that counts
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._close(outcome)
+
+    async def _work(self, outcome: Outcome, side: Awaitable[None]) -> None:
+        with naming_user_code(SERVER, outcome.server.own_code):
+            await self._benches.work(SERVER, side)
+
+    def _close(self, outcome: Outcome) -> None:
+        for capture in outcome.captures.values():
+            capture.close()
+        while self._ledgers:
+            self._ledgers.pop().close()
+        for privacy in outcome.privacy.values():
+            privacy.close()
+        if outcome.server.releases is not None:
+            outcome.server.releases.close()
+
+    def _outcome(self) -> Outcome:
+        events = self._events
+        listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
+        telemetry = Telemetry(None, *listeners, clock=self._time, log="simulation")
+        rows = self._rows.get(SERVER, self.sample)
+        server = server_context(self.config, self.base, telemetry, rows, files=self.files, timetable=self.timetable)
+        server.thorough = self.thorough
+        self._protect(server)
+        server.clock = partial(self._benches.clock, asyncio.get_running_loop())
+        round, states = self.start
+        server.restore(round, states.get(SERVER), 0 if self.files is None else self.files.backed_off)
+        keep_generators(server.state, server.device, server.draws)  # one process, one generator
+        server.confirm()
+        server.look_at_classes()
+        outcome = Outcome(server, events=events, messages=self._messages)
+        if (files := self.files) is not None:
+            store, folder = files.checkpoints(SERVER), files.folder.checkpoints
+            checkpoint, owner = self.config.federation.checkpoint, files.owner(SERVER)
+            self._saving = Saving(store, folder, owner, checkpoint, telemetry, server.clock, aside=at_once)
+            if round:
+                self._saving.restored(round)
+                if self._saving.best != server.best.round:
+                    self._saving.best = 0  # the run went back before it
+            self._earlier = dict(server.state.keep("traffic", dict[str, int]))
+        return outcome
+
+    def _protect(self, server: ServerContext) -> None:
+        assert self.config.server is not None  # otherwise there is no context
+        federation, private, files = self.config.federation, self.config.server.privacy, self.files
+        train, folder, begun = server.schedule.partition.train, None, False
+        if files is not None:
+            folder, begun = files.folder.path, files.begun
+            noisy = NoisyLabelFile(folder, begun=begun).get(
+                private.labels, server.labels, train, federation.outputs, federation.seed
+            )
+            server.protect(noisy)
+        elif private.labels is not None:
+            labels, seed = server.labels[train], federation.seed
+            noisy = NoisyLabels.draw(labels, federation.outputs, private.labels, seed)
+            server.protect(noisy.waiting(labels, train, private.labels, seed, lambda _: None))
+        parties, rows_of_all = len(federation.names), len(server.labels)
+        server.releases = open_releases(private.answers, server.schedule, parties, rows_of_all, folder, begun=begun)
+
+    def _open_egress(self, outcome: Outcome, name: str, link: Link, state: State) -> Egress:
+        federation = self.config.federation
+        ledger = Ledger(None) if self.files is None else self.files.ledger(name, self.start[0])
+        self._ledgers.append(ledger)
+        spent = None if self.files is None else self.files.folder.party(name).ledger
+        policy, plan = self.config.parties[name].policy, outcome.server.schedule.privacy
+        privacy = outcome.privacy[name] = Privacy(name, federation, policy, plan, spent)
+        carry = self._recorded(outcome, name, SERVER, link._carry)
+        if (capture := self._capture(outcome, name)) is not None:
+            carry = capture.outward(carry)
+        if (chaos := injected(self.config, name, outcome.server.telemetry)) is not None:
+            carry = chaos.outward(carry)
+            link.deliver = chaos.inward(link.deliver)  # type: ignore[method-assign, assignment]
+        carry = self._benches.outward(name, carry)
+        if capture is not None:
+            link.deliver = capture.inward(link.deliver)  # type: ignore[method-assign, assignment]
+        secret = None if self.files is None else self.files.secret(name)
+        stage = privacy.stage(state, own_draws(federation, name, secret))
+        link._carry = egress = Egress(carry, SERVER, stage, ledger, outcome.left.setdefault(name, {}))
+        return egress
+
+    def _capture(self, outcome: Outcome, name: str) -> Capture | None:
+        if (wanted := self.config.parties[name].capture) is None or self.files is None:
+            return None
+        found = Capture(self.files.home(name), wanted, self.config.federation, outcome.server.schedule)
+        return outcome.captures.setdefault(name, found)
+
+    def _context(self, server: ServerContext, name: str, egress: Egress, state: State, round: int) -> ClientContext:
+        sample = self._rows.get(name, self.sample)
+        ctx = client_context(
+            self.config, name, self.base, egress.release, egress.admit_masked,
+            sample=sample, files=self.files, timetable=self.timetable,
+            warn=partial(warn, server.telemetry, name),
+        )  # fmt: skip
+        refuse_other_rows(name, ctx.features.shape[0], len(server.labels))
+        ctx.state, ctx.round, ctx.config = state, round, with_lower_rates(ctx.config, server.backed_off)
+        return ctx
+
+    async def _between(self, outcome: Outcome, round: int) -> None:
+        await self._benches.rest()
+        if self.save:
+            outcome.saved[round] = {SERVER: outcome.server.state.capture()}
+            self._request_save(Save(round))
+        refuse_sustained(outcome.server, self._saving, round)
+        if self._saving is not None:
+            await self._checkpoint(self._saving, outcome, round)
+
+    async def _checkpoint(self, saving: Saving, outcome: Outcome, round: int) -> None:
+        """Begins a checkpoint if one is due after this round, like the server's process."""
+        ctx, best = outcome.server, outcome.server.best
+        last = round if best.stop else ctx.schedule.rounds
+        if saving.due(round, last, best.round) and worth_saving(ctx, saving, last):
+            ctx.state.keep("clock", dict[str, float])["seconds"] = ctx.clock()
+            ctx.state.keep("traffic", dict[str, int]).update(self._traffic(outcome))
+            names, sound = ctx.federation.names, not ctx.watch.growing
+            await saving.make_way(ctx.federation.timeouts.answer)
+            await saving.begin(round, ctx.state.capture(), names, self._request_save, best.round, sound=sound)
+
+    def _request_save(self, save: Save) -> None:
+        for link in self._cohort.values():
+            link.request_save(save)
+
+    def _save(self, outcome: Outcome, name: str, state: State, save: Save) -> None:
+        snapshot = state.capture()
+        if self.save:
+            outcome.saved[save.round][name] = snapshot
+        if self.files is None or self._saving is None:
+            return
+        try:
+            self.files.save(name, save, snapshot)
+            self._saving.saved(name, save.round)
+        except (EnvironmentFault, CheckpointError) as failed:
+            self._saving.saved(name, save.round, declared(failed)[0])
+
+    def _traffic(self, outcome: Outcome) -> dict[str, int]:
+        """Bytes of tensors and late messages by party, including earlier starts, in the server's format."""
+        counts = dict(self._earlier)
+        for party, link in self._cohort.items():
+            for way, book in (("up", link.traffic.received), ("down", link.traffic.sent)):
+                key, size = f"{party} {way} payload", sum(size for _, size in book.values())
+                counts[key] = counts.get(key, 0) + size
+            if late := outcome.mailbox.late[party]:
+                counts[f"{party} late"] = counts.get(f"{party} late", 0) + late
+        return counts
+
+    def _recorded(self, outcome: Outcome, sender: str, to: str, carry: Carrier) -> Carrier:
+        def carry_and_record(item: Item) -> None:
+            if isinstance(item, Message):
+                outcome.messages.append((sender, to, snapshot(item)))
+            carry(item)
+
+        return carry_and_record if self.record else carry
+
+
+def warn(telemetry: Telemetry, party: str, reason: str) -> None:
+    telemetry.event("warning", party=party, reason=reason)
+
+
+async def at_once(write: Callable[..., None], *given: object) -> None:
+    """Writes a checkpoint while the virtual clock stands."""
+    write(*given)
+
+
+def injected(config: Config, party: str, telemetry: Telemetry) -> Chaos | None:
+    federation, faults = config.federation, config.parties[party].chaos
+    if faults == ChaosConfig(computing=faults.computing):
+        return None
+    names = federation.names
+    rows = federation.protocol.coded_batch(federation.batch, len(names))
+    index = PatternIndex(names.index(party), len(names), rows)
+    return Chaos(faults, index, federation.seed, VirtualIncidents(), telemetry.event)
+
+
+class VirtualIncidents:
+    """Pauses hold a party's messages; crashes need real processes."""
+
+    def pause(self, chaos: Chaos, pause: Pause) -> None:
+        chaos.report("paused", round=pause.round, seconds=pause.seconds)
+        chaos.hold(pause.seconds)
+
+    def crash(self, chaos: Chaos, round: int) -> None:  # noqa: ARG002  # the port's
+        raise ConfigError(
+            f"chaos.crash = {round}: nothing can crash on the virtual clock", hint="run it with `up`, or pause instead"
+        )
+
+
+class GoBack(Exception):
+    """All members go back to an earlier checkpoint."""
+
+
+def begin_transcript(ctx: ClientContext, link: Link, send: Carrier, telemetry: Telemetry) -> PartyTranscript:
+    """Begins a party's transcript over its link, before anything arrives."""
+    federation = ctx.federation
+    transcript = PartyTranscript(
+        ctx.name, federation, ctx.session, ctx.identity,
+        in_step=always_in_step(federation, CONTRACTS[federation.protocol.name]),
+        send=send, report=partial(report_finding, telemetry, ctx.name), fail=link.lose,
+    )  # fmt: skip
+    ctx.keyed, ctx.receipts = transcript.keyed, transcript.receipts
+    link.deliver = transcript.inward(link.deliver)  # type: ignore[method-assign, assignment]
+    transcript.begin()
+    return transcript

@@ -1,0 +1,117 @@
+"""A simulated run with a folder of its own, like a real run's without the files of processes and the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from torch import Tensor
+
+from colonnade.common.config.members import Config
+from colonnade.common.contracts.agreed_parts import parts_in_use
+from colonnade.common.observability.telemetry import Event, Listener, Telemetry
+from colonnade.common.run.environment import describe_environment
+from colonnade.common.run.run_folder import SUMMARY_SCHEMA, RunFolder
+from colonnade.common.tracking.tracker import Status
+from colonnade.server.member.summary import describe_source, findings, model_of, protection, write_whole
+from colonnade.server.member.timeline import timeline
+from colonnade.server.member.tracking import server_tracking
+from colonnade.simulation.contexts import Side
+from colonnade.simulation.federation import Simulation
+from colonnade.simulation.files import RunFiles
+from colonnade.simulation.outcome import Outcome
+
+
+def simulate_in(config: Config, base: Path, folder: Path, listeners: Sequence[Listener] = ()) -> Outcome:
+    """Runs a federation on the virtual clock, or resumes the run in its folder, and leaves the files of a run."""
+    run = RunFolder(folder)
+    telemetry = Telemetry(run.events, *listeners)
+    simulation = Simulation(config, base, telemetry=telemetry, files=RunFiles(folder, config, base))
+    with closing(telemetry), tracked(telemetry, config, base, folder):
+        try:
+            return simulation.run()
+        finally:
+            _write_summary(simulation, run)
+
+
+def _write_summary(simulation: Simulation, run: RunFolder) -> None:
+    """Writes summary.json, unless that of an earlier start is still valid."""
+    done = simulation.outcome
+    if done is not None and (done.server.round > simulation.start[0] or not run.summary.exists()):
+        presence = timeline(run.events, simulation.config.federation.names)
+        write_whole(run.summary, {**summarise(done), "timeline": presence})
+
+
+def simulate_captured(
+    config: Config, base: Path, folder: Path, sample: Tensor | None = None, *, instead: Mapping[str, Side] | None = None
+) -> None:
+    """Runs a federation whose parties capture, into its own folder, without output.
+
+    Args:
+        sample: rows of the sources to use; None for all.
+    """
+    files = RunFiles(folder, config, base, whole=sample is None)
+    outcome = Simulation(config, base, files=files, sample=sample, instead=instead or {}).run()
+    write_whole(RunFolder(folder).summary, summarise(outcome))
+
+
+def summarise(outcome: Outcome) -> dict[str, object]:
+    """Contents of summary.json, without what only processes and a wire provide."""
+    ctx, (up, down) = outcome.server, outcome.payload
+    names = ctx.federation.names
+    return {
+        "schema": SUMMARY_SCHEMA,
+        "status": outcome.status,
+        "error": outcome.error,
+        "clock": "virtual",
+        "federation": ctx.federation.id,
+        "protocol": ctx.federation.protocol.name,
+        "dataset": describe_source(ctx.config.labels.model_dump(mode="json")),
+        "parties": list(names),
+        "rounds": ctx.round,
+        "start": "seeded" if ctx.draws.public else "secret",
+        "seconds": round(outcome.seconds, 6),
+        "metrics": dict(ctx.metrics),
+        "best": ctx.best.summary(outcome.best_saved),
+        "model": model_of(ctx, outcome.best_saved),
+        "stopped": ctx.stopped or None,
+        **findings(ctx),
+        "bytes": {"up": {"payload": up}, "down": {"payload": down}},
+        **protection(ctx, {name: privacy.releases for name, privacy in outcome.privacy.items()}),
+        "missing": {name: ctx.missing.get(name, 0) for name in names},
+        "late": {name: outcome.late.get(name, 0) for name in names},
+        "environment": describe_environment() | parts_in_use(ctx.federation, ctx.config),
+    }
+
+
+@contextmanager
+def tracked(telemetry: Telemetry, config: Config, base: Path, folder: Path) -> Iterator[None]:
+    """Tracks a simulated run until the block ends, and then sends RUN/summary.json.
+
+    Args:
+        telemetry: receives the run's events; must stay open until the block has ended.
+    """
+    if config.server is None or not config.server.trackers:
+        yield
+        return
+    run = RunFolder(folder)
+    tracking = server_tracking(config.federation, config.server, base, folder, lambda: run.number() or "")
+    tracking.report = telemetry.pass_on
+    status: Status = "failed"
+    last = 0
+
+    def listen(event: Event) -> None:
+        nonlocal last
+        last = event["round"] if event["kind"] == "round" else last
+        tracking(event)
+
+    telemetry.add(listen)
+    try:
+        yield
+        status = "completed"
+    except KeyboardInterrupt:
+        status = "interrupted"
+        raise
+    finally:
+        tracking.finish(status, last, run.read_summary())

@@ -1,0 +1,233 @@
+"""Keys of double masks, and shares of them from which a sum is recovered without parties that vanish.
+
+Source: Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning" (2017), Sections 4, 6.
+In each round party k has two secrets that any t parties can open together: b_k, of its own mask, and e_k, which
+encrypts its keys with all others, stored at the server. b_k is opened for parties that delivered, e_k for those that
+vanished.
+
+    ahead     party k    shares of b_k and e_k of 32 rounds, each under a pad, and its keys under e_k   -> server
+    round t   party k    [v_k], the words under the masks of its pairs and its own; proofs of S         -> server
+              server     if some of S have not: U, the parties whose words arrived                      -> all of U
+              party k    a proof for each other party that it was told this U                           -> server
+              server     the proofs of S or of U                                                        -> all of it
+              party k    the pads of its shares: of b_j for j in U, of e_j for the others               -> server
+
+The paper's parties draw a pair of keys for a Diffie-Hellman agreement and share the private one. Here the key of a pair
+in a round is HMAC(key of the pair, round), which costs no exponentiation and reveals nothing about other rounds. The
+server stores the shares, each under a pad from a key that its sender has with its receiver, so none has to be sent on.
+
+A party opens shares of a round once, and for each party either b_j or e_j. With m parties that collude with the server,
+both could be opened only if 2 t <= n + m. So t = floor(n/2) + 1 holds against a server that lies alone, and floor(2n/3)
++ 1 against one that lies together with fewer than n/3 parties. With both secrets a party's values would be in the
+clear. Words of a vanished party that arrive later stay hidden by its own mask.
+
+Only stage 0 of a round is recovered. Masks of evaluations use the session's keys, which are never opened: every
+evaluation has the same rows, and sums over other sets would reveal what the absent party sent for all of them.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from numpy.typing import NDArray
+from torch import Tensor
+
+from colonnade.common.aggregation.integers import LARGEST
+from colonnade.common.aggregation.masks import BlindError, RoundKeys
+from colonnade.common.aggregation.messages import BLOCK, SECRETS, SHARE_BYTES, OpenedShares, SealedShares
+from colonnade.common.aggregation.shamir import Sharing
+from colonnade.common.aggregation.wrong_shares import check_shares
+from colonnade.common.crypto.uniform import secure_elements
+from colonnade.common.messaging.raw import to_tensor
+
+KEY_BYTES = SHARE_BYTES
+
+_ELEMENTS = SHARE_BYTES // 4  # of a secret: 248 bits
+_AHEAD = BLOCK // 2  # rounds before a block in which its shares are sent
+_NONCE = bytes(16)  # every key is used for one stream
+_OWN, _PAIRS = range(SECRETS)
+
+_Octets = NDArray[np.uint8]
+
+
+def first_of_block(round: int) -> int:
+    return (round - 1) // BLOCK * BLOCK + 1
+
+
+class SharedKeys:
+    """One party's keys of double masks in a session, and the shares that it opens. One per key agreement.
+
+    Args:
+        roster: all parties, in the agreed order.
+        keys: a key with every other party, the same at both ends and unknown to the server (`PairKeys.masks`).
+        least: minimum parties in a sum.
+    """
+
+    def __init__(
+        self, name: str, roster: Sequence[str], keys: Mapping[str, bytes], sharing: Sharing, *, least: int
+    ) -> None:
+        self._name, self._roster, self._place = name, tuple(roster), tuple(roster).index(name)
+        self._keys = {**keys, name: os.urandom(KEY_BYTES)}  # its own: for its shares of its own secrets
+        self._sharing, self._least, self._draws = sharing, max(least, sharing.threshold), secure_elements(LARGEST)
+        self._own: dict[int, bytes] = {}
+        self._dealt = self._opened = 0  # first round of the newest block; newest round
+
+    def due(self, round: int) -> int | None:
+        """The first round of the block that must be shared by now, None if it was."""
+        first = first_of_block(round if first_of_block(round) > self._dealt else round + _AHEAD)
+        return first if first > self._dealt else None
+
+    def deal(self, first: int) -> SealedShares:
+        """Shares of new secrets for the block of rounds from `first` on. Each block once, in order."""
+        if first <= self._dealt or first != first_of_block(first):
+            raise BlindError(f"{self._name!r} shares no keys of the rounds from {first} on again")
+        self._dealt = first
+        secrets = self._draws((BLOCK, SECRETS, _ELEMENTS))
+        octets = _octets(self._sharing.share(secrets, self._draws)).transpose(1, 2, 0, 3)  # (rounds, 2, parties, 32)
+        rounds = range(first, first + BLOCK)
+        sealed = octets ^ _rows([self._pad(self._name, to, t, s) for t in rounds for s in range(SECRETS)
+                                 for to in self._roster]).reshape(octets.shape)  # fmt: skip
+        keys = [_key(secret) for secret in secrets.view(-1, _ELEMENTS)]
+        self._own = {t: key for t, key in self._own.items() if t >= first - BLOCK}
+        self._own |= dict(zip(rounds, keys[_OWN::SECRETS], strict=True))
+        wrapped = [_wrapped(key, self._pair_keys(t)) for t, key in zip(rounds, keys[_PAIRS::SECRETS], strict=True)]
+        return SealedShares(first, torch.from_numpy(sealed), torch.from_numpy(np.stack(wrapped)))
+
+    def of_round(self, round: int) -> RoundKeys:
+        if round not in self._own:
+            raise BlindError(f"{self._name!r} has shared no keys of round {round}")
+        others = (party for party in self._roster if party != self._name)
+        return RoundKeys(self._own[round], {party: self._pair_key(party, round) for party in others})
+
+    def open(self, round: int, laid: Collection[str], summed: Collection[str]) -> OpenedShares:
+        """The pads of our shares: of b for the parties in `summed`, of e for those in `laid` alone. Once a round.
+
+        Args:
+            laid: over whom the words were masked.
+            summed: whose words arrived, as all of them have confirmed.
+
+        Raises BlindError for this round or an earlier one than the newest opened, and for a sum over too few parties,
+        over parties outside `laid`, or without us.
+        """
+        wrong = self._objection(round, set(laid), set(summed))
+        if wrong:
+            raise BlindError(
+                f"{self._name!r} opens no shares of round {round}: {wrong}",
+                hint="with both shares of a party its values are in the clear: the server is not honest",
+            )
+        self._opened = round
+        pads = [
+            self._pad(party, self._name, round, _OWN if party in summed else _PAIRS)
+            if party in laid
+            else bytes(SHARE_BYTES)
+            for party in self._roster
+        ]
+        return OpenedShares(round, to_tensor(b"".join(pads)).view(len(pads), SHARE_BYTES))
+
+    def _objection(self, round: int, laid: set[str], summed: set[str]) -> str:
+        if round <= self._opened:
+            return f"it has opened those of round {self._opened}"
+        if self._name not in summed or not summed <= laid:
+            return "its words are not masked over that set"
+        if len(summed) < self._least:
+            return f"the sum is of {len(summed)} parties, at least {self._least} are needed"
+        return ""
+
+    def _pad(self, owner: str, holder: str, round: int, secret: int) -> bytes:
+        """Hides the holder's share of an owner's secret; this party is one of the two."""
+        key = self._keys[holder if owner == self._name else owner]
+        ends = f"{self._roster.index(owner)} {self._roster.index(holder)}"
+        return hmac.digest(key, f"share {ends} {round} {secret}".encode(), "sha256")
+
+    def _pair_key(self, party: str, round: int) -> bytes:
+        return hmac.digest(self._keys[party], f"round {round}".encode(), "sha256")
+
+    def _pair_keys(self, round: int) -> _Octets:
+        keys = [bytes(KEY_BYTES) if party == self._name else self._pair_key(party, round) for party in self._roster]
+        return _rows(keys)
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """Keys of the masks that do not cancel in a sum.
+
+    Args:
+        own: of the own masks of those whose words arrived.
+        pairs: of pairs (arrived, vanished).
+        unchecked: who opened the shares, if exactly t did: t shares always fit together, so they cannot be checked.
+    """
+
+    own: dict[str, bytes]
+    pairs: dict[tuple[str, str], bytes]
+    unchecked: tuple[str, ...] = ()
+
+
+def recover(
+    roster: Sequence[str],
+    sharing: Sharing,
+    dealt: Mapping[str, SealedShares],
+    opened: Mapping[str, OpenedShares],
+    laid: Collection[str],
+    summed: Collection[str],
+) -> Recovered:
+    """The keys that t parties have opened, server side.
+
+    Args:
+        roster: all parties, in the agreed order.
+        dealt: the round's block, of all parties in `laid`.
+        opened: of t parties or more, by party, all of one round.
+        laid: over whom the words were masked.
+        summed: whose words arrived.
+
+    Raises:
+        ContractError: shares do not fit together; names the parties that can be the cause.
+    """
+    holders, t = list(opened), sharing.threshold
+    places = [roster.index(party) for party in holders]
+    round = opened[holders[0]].round
+    at = round - first_of_block(round)
+    pads = torch.stack([opened[party].pads for party in holders]).numpy()  # (m, parties, 32)
+    owners = [party for party in roster if party in laid]
+    which = {party: _OWN if party in summed else _PAIRS for party in owners}
+    sealed = np.stack([dealt[party].shares[at, which[party]].numpy()[places] for party in owners], axis=1)
+    shares = _elements(sealed ^ pads[:, [roster.index(party) for party in owners]])  # (m, owners, elements)
+    check_shares(sharing, dict(zip(holders, places, strict=True)), owners, shares)
+    secrets = dict(zip(owners, sharing.combine(places[:t], shares[:t]), strict=True))
+    pairs: dict[tuple[str, str], bytes] = {}
+    for gone in (party for party in owners if party not in summed):
+        keys = _wrapped(_key(secrets[gone]), dealt[gone].pair_keys[at].numpy())
+        pairs |= {(there, gone): keys[roster.index(there)].tobytes() for there in owners if there in summed}
+    own = {party: _key(secrets[party]) for party in owners if party in summed}
+    return Recovered(own, pairs, tuple(holders) if len(holders) == t else ())
+
+
+def _key(secret: Tensor) -> bytes:
+    return sha256(_octets(secret).tobytes()).digest()
+
+
+def _octets(elements: Tensor) -> _Octets:
+    """Elements below 2^31, int64 (..., n), as little-endian uint8 (..., 4 n)."""
+    return elements.numpy().astype("<u4").view(np.uint8)
+
+
+def _elements(octets: _Octets) -> Tensor:
+    """The reverse of `_octets`, modulo p: a share altered to p or more fits no others, or spoils the sum."""
+    return torch.from_numpy(np.ascontiguousarray(octets).view("<u4").astype(np.int64) % LARGEST)
+
+
+def _rows(pieces: Sequence[bytes]) -> _Octets:
+    return np.frombuffer(b"".join(pieces), np.uint8).reshape(len(pieces), -1)
+
+
+def _wrapped(key: bytes, keys: _Octets) -> _Octets:
+    """Encrypts or decrypts keys, (parties, 32), by a keystream."""
+    stream = Cipher(ChaCha20(key, _NONCE), mode=None).encryptor().update(bytes(keys.size))
+    return keys ^ np.frombuffer(stream, np.uint8).reshape(keys.shape)

@@ -1,0 +1,139 @@
+"""Record of the parties summed in every round, on disk: a repeated round must have the same set.
+
+Two sums of one round over different sets reveal by their difference what a party sent. Within a session the blinder
+refuses a second message of a round. After a rollback rounds are repeated, with new keys but the same parameters and
+rows; from this record a party, and the server, know the earlier set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from colonnade.common.errors import CheckpointError, InputError
+from colonnade.common.run.json_values import whole
+from colonnade.common.run.run_cache import RunCache
+
+NAME = "members"
+
+_BEFORE = ("members-a", "members-b")  # of versions before 0.3, which wrote them alternately
+_AHEAD = 32  # rounds reserved together: up to this many may count as done without being
+
+
+class MemberRecord:
+    """Record of every round's set.
+
+    Sets change rarely: the disk holds the first round of every set, and an upper bound of the last set's rounds, which
+    is advanced before it is reached. The bound is a multiple of 32, so that no party counts a round as done that the
+    server, which enters every round first, treats as new.
+
+    Args:
+        run: its number; a record of another run is refused.
+        roster: all parties, in the agreed order.
+
+    Raises:
+        CheckpointError: the stored record belongs to another run, or is damaged.
+    """
+
+    def __init__(self, run_cache: RunCache, run: str, roster: Sequence[str]) -> None:
+        self._run_cache, self._run, self._roster = run_cache, run, tuple(roster)
+        self._first = torch.empty(0, dtype=torch.int64)
+        self._sets = torch.empty(0, len(self._roster), dtype=torch.uint8)
+        self._count = self._until = 0
+        for name in (NAME, *_BEFORE):
+            self._read(name)
+        self._done = self._until
+
+    def bound(self, round: int) -> frozenset[str] | None:
+        """The set that a round must have, since it may have been summed before; None if the round is new."""
+        if round > self._done:
+            return None
+        place = max(0, int((self._first <= round).sum()) - 1)  # before this member's first: the first
+        return frozenset(marked(self._roster, self._sets[place]))
+
+    def enter(self, round: int, parties: Collection[str]) -> bool:
+        """Records a round before any of its messages is sent; it is on the disk when this returns.
+
+        Returns:
+            False if the round is bound to another set: nothing may be sent for it.
+        """
+        bound = self.bound(round)
+        if bound is not None:
+            return bound == frozenset(parties)
+        new = marks(self._roster, parties)[None]
+        if not len(self._sets) or not torch.equal(self._sets[-1:], new):
+            self._keep(round, torch.cat([self._first, torch.tensor([round])]), torch.cat([self._sets, new]))
+        elif round > self._until:
+            self._keep(round, self._first, self._sets)
+        self._done = round
+        return True
+
+    def narrow(self, round: int, parties: Collection[str]) -> None:
+        """Replaces the newest round's set by a smaller one, before the round is summed; on the disk when this returns.
+
+        Only for a round that this object has entered as new, and for whose sum nothing was opened.
+        """
+        if round != self._done or not (self.bound(round) or frozenset()) > frozenset(parties):
+            raise InputError(
+                f"the set of round {round} cannot become {', '.join(sorted(parties))}",
+                hint="only the newest round's set can become smaller",
+            )
+        new = marks(self._roster, parties)[None]
+        self._keep(round, torch.cat([self._first, torch.tensor([round])]), torch.cat([self._sets, new]))
+
+    def _read(self, name: str) -> None:
+        """Loads a stored record if it is of this run and newer."""
+        found = self._run_cache.record(name)
+        if found is None:
+            return
+        run, count, until, kept = self._parted(name, *found)
+        if run != self._run:
+            raise CheckpointError(
+                f"the record of sums is of run {run}, not {self._run}",
+                hint="choose another --out for another run; this one goes on from its own folder",
+            )
+        if count > self._count:
+            self._count, self._until = count, until
+            self._first, self._sets = kept["first"], kept["sets"]
+
+    def _parted(self, name: str, number: str, kept: Mapping[str, Tensor]) -> tuple[str, int, int, Mapping[str, Tensor]]:
+        run, *numbers = number.rsplit(" ", 2)
+        first, sets = kept.get("first", torch.empty(0)), kept.get("sets", torch.empty(0))
+        fits = first.dtype == torch.int64 and sets.dtype == torch.uint8 and sets.ndim == 2
+        # A record of another run may be of another roster: it is refused by its run.
+        fits = fits and len(sets) > 0 and first.shape == sets.shape[:1]
+        fits = fits and (run != self._run or sets.shape[1] == len(self._roster))
+        try:
+            count, until = (whole(int(word)) for word in numbers)
+        except ValueError:
+            fits = False
+        if not fits:
+            raise CheckpointError(
+                f"the record of sums, {name}, was altered",
+                hint="choose another --out for another run; this one goes on from its own folder",
+            )
+        return run, count, until, kept
+
+    def _keep(self, round: int, first: Tensor, sets: Tensor) -> None:
+        """Writes to the disk first: on failure the state in memory does not change."""
+        count, until = self._count + 1, -(-round // _AHEAD) * _AHEAD
+        self._run_cache.keep_record(NAME, f"{self._run} {count} {until}", {"first": first, "sets": sets})
+        self._first, self._sets, self._count, self._until = first, sets, count, until
+
+
+def times_written(run_cache: RunCache) -> int:
+    """Number of times the record was written, which only grows; 0 if there is none."""
+    number = (run_cache.record(NAME) or ("", {}))[0].split()
+    return int(number[-2]) if len(number) > 2 and number[-2].isdecimal() else 0
+
+
+def marks(roster: Sequence[str], members: Collection[str]) -> Tensor:
+    """A set of parties in wire form: uint8 (parties,) in the roster's order, 1 for those in it."""
+    return torch.tensor([name in members for name in roster], dtype=torch.uint8)
+
+
+def marked(roster: Sequence[str], marks: Tensor) -> tuple[str, ...]:
+    """The reverse of `marks`, in the roster's order."""
+    return tuple(name for name, is_in in zip(roster, marks.tolist(), strict=True) if is_in)

@@ -1,1 +1,0 @@
-"""Lagrange coded computing: shares that can be computed on."""

@@ -1,1 +1,0 @@
-"""Compression of tensors."""

@@ -1,0 +1,167 @@
+"""Losses ℓ(z, y) of a logit z and a target y, each with the minimiser that ADMM needs.
+
+Every loss gives, for a batch of b samples with c logits, its value per sample, its gradient with respect to the logits,
+and its proximal map. An `Objective`, which a federation trains by, adds the differentiable mean and the exact change
+along a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.nn.functional import logsigmoid
+
+from colonnade.common.errors import InputError
+from colonnade.common.models.proximal import simplex_posterior
+
+
+class Loss(Protocol):
+    """One loss ℓ(z, y), convex in z."""
+
+    def value(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """ℓ(z_j, y_j) of every sample: logits (b, c) to (b,)."""
+        ...
+
+    def gradient(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """∇_z ℓ(z_j, y_j) of every sample, not averaged: logits (b, c) to (b, c)."""
+        ...
+
+    def proximal(self, centre: Tensor, targets: Tensor, rho: float) -> Tensor:
+        """argmin_z ℓ(z, y_j) + ρ/2 ‖z − centre_j‖² of every sample: centre (b, c) to (b, c), ρ > 0."""
+        ...
+
+
+class Objective(Loss, Protocol):
+    """A loss that a federation can be trained by."""
+
+    def mean(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The batch's mean, a scalar to differentiate: logits (b, c)."""
+        ...
+
+    def change(self, step: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
+        """ℓ(z_j + e, y_j) − ℓ(z_j, y_j) without cancellation: steps (b, q, c) at logits (b, c), float64 (b, q)."""
+        ...
+
+
+class CrossEntropy:
+    """`logsumexp(z) − y'z`: softmax cross-entropy over c classes.
+
+    Targets are class numbers, an integer tensor (b,), or distributions, a tensor (b, c) whose rows sum to 1 (soft
+    labels). Raises `InputError` for any other shape and for a class number outside 0 .. c − 1.
+    """
+
+    def value(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """`logsumexp(z_j) − y_j'z_j`, shape (b,)."""
+        return logits.logsumexp(dim=-1) - (_distribution(targets, logits) * logits).sum(dim=-1)
+
+    def gradient(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """`softmax(z_j) − y_j`, shape (b, c)."""
+        return logits.softmax(dim=-1) - _distribution(targets, logits)
+
+    def proximal(self, centre: Tensor, targets: Tensor, rho: float) -> Tensor:
+        """z = centre + (y − p)/ρ with p = softmax(z), solved by `simplex_posterior`."""
+        pull = _distribution(targets, centre)
+        return centre + (pull - simplex_posterior(centre + pull / rho, rho)) / rho
+
+    def mean(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The batch's mean, a scalar. It is torch's own, which can be differentiated row by row."""
+        return functional.cross_entropy(logits, targets)
+
+    def change(self, step: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
+        """`log1p(Σ_c p_c expm1(e_c)) − y'e` with p = softmax(z), float64 (b, q)."""
+        p, y = logits.softmax(dim=-1), _distribution(targets, logits)
+        grown = torch.bmm(torch.expm1(step), p.unsqueeze(2)).squeeze(2)
+        return torch.log1p(grown).double() - torch.bmm(step, y.unsqueeze(2)).squeeze(2).double()
+
+
+class Logistic:
+    """`log(1 + exp z) − y z`: logistic loss of one logit.
+
+    Logits have shape (b, 1); targets are 0, 1 or a probability between, of shape (b,) or (b, 1).
+    """
+
+    def value(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """`log(1 + exp z_j) − y_j z_j`, shape (b,)."""
+        return -(logsigmoid(-logits) + _column(targets, logits) * logits).squeeze(-1)
+
+    def gradient(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """`sigmoid(z_j) − y_j`, shape (b, 1)."""
+        return logits.sigmoid() - _column(targets, logits)
+
+    def proximal(self, centre: Tensor, targets: Tensor, rho: float) -> Tensor:
+        """z = centre + (y − p)/ρ with p = sigmoid(z).
+
+        `log(1 + exp z) = z/2 + logsumexp(z/2, −z/2)`, so p is the first of two classes whose logits
+        are ±z/2 under the penalty 2ρ.
+        """
+        pull = _column(targets, centre)
+        half = (centre + (pull - 0.5) / rho) / 2.0
+        posterior = simplex_posterior(torch.cat((half, -half), dim=-1), 2.0 * rho)
+        return centre + (pull - posterior[..., :1]) / rho
+
+
+class Squared:
+    """`½ ‖z − y‖²`: squared loss. Targets have the shape of the logits, or (b,) where c = 1."""
+
+    def value(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """`½ ‖z_j − y_j‖²`, shape (b,)."""
+        return 0.5 * (logits - _column(targets, logits)).square().sum(dim=-1)
+
+    def gradient(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """`z_j − y_j`, shape (b, c)."""
+        return logits - _column(targets, logits)
+
+    def proximal(self, centre: Tensor, targets: Tensor, rho: float) -> Tensor:
+        """z = (y + ρ centre) / (1 + ρ)."""
+        return (_column(targets, centre) + rho * centre) / (1.0 + rho)
+
+    def mean(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return self.value(logits, targets).mean()
+
+    def change(self, step: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
+        """`(z − y)'e + ½ ‖e‖²`, float64 (b, q)."""
+        slope = self.gradient(logits, targets).double()
+        return torch.bmm(step.double(), slope.unsqueeze(2)).squeeze(2) + 0.5 * step.double().square().sum(dim=-1)
+
+
+LOSSES: Mapping[str, Loss] = MappingProxyType(
+    {"cross_entropy": CrossEntropy(), "logistic": Logistic(), "squared": Squared()}
+)
+
+OBJECTIVES: Mapping[str, Objective] = MappingProxyType({"classification": CrossEntropy(), "regression": Squared()})
+"""Training loss by the federation's task."""
+
+
+def _distribution(targets: Tensor, logits: Tensor) -> Tensor:
+    """Class numbers as one-hot rows; distributions unchanged. Shape and dtype of logits."""
+    if targets.shape == logits.shape:
+        return targets.to(logits.dtype)
+    if targets.shape != logits.shape[:-1] or targets.is_floating_point():
+        raise _misshapen(targets, logits, hint="give class numbers, or one distribution a row")
+    classes = logits.shape[-1]
+    if targets.numel() and not 0 <= int(targets.min()) <= int(targets.max()) < classes:
+        found = f"{int(targets.min())} to {int(targets.max())}"
+        raise InputError(
+            f"class numbers run from {found}, the logits have {classes} classes",
+            hint="number the classes from 0, and give the head as many outputs as there are classes",
+        )
+    return torch.zeros_like(logits).scatter_(-1, targets.long().unsqueeze(-1), 1.0)
+
+
+def _column(targets: Tensor, logits: Tensor) -> Tensor:
+    """Targets (b,) as a column (b, 1); targets of the logits' shape unchanged. Dtype of logits."""
+    if targets.shape != logits.shape and (*targets.shape, 1) != tuple(logits.shape):
+        raise _misshapen(targets, logits, hint="give one target a logit")
+    return targets.reshape(logits.shape).to(logits.dtype)
+
+
+def _misshapen(targets: Tensor, logits: Tensor, *, hint: str) -> InputError:
+    return InputError(
+        f"targets {targets.dtype} {tuple(targets.shape)} do not fit logits of shape {tuple(logits.shape)}",
+        hint=hint,
+    )

@@ -1,1 +1,0 @@
-"""Ports, proxies, and bounds on incoming connections."""

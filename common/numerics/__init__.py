@@ -1,1 +1,0 @@
-"""Mathematics of the protocols: functions of tensors and arrays, without I/O."""

@@ -1,0 +1,1 @@
+"""Process, folder and machine of a member: files, permissions, checkpoints, devices, time."""

@@ -1,0 +1,43 @@
+"""Append-only JSON lines files, written by processes that may be killed at any time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from colonnade.common.run.json_values import parse_json
+from colonnade.common.run.own_files import open_own
+
+
+def open_to_append(path: Path) -> TextIO:
+    """Opens a file to append lines, each written at once. Ends a truncated last line first."""
+    torn = is_torn(path)
+    file = os.fdopen(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), "a", buffering=1, encoding="utf-8")
+    if torn:
+        file.write("\n")
+    return file
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Every complete line; none if the file is missing."""
+    if not path.is_file():
+        return
+    for line in path.read_bytes().splitlines():
+        try:
+            entry = parse_json(line)
+        except ValueError:
+            continue  # its writer was killed
+        if isinstance(entry, dict):
+            yield entry
+
+
+def is_torn(path: Path) -> bool:
+    return path.is_file() and _last_byte(path) not in (b"", b"\n")
+
+
+def _last_byte(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
+        return file.read(1)

@@ -1,0 +1,148 @@
+"""Results that a member computes once a run, on its own disk, apart from checkpoints.
+
+`keep` is for what can be computed again: a damaged entry is ignored. `keep_record` is for what cannot, such as the sets
+of parties that were summed: a damaged one is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from colonnade.common.errors import CheckpointError, EnvironmentFault
+from colonnade.common.run.durable import write_durably, write_kept
+from colonnade.common.run.json_values import parse_json
+
+
+class RunCache:
+    """Tensors by name in a folder, each with a number that identifies the computation; without a folder, in memory."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._held: dict[str, tuple[str, Mapping[str, Tensor]]] = {}
+
+    def number(self, name: str) -> str:
+        """Number of the entry under a name; "" if there is none, or it is damaged or was altered."""
+        if name not in self._held and self._folder is not None:
+            self._read(name, self._folder)
+        return self._held[name][0] if name in self._held else ""
+
+    def get(self, name: str) -> Mapping[str, Tensor]:
+        self.number(name)
+        return self._held[name][1]
+
+    def keep(self, name: str, number: str, tensors: Mapping[str, Tensor]) -> None:
+        """Stores tensors, replacing an earlier entry; they are on the disk when this returns."""
+        if self._folder is None:
+            self._held[name] = (number, dict(tensors))
+            return
+        self._held.pop(name, None)
+        try:
+            self._write(self._folder, name, number, tensors)
+        except (OSError, SafetensorError) as failed:  # safetensors wraps errors of the disk
+            reason = failed.strerror if isinstance(failed, OSError) else str(failed)
+            raise EnvironmentFault(
+                f"{name} cannot be kept in {self._folder}: {reason}",
+                hint="choose another --out, or make room",
+            ) from failed
+        self._read(name, self._folder)  # mapped from the file, so that unused pages may leave memory
+
+    def forget(self, name: str) -> None:
+        self._held.pop(name, None)
+        if self._folder is not None:
+            try:
+                (self._folder / f"{name}.json").unlink(missing_ok=True)
+            except OSError as failed:
+                reason = f"{name} cannot be removed from {self._folder}: {failed.strerror}"
+                raise EnvironmentFault(reason, hint="make the folder writable") from failed
+
+    def keep_record(self, name: str, number: str, tensors: Mapping[str, Tensor]) -> None:
+        """Stores what cannot be computed again, replaced as a whole in one file; it is on the disk when this returns.
+
+        If the disk refuses it (EnvironmentFault), the entry before stays.
+        """
+        if self._folder is not None:
+            own = {key: tensor.contiguous() for key, tensor in tensors.items()}
+            about = {"number": number, "checksum": _sum_of(number, own)}
+            write_kept(self._folder / f"{name}.record", safetensors.torch.save(own, about), 0o600, in_new=True)
+        self._held[name] = (number, dict(tensors))
+
+    def record(self, name: str) -> tuple[str, Mapping[str, Tensor]] | None:
+        """Number and tensors of what cannot be computed again; None if nothing was ever stored under the name.
+
+        Also finds what versions before 0.3 stored by `keep`.
+        """
+        if name in self._held or self._folder is None:
+            return self._held.get(name)
+        path = self._folder / f"{name}.record"
+        if path.exists():
+            self._held[name] = _read_record(path)
+        elif (self._folder / f"{name}.json").exists() or (self._folder / f"{name}.safetensors").exists():
+            self._read(name, self._folder)
+            if name not in self._held:
+                raise _damaged(self._folder / f"{name}.json")
+        return self._held.get(name)
+
+    def _write(self, folder: Path, name: str, number: str, tensors: Mapping[str, Tensor]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.json").unlink(missing_ok=True)  # the record is removed first and written last
+        draft = folder / f"{name}.partial"
+        draft.unlink(missing_ok=True)  # it may be a link
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        safetensors.torch.save_file(dict(tensors), draft)
+        checksum = _checksum(draft, number)
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())
+        draft.replace(folder / f"{name}.safetensors")
+        write_durably(folder / f"{name}.json", json.dumps({"number": number, "sha256": checksum}).encode())
+
+    def _read(self, name: str, folder: Path) -> None:
+        try:
+            record = parse_json((folder / f"{name}.json").read_bytes())
+            path, number = folder / f"{name}.safetensors", str(record["number"])
+            if _checksum(path, number) == record["sha256"]:
+                self._held[name] = (number, safetensors.torch.load_file(path))
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+            pass  # computed again
+
+
+def _read_record(path: Path) -> tuple[str, Mapping[str, Tensor]]:
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            about = dict(file.metadata() or {})
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  # no mapping
+        whole = about["checksum"] == _sum_of(about["number"], tensors)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
+        whole = False
+    if not whole:
+        raise _damaged(path)
+    return about["number"], tensors
+
+
+def _damaged(path: Path) -> CheckpointError:
+    return CheckpointError(
+        f"{path} is torn or was altered, and cannot be computed again",
+        hint="restore it from a copy, or begin a new run in another folder",
+    )
+
+
+def _sum_of(number: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(number.encode())
+    for key, tensor in sorted(tensors.items()):
+        digest.update(f"{key} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _checksum(path: Path, number: str) -> str:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+    digest.update(number.encode())
+    return digest.hexdigest()

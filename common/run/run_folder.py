@@ -1,0 +1,231 @@
+"""Layout of a run's files: the run's folder and the folders of its parties.
+
+    RUN/                    of the launcher and the server: `RunFolder`
+    RUN/parties/NAME/       of a party, possibly alone on another machine: `PartyFolder`
+
+Files below `checkpoints`, `once` and `once-predictions` are named by the stores that own these folders. Light: every
+command imports this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from colonnade.common.errors import InputError
+from colonnade.common.run.durable import write_kept
+from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_values import parse_json
+from colonnade.common.run.kept_records import Witness, sealed, unsealed
+from colonnade.common.run.own_files import refuse_path
+from colonnade.common.version import VERSION
+
+FORMAT = 1
+"""Folder format written by this version. Version 0.1.0 wrote no number; its folders have format 0."""
+
+SUMMARY_SCHEMA = 1
+"""Format of summary.json; 0.1.0 wrote no number."""
+
+STAMP = {"format": FORMAT, "version": VERSION}
+
+_SERVER = "server"
+
+
+class _Below:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: MemberFolder, _kind: type) -> Path:
+        return owner.path / self._name
+
+
+@dataclass(frozen=True)
+class MemberFolder:
+    """Files in the folder of any member, which need not exist."""
+
+    path: Path
+
+    config = _Below("config.yaml")
+    """The resolved configuration: in the run's folder every member's, as far as known there; at a party, its own."""
+    events = _Below("events.jsonl")
+    """Events of training, one per line."""
+    prediction_events = _Below("predictions.jsonl")
+    """Events of predictions, one per line."""
+    checkpoints = _Below("checkpoints")
+    run_cache = _Below("once")
+    prediction_cache = _Below("once-predictions")
+    encoder = _Below("encoder.json")
+    distribution = _Below("distribution.json")
+    """Counts of the member's training rows by column and bin, with which rows of predictions are compared."""
+    batches = _Below("batches.jsonl")
+    """One line for each batch of predictions: missing values, new words and shifted columns."""
+    tables = _Below("tables")
+    """Copies of the member's tables, as they were read."""
+    start = _Below("start.secret")
+    """The secret that the member's own draws follow from, where the start is not public."""
+    trackers = _Below("trackers.json")
+    """What experiment trackers keep for a resumed run, such as MLflow's number of the run."""
+
+    @property
+    def begun(self) -> bool:
+        """True if a run was begun here, by the launcher, a server or a party."""
+        run = RunFolder(self.path)
+        return any(path.exists() for path in (run.summary, self.events, run.run)) or PartyFolder(self.path).has_sent
+
+    def make(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def refuse_newer(self) -> None:
+        """Rejects a folder of a newer format; the message names the version that wrote it."""
+        run = RunFolder(self.path)
+        for path in (run.run, run.simulated, PartyFolder(self.path).pinned):
+            record = read_record(path) or {}
+            found = record.get("format", 0)
+            if type(found) is not int or not 0 <= found <= FORMAT:
+                wrote = f"colonnade {record['version']!s:.40}" if "version" in record else "a newer colonnade"
+                raise InputError(
+                    f"{path}: the folder is of format {found!r:.40}, and colonnade {VERSION} reads up to {FORMAT}",
+                    hint=f"it was written by {wrote}: take that version, or a newer one",
+                )
+
+
+@dataclass(frozen=True)
+class PartyFolder(MemberFolder):
+    ledger = _Below("ledger.jsonl")
+    """The ledger: messages that left the party, one per line."""
+    pinned = _Below("pinned.json")
+    """The run that the folder belongs to."""
+    model_record = pinned
+    """Names the round of the run's model."""
+    log = _Below("log.txt")
+    """Output of its process, if the launcher started it."""
+    answers_log = _Below("answers.log")
+    """Output of its prediction process."""
+    own_predictions = _Below("own-predictions.csv")
+    """Its own predictions, which stay local."""
+    chaos = _Below("chaos.json")
+    """Injected faults that occurred."""
+    capture = _Below("capture.bin")
+    """Captured messages about training rows."""
+    evaluation_capture = _Below("capture-evaluations.bin")
+    """Captured messages about validation and test rows."""
+
+    @property
+    def has_sent(self) -> bool:
+        """True if a message of a run has left: its ledger has more than the control messages of joining one."""
+        return any("control" not in entry for entry in read_lines(self.ledger))
+
+    export = _Below("export")
+    """Its exported part of the model."""
+    codes = _Below("codes")
+    """The released codes of its rows, each drawn once, and the encoder that makes them."""
+
+
+@dataclass(frozen=True)
+class RunFolder(MemberFolder):
+    """The folder of a run: the server's, and that of the launcher that started everyone."""
+
+    summary = _Below("summary.json")
+    run = _Below("run.json")
+    """The run's number, and the folder's format."""
+    model_record = _Below("checkpoints/committed.json")
+    """Names the round of the run's model: the record of checkpoints that all members have."""
+    launch = _Below("launch.json")
+    """Launch settings of `up`."""
+    simulated = _Below("simulated.json")
+    """Settings of `simulate`, and the folder's format."""
+    server_config = _Below("server.yaml")
+    """The server's own configuration, where the launcher stores every member's in `config`."""
+    session = _Below("session")
+    noisy_labels = _Below("noisy-labels.safetensors")
+    """The training labels with noise, where they are private."""
+    answers = _Below("answers.json")
+    """Number of responses sent about every row, with response noise."""
+    hashes = _Below("answers.hash")
+    """Shows whether `answers` is the newest."""
+    server_log = _Below("server.log")
+    """Output of the server's process, if the launcher started it."""
+    predictions = _Below("predictions.csv")
+    """Predictions requested together with the run."""
+    tokens = _Below("serve.tokens")
+    """The callers of a served model."""
+    report = _Below("report.html")
+    comparison = _Below("comparison.html")
+    """The page that compares this run with others."""
+    card = _Below("card.md")
+    explained = _Below("explain.json")
+    """Contribution of each party, as JSON."""
+    explained_page = _Below("explain.html")
+    attacks = _Below("attacks")
+
+    def party(self, name: str) -> PartyFolder:
+        """The folder of a party. Refuses a name that is a path, which an altered file may hold."""
+        return PartyFolder(self.path / "parties" / refuse_path(name))
+
+    def member(self, name: str) -> RunFolder | PartyFolder:
+        """The folder of a member: this one for the server."""
+        return self if name == _SERVER else self.party(name)
+
+    def record(self, number: str, federation: str, start: str) -> None:
+        """Writes the run's number and whether the server's start is secret or public, once.
+
+        `stops` says that the run was begun under an early stop by default, which versions before 0.3 lacked.
+        """
+        if not self.run.exists():
+            content = {"run": number, "federation": federation, "start": start, "stops": True, **STAMP}
+            write_kept(self.run, sealed(content))
+
+    @property
+    def witness(self) -> Witness:
+        return Witness(self.hashes)
+
+    def start_record(self) -> str | None:
+        """What the run's record says of the server's start: "" for older versions; None if no run was begun."""
+        return str((self._record() or {}).get("start", "")) if self.run.exists() else None
+
+    def stops(self) -> bool | None:
+        """True if the run was begun under an early stop by default; None if no run was begun."""
+        return bool((self._record() or {}).get("stops")) if self.run.exists() else None
+
+    def number(self) -> str | None:
+        """The run's number; None if it is missing or was altered."""
+        found = (self._record() or {}).get("run")
+        return None if found is None else str(found)
+
+    def _record(self) -> dict[str, Any] | None:
+        try:
+            return unsealed(self.run.read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    def base(self) -> Path | None:
+        """The folder that paths in the configuration are relative to; None where `up` has begun no run."""
+        return _base(self.launch)
+
+    @property
+    def virtual(self) -> bool:
+        """True if the newest start was on the virtual clock."""
+        return (read_record(self.launch) or read_record(self.simulated) or {}).get("clock") == "virtual"
+
+    def simulated_base(self) -> Path | None:
+        """The same as `base` for a simulated run."""
+        return _base(self.simulated)
+
+    def read_summary(self) -> dict[str, Any] | None:
+        """Content of summary.json; None if it is missing, or not a summary."""
+        return read_record(self.summary)
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """The keys and values of a JSON file; None if it is missing or holds anything else."""
+    try:
+        found = parse_json(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _base(path: Path) -> Path | None:
+    found = (read_record(path) or {}).get("base")
+    return Path(found) if isinstance(found, str) else None

@@ -1,1 +1,0 @@
-"""Process and machine: files, descriptors, permissions, devices, time."""

@@ -1,1 +1,0 @@
-"""Sums over parties whose summands the server cannot see."""

@@ -1,1 +1,0 @@
-"""What parties were told and received, for comparison between them."""

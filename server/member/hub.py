@@ -1,0 +1,443 @@
+"""Membership: which parties are connected, and their links."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from colonnade.common.alignment.messages import alignment_kinds, all_limits
+from colonnade.common.config.compression import form_of
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.contracts.contract import Contract
+from colonnade.common.conversation import membership as said
+from colonnade.common.conversation.compression import Compressor
+from colonnade.common.conversation.control import Save, Statement
+from colonnade.common.conversation.conversation import Cohort, Link
+from colonnade.common.conversation.mailbox import Mailbox
+from colonnade.common.data.draws import Draws, SecretDraws
+from colonnade.common.errors import (
+    ColonnadeError,
+    ContractError,
+    FloodError,
+    IdentityError,
+    PartyAway,
+    PartyFailed,
+    PartyLost,
+    RefusedError,
+    TrainingDiverged,
+    declared,
+)
+from colonnade.common.messaging.message import Message
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.run.phases import CHECKPOINT, COMPUTING, EVALUATION, WAITING, Phases
+from colonnade.common.wire.connection import Connection
+from colonnade.server.member.admission import Admission, claimed
+from colonnade.server.member.party import Intake, Member, Versions, first_hello, screened
+from colonnade.server.member.saving import common_round
+from colonnade.server.member.session_numbers import SessionNumbers
+from colonnade.server.member.traffic import Totals
+from colonnade.server.training.watch import GrowthWatch
+
+_FLOODED = "look at that party's program: an honest one sends what it is asked for"
+
+
+class Hub:
+    """Admits parties, keeps their links, and applies the absence policy when one goes away.
+
+    Args:
+        saved: called for every checkpoint that a party saved or failed to save: (party, round, error).
+        away: called for every party of a session that goes away.
+    """
+
+    def __init__(
+        self,
+        federation: FederationConfig,
+        contract: Contract[Any],
+        admission: Admission,
+        run: str,
+        telemetry: Telemetry,
+        *,
+        saved: Callable[[str, int, str], None] = lambda _party, _round, _error: None,
+        away: Callable[[str], None] = lambda _party: None,
+        numbers: SessionNumbers | None = None,
+        draws: Draws | None = None,
+    ) -> None:
+        self._federation, self._admission, self._numbers = federation, admission, numbers or SessionNumbers()
+        self._run, self._telemetry, self._saved, self._told_away = run, telemetry, saved, away
+        self._kinds = {**contract.kinds, **alignment_kinds(federation)}
+        self._limits = all_limits(federation, contract)
+        self._draws = draws or SecretDraws.fresh()
+        self._changed = asyncio.Event()
+        self._closing: set[asyncio.Future[None]] = set()
+        self.phases = Phases(COMPUTING, WAITING, EVALUATION, CHECKPOINT)  # of the server side
+        self._mailbox = Mailbox(self._late, self.phases)
+        self._links: dict[str, Link] = {}
+        self._names = federation.names  # of the parties that take part
+        self._failure: Exception | None = None
+        self._away: dict[str, float] = {}
+        self._put_out: dict[str, FloodError] = {}  # by party, until the run's next session begins
+        self._over = False
+        self.revocations = Revocations(admission, telemetry, federation.timeouts.away)
+        self.members: dict[str, Member] = {}
+        self.totals = Totals(federation.names)
+        self.versions = Versions(telemetry)
+        self.releases: dict[str, float] = {}  # by party, the largest number reported
+        self.session, self.round, self.aligned, self.backed_off = 0, 0, "", 0  # the last two are sent in Begin
+        self.watch: GrowthWatch | None = None
+
+    async def greet(self, connection: Connection, pem: bytes | None) -> None:
+        party = claimed(pem)
+        try:
+            await screened(self._admission, pem)
+            hello = await first_hello(connection)
+            party = hello.party[:80]
+            self._admission.check(hello, pem)
+            self._let_in(connection, pem, hello)
+        except ColonnadeError as refused:
+            self._telemetry.refused(party, str(refused), connection.address)
+            connection.post(said.Refusal(*declared(refused)))
+            await connection.close()
+
+    async def assemble(self, patience: float, names: Collection[str] | None = None) -> None:
+        """Waits until all parties, or those in `names`, are present and ready.
+
+        Raises PartyLost if some did not come within `patience` seconds; the message names all of them.
+        """
+        try:
+            async with asyncio.timeout(patience):
+                while missing := [name for name in self._missing() if names is None or name in names]:
+                    if self._failure is not None:
+                        raise self._failure
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            came = "come back" if self.session else "join"
+            raise PartyLost(
+                ", ".join(missing),
+                f"did not {came} within {patience:g} s",
+                hint="start the missing parties; one that still reads its table joins when it has: raise "
+                "federation.timeouts.away to wait longer",
+            ) from None
+
+    def begin(
+        self,
+        held: list[int],
+        committed: int,
+        between: Callable[[int], Awaitable[None]],
+        enough: Callable[[], bool] = lambda: False,
+        names: Collection[str] | None = None,
+    ) -> tuple[Cohort, int]:
+        """Begins a session: sends every party the round to continue from.
+
+        Args:
+            held: the rounds of the server's own checkpoints.
+            committed: the newest round that every member has saved, 0 if none.
+            between: awaited after every round.
+            enough: returns True to end the run early.
+            names: the parties that take part, where not all are needed.
+
+        Returns the parties' links, and the round to restore. Raises CheckpointError if a common checkpoint is missing.
+        """
+        self._names = names = self._federation.names if names is None else tuple(names)
+        everyones = {name: self.members[name].hello.held for name in names}
+        round = common_round({"the server": held, **everyones}, committed)
+        before, self.session = self.session, self._numbers.after(self.session)
+        self._mailbox.abandon()
+        self._mailbox = Mailbox(self._late, self.phases)
+        self._away.clear()
+        self._put_out.clear()
+        self._links.clear()
+        for name in names:
+            self._links[name] = self._link(name)
+            self._links[name].known = round
+            self._start(name, round)
+        if before or round:
+            self._telemetry.event("resume", round=round, session=self.session)
+        self.round = round
+        return Cohort(self._links, self._mailbox, self._round_opens, between, enough), round
+
+    def rewind(self, reason: str) -> None:
+        """Makes every participant stop and say Hello again. Parties that arrived meanwhile are waiting already."""
+        self._mailbox.abandon()
+        for party, member in self.members.items():
+            if party not in self._links or not member.connection.session:
+                continue
+            member.ready = False
+            member.parted.clear()
+            member.connection.post(said.Rewind(reason))
+
+    def request_save(self, save: Save) -> None:
+        for link in self._links.values():
+            link.request_save(save)
+
+    @property
+    def here(self) -> tuple[str, ...]:
+        missing = self._missing()
+        return tuple(name for name in self._federation.names if name not in missing)
+
+    @property
+    def whole(self) -> bool:
+        """True if every party of the session is present: none is away, has failed or has said farewell."""
+        return not self._away and not any(self.members[name].parted.is_set() for name in self._links)
+
+    async def gate(self) -> None:
+        """Called between rounds: admits returned parties, and waits for absent ones if that is the policy.
+
+        Raises:
+            PartyAway: the policy is to roll back; or a returned party lacks the keys that the others agreed on.
+            PartyLost: a party stayed away for too long.
+            PeerError: a party failed, or was revoked, and will not come back.
+        """
+        limit, loop = self._federation.timeouts.away, asyncio.get_running_loop()
+        await self.revocations.seen()
+        while True:
+            if self._failure is not None and self._federation.absence != "continue":
+                raise self._failure  # waiting for it would be in vain
+            if self._away and self._federation.absence == "rollback":
+                raise PartyAway(next(iter(self._away)), "its connection broke")
+            for party in [party for party in self._away if party in self.members]:
+                self._rejoin(party)
+            if overdue := [party for party, since in self._away.items() if loop.time() - since > limit]:
+                raise PartyLost(
+                    ", ".join(overdue), f"stayed away for more than {limit:g} s", hint="raise federation.timeouts.away"
+                )
+            if not self._away or self._federation.absence != "wait":
+                return
+            self._changed.clear()
+            left = min(self._away.values()) + limit - loop.time() + 0.01
+            with suppress(TimeoutError):  # the party and its time of departure are recorded above
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+
+    async def watch_absence(self) -> None:
+        """Detects departures at once, also while no message is awaited. Runs until cancelled. Raises as `gate`."""
+        while True:
+            await self.gate()
+            self._changed.clear()
+            await self._changed.wait()
+
+    def excuse(self, party: str) -> None:
+        self._failure = None
+        self.members.pop(party, None)
+
+    async def watch_revocations(self) -> None:
+        await self.revocations.watch(self._expel_revoked)
+
+    def say_failure(self, party: str, error: BaseException) -> None:
+        """Tells every party that the run failed, except a party at fault that reported the failure itself."""
+        for name, member in list(self.members.items()):
+            if name != party or not member.parted.is_set():  # else the party reported the failure itself
+                member.connection.post(said.Failure(party, *declared(error)))
+
+    async def part(self, patience: float) -> None:
+        """Says farewell and waits for the parties' farewells. No party can join any more."""
+        self._over = True
+        self._mailbox.abandon()
+        for member in list(self.members.values()):
+            member.connection.post(said.Farewell())
+            if not member.connection.session:
+                member.parted.set()  # joined too late to take part: no farewell to wait for
+        with suppress(TimeoutError):  # a party still silent then has received all that it needs
+            async with asyncio.timeout(patience):
+                for member in list(self.members.values()):
+                    await member.parted.wait()
+        for member in list(self.members.values()):
+            member.parted.set()
+        await asyncio.gather(*(member.connection.close() for member in self.members.values()))
+
+    def queues(self) -> dict[tuple[str, str], int]:
+        """Queue lengths by (queue, party): unsent messages of the connection, unread messages of the server side."""
+        unsent = {("unsent", party): member.connection.unsent for party, member in list(self.members.items())}
+        return {**unsent, **{("unread", party): self._mailbox.unread(party) for party in self._federation.names}}
+
+    def _let_in(self, connection: Connection, pem: bytes | None, hello: said.Hello) -> None:
+        party = hello.party
+        if self._over:
+            raise RefusedError(f"{party!r}: the run is over", hint="begin a new run")
+        if (flood := self._put_out.get(party)) is not None:
+            raise RefusedError(f"{party!r} was cut off until the rounds begin anew: {flood}", hint=_FLOODED)
+        if (before := self.members.get(party)) is not None:  # the old connection is dead, not yet noticed
+            self._refuse(before.connection, f"{party!r} has joined over another connection")
+            self._forget(party, before, PartyAway(party, "it has joined over another connection"))
+        connection.peer, connection.session = party, 0
+        connection.post(said.Welcome())
+        member = self.members[party] = Member(connection, pem, hello)
+        self.totals.connect(party, connection)
+        inlet = Intake(member, partial(self._links.get, party))
+        connection.attach(partial(self._hear, party, member), partial(self._lose, party, member), inlet)
+        self._telemetry.event("join", party=party, joined=len(self.members), of=len(self._federation.names))
+        self.versions.note(party, hello.version)
+        self._changed.set()
+
+    def _hear(self, party: str, member: Member, parcel: said.Parcel) -> None:
+        member.count(parcel, self.round)
+        if member.parted.is_set() and not isinstance(parcel, said.Saved | said.Spent):
+            return
+        match parcel:
+            case said.Failure(reason=TrainingDiverged.telling) if self.watch and party in self._links:
+                self._links[party].lose(self.watch.blame_sender(party))
+            case said.Failure(reason=reason, hint=hint):
+                self._telemetry.event("failed", party=party, reason=reason)
+                member.parted.set()
+                member.ready = False
+                self._fail(party, PartyFailed(party, reason, hint=hint))
+                self._told_away(party)
+            case said.Farewell() if party in self._links and self._links[party].closed:
+                member.parted.set()
+            case said.Spent(releases=releases) if 0 <= releases < math.inf:
+                self.releases[party] = max(self.releases.get(party, 0), releases)
+            case said.Saved(round=round, error=error):
+                if not error:
+                    member.note_saved(round)
+                self._saved(party, round, error)
+            case said.Hello() if not member.ready:
+                self._hear_again(party, member, parcel)
+            case Message() | Statement() if not member.ready:
+                pass  # it belongs to the stopped session
+            case Message() if not member.connection.session or party not in self._links:
+                early = ContractError(party, type(parcel).__name__, "", "nothing before Begin", f"round {parcel.round}")
+                self._expel(party, member, str(early))
+            case Message() | Statement() if member.connection.session and party in self._links:
+                self._links[party].deliver(parcel)
+            case _:
+                self._expel(party, member, f"it sent {type(parcel).__name__} out of turn")
+
+    def _hear_again(self, party: str, member: Member, hello: said.Hello) -> None:
+        try:
+            member.renew(hello, self._admission)
+        except ColonnadeError as refused:
+            self._expel(party, member, declared(refused)[0])
+        else:
+            self._changed.set()
+
+    def _lose(self, party: str, member: Member, error: Exception) -> None:
+        if member.parted.is_set() or self.members.get(party) is not member:
+            return
+        self._telemetry.event("leave", party=party, reason=str(error))
+        if isinstance(error, FloodError) and party in self._links:
+            self._put_out[party] = self._failure = error  # waiting for it would be in vain
+        self._forget(party, member, error)
+
+    def _forget(self, party: str, member: Member, error: Exception) -> None:
+        """Removes a party; its link raises the error, and the absence policy applies."""
+        member.parted.set()
+        self.members.pop(party, None)
+        self._changed.set()
+        if party in self._links:
+            self._away.setdefault(party, asyncio.get_running_loop().time())
+            self._fail(party, error)
+            if isinstance(error, PartyAway) and self._federation.absence == "wait":
+                self._mailbox.excuse(party)
+            self._told_away(party)
+
+    def _fail(self, party: str, error: Exception) -> None:
+        if isinstance(error, PartyFailed):
+            self._failure = error
+            self._changed.set()
+        if party in self._links:
+            self._links[party].lose(error)
+
+    def _rejoin(self, party: str) -> None:
+        """Admits a returned party to the current session. Raises PartyAway if that session has shared keys."""
+        if self._links[party].keyed:
+            raise PartyAway(party, "it is back, and everyone agrees on new keys")
+        seconds = round(asyncio.get_running_loop().time() - self._away.pop(party), 3)
+        self._links[party].renew(self.members[party].connection.post)
+        self.session = self._numbers.after(self.session)  # a party never joins the same session twice
+        restored = self._start(party, max((r for r in self.members[party].hello.held if r <= self.round), default=0))
+        self._telemetry.event("rejoin", party=party, round=self.round, restored=restored, seconds=seconds)
+
+    def _start(self, party: str, round: int) -> int:
+        self.members[party].begin(
+            said.Begin(self.session, self._names, self._run, round, self.aligned, self.backed_off)
+        )
+        return round
+
+    def _link(self, party: str) -> Link:
+        connection = self.members[party].connection
+        compress = Compressor(form_of(self._federation.compress.down), self._draws, party)
+        link = Link(party, self._kinds, self._limits, connection.post, self._mailbox, compress=compress)
+        link.watch = self.watch
+        self.totals.link(party, link)
+        return link
+
+    def _expel_revoked(self, reasons: Mapping[str, str]) -> None:
+        for party, reason in reasons.items():
+            member = self.members.get(party)
+            if member is not None and not member.parted.is_set():
+                cut_off = self._expel(party, member, f"its certificate is revoked: {reason}")
+                if party in self._links:  # the run began with it: end without waiting for the next gate
+                    self._failure = cut_off
+
+    def _expel(self, party: str, member: Member, reason: str) -> RefusedError:
+        self._telemetry.refused(party, reason)
+        self._refuse(member.connection, f"{party!r}: {reason}")
+        self._telemetry.event("leave", party=party, reason=reason)
+        cut_off = RefusedError(f"{party!r} was cut off: {reason}")
+        self._forget(party, member, cut_off)
+        return cut_off
+
+    def _refuse(self, connection: Connection, reason: str) -> None:
+        connection.post(said.Refusal(reason))
+        closing = asyncio.ensure_future(connection.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    def _missing(self) -> list[str]:
+        return [name for name in self._federation.names if name not in self.members or not self.members[name].ready]
+
+    def _round_opens(self, round: int) -> None:
+        self.round = round
+        self.phases.turn(COMPUTING)
+
+    def _late(self, party: str, message: Message) -> None:
+        self.totals.late[party] += 1
+        self._telemetry.event("late", party=party, kind_of=type(message).__name__, round=message.round, now=self.round)
+
+
+_PERIOD = 1.0  # seconds between two reads
+_PATIENCE = 10.0  # seconds without the list after which no round is opened
+
+
+class Revocations:
+    """Tracks whether the revocation list can be read; rounds may be held back for at most `limit` seconds."""
+
+    def __init__(self, admission: Admission, telemetry: Telemetry, limit: float) -> None:
+        self._admission, self._telemetry, self._limit = admission, telemetry, limit
+        self._unseen: float | None = None  # since when the list is unreadable
+
+    async def watch(self, expel: Callable[[Mapping[str, str]], None]) -> None:
+        """Calls `expel` with the revoked parties and the reasons, every second. Runs until cancelled."""
+        said = ""
+        while True:
+            await asyncio.sleep(_PERIOD)
+            try:
+                expel(self._admission.revoked())
+                said, self._unseen = "", None
+            except IdentityError as broken:
+                if self._unseen is None:
+                    self._unseen = asyncio.get_running_loop().time()
+                if str(broken) != said:
+                    self._telemetry.event("revocations", reason=str(broken))
+                said = str(broken)
+
+    async def seen(self, _round: int = 0) -> None:
+        """Called between rounds: if the list has been unreadable for some seconds, waits until it is read again.
+
+        Raises IdentityError if it stays unreadable for longer than `limit`.
+        """
+        loop, reported = asyncio.get_running_loop(), False
+        while self._unseen is not None and (age := loop.time() - self._unseen) > _PATIENCE:
+            if age > _PATIENCE + self._limit:
+                raise IdentityError(
+                    f"the list of revoked certificates could not be read for {age:.0f} s",
+                    hint="mend the file that server.revoked names, and go on with the run: --resume",
+                )
+            if not reported:
+                reported = True
+                self._telemetry.event("revocations", reason="no round is opened until the list is read again")
+            await asyncio.sleep(_PERIOD)

@@ -1,0 +1,202 @@
+"""A server as its parties see it, for training and prediction: certificate, port, admission and farewell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from colonnade.common.alignment.messages import all_kinds, all_limits
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import ServerConfig
+from colonnade.common.contracts import prediction
+from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.conversation.compression import arriving
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.crypto.pki.identity import Identity, load_identity
+from colonnade.common.crypto.pki.revocation import RevocationList
+from colonnade.common.errors import ConfigError, IdentityError
+from colonnade.common.messaging.forms import Form
+from colonnade.common.messaging.message import Kinds, largest_bytes
+from colonnade.common.observability.endpoints import Endpoints
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.frame import FRAME_ALLOWANCE
+from colonnade.server.member.admission import Admission, DataShape
+from colonnade.server.member.handshakes import watch_handshakes
+from colonnade.server.member.hub import Hub
+from colonnade.server.member.listen import Listener as Port
+from colonnade.server.member.listen import ServerTls
+
+_PARTING = 10.0  # seconds that parties have for their farewell
+_PARTING_EARLY = 2.0  # the same if the server was interrupted or has failed
+
+
+@dataclass(frozen=True)
+class ServerTask:
+    """What a server does: training with its parties, or predictions with the trained model.
+
+    Args:
+        federation: the agreed section, adapted to this task.
+        kinds: the messages that may travel, by name; `limits` of their dimensions.
+        arriving: format of tensors from a party, by kind of message.
+        purpose: what a Hello must state besides the agreed configuration.
+        dismisses: True if parties may leave when the server is interrupted; else they redial for as long as a member
+            may be away.
+    """
+
+    contract: Contract[Any]
+    federation: FederationConfig
+    kinds: Kinds
+    limits: Mapping[str, int]
+    arriving: Mapping[str, Form]
+    purpose: Mapping[str, str] = field(default_factory=dict)
+    dismisses: bool = False
+
+    def codec(self) -> Codec:
+        return Codec(self.kinds, self.arriving, self.limits)
+
+    @property
+    def largest(self) -> int:
+        return max(
+            (largest_bytes(kind, self.limits, self.arriving[name]) for name, kind in self.kinds.items()), default=0
+        )
+
+
+def training(federation: FederationConfig) -> ServerTask:
+    contract = CONTRACTS[federation.protocol.name]
+    kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
+    return ServerTask(contract, federation, kinds, limits, arriving(federation.compress, kinds))
+
+
+def prediction_task(federation: FederationConfig) -> ServerTask:
+    """Predictions, until the work with the model is done. Raises InputError if the model cannot predict."""
+    contract = prediction.contract(federation)
+    kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
+    arriving = dict.fromkeys(kinds, federation.compress.evaluations)
+    return ServerTask(
+        contract,
+        prediction.prediction_federation(federation),
+        kinds,
+        limits,
+        arriving,
+        prediction.PURPOSE,
+        dismisses=True,
+    )
+
+
+class Service:
+    """One start of the server. `secure` is False for no TLS, on loopback only; there is no `identity` then."""
+
+    def __init__(
+        self, federation: FederationConfig, config: ServerConfig, base: Path, task: ServerTask, *, secure: bool
+    ) -> None:
+        self._federation, self._config, self._secure, self.task = federation, config, secure, task
+        self.identity = own_identity(federation, config, base, secure=secure)
+        self._revoked = RevocationList(None if config.revoked is None else base / config.revoked)
+
+    def admission(self, data_shape: DataShape, run: str) -> Admission:
+        return Admission(
+            self._federation, data_shape, run, self._revoked, secure=self._secure, purpose=self.task.purpose
+        )
+
+    def watch_handshakes(self, telemetry: Telemetry) -> AbstractContextManager[None]:
+        if not self._secure:
+            return nullcontext()
+        return watch_handshakes(lambda reason: telemetry.refused("unknown", reason))
+
+    @asynccontextmanager
+    async def listen(self, hub: Hub, telemetry: Telemetry, watch: Endpoints) -> AsyncIterator[None]:
+        """Listens for parties. Raises EnvironmentFault if the port is not available."""
+        names, identity = list(self._federation.names), self.identity
+        tls = None if identity is None else ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)
+        port = Port(self.task.codec(), self.task.largest + FRAME_ALLOWANCE, hub.greet, len(names))
+        try:
+            bound = await port.start(self._config.listen, tls)
+            host = self._config.listen.rpartition(":")[0]
+            telemetry.event("listening", address=f"{host}:{bound}", waiting_for=names)
+            watch.announce(telemetry)  # after the event that begins a start
+            yield
+        finally:
+            await port.stop()
+
+    async def converse(
+        self,
+        hub: Hub,
+        work: Awaitable[object],
+        over: Callable[[str, str | None], None],
+        *,
+        shared: Callable[[Exception], Exception] = lambda error: error,
+        beside: Collection[asyncio.Future[None]] = (),
+    ) -> None:
+        """Runs the work while revoked parties are cut off; then sends the parties the error, or the end of the run.
+
+        Args:
+            over: called last, with completed, interrupted or failed, and the reason of a failure.
+            shared: maps an error to the one that parties receive.
+            beside: cancelled before the farewell.
+        """
+        status, reason = "failed", None
+        tasks = (asyncio.ensure_future(hub.watch_revocations()), *beside)
+        try:
+            await work
+            status = "completed"
+        except asyncio.CancelledError:
+            status = "interrupted"
+            raise
+        except Exception as error:
+            reason = str(error)
+            hub.say_failure(getattr(error, "party", SERVER), shared(error))
+            raise
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if status != "interrupted" or self.task.dismisses:
+                await hub.part(self._parting if status == "completed" else _PARTING_EARLY)
+            over(status, reason)
+
+    @property
+    def _parting(self) -> float:
+        """Seconds that parties have for their farewell; long if each waits for the others' last statements."""
+        compared = self._federation.transcript.every and not self.task.dismisses
+        return max(_PARTING, self._federation.timeouts.answer) if compared else _PARTING
+
+
+def own_identity(federation: FederationConfig, config: ServerConfig, base: Path, *, secure: bool) -> Identity | None:
+    """The server's key and certificate; None on loopback without TLS.
+
+    Raises ConfigError if there is no identity, if a party's fingerprint is missing, or if TLS is off and the address is
+    not loopback; IdentityError if the certificate is another member's.
+    """
+    if not secure:
+        _only_loopback(config.listen)
+        return None
+    if config.identity is None:
+        raise ConfigError("server.identity: missing", hint="name the folder with key.pem, cert.pem and ca.pem")
+    unpinned = [name for name, pin in federation.parties.items() if not pin]
+    if unpinned:
+        raise ConfigError(
+            f"federation.parties.{unpinned[0]}: no certificate fingerprint",
+            hint="`colonnade certs show cert.pem` prints it; `colonnade up` fills in throw-away ones",
+        )
+    identity = load_identity(base / config.identity)
+    if identity.name != "server":
+        raise IdentityError(
+            f"{config.identity} holds the certificate of {identity.name!r}, the server needs its own",
+            hint="point server.identity at the server's folder",
+        )
+    return identity
+
+
+def _only_loopback(address: str) -> None:
+    host = address.rpartition(":")[0].strip("[]")
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        raise ConfigError(
+            f"--insecure with {address}: plain connections are for loopback only",
+            hint="listen on 127.0.0.1, or give the server an identity",
+        )

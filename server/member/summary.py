@@ -1,0 +1,279 @@
+"""summary.json: the results of a run, in one file."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from colonnade.common.config.privacy import AdaptivePrivacyConfig, Adjacency, AnyPrivacyConfig
+from colonnade.common.config.run_options import back_off_factor
+from colonnade.common.contracts.agreed_parts import parts_in_use
+from colonnade.common.errors import EnvironmentFault
+from colonnade.common.observability.telemetry import without_nan
+from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
+from colonnade.common.privacy.accounting.plan import SEEDED, PrivacyPlan
+from colonnade.common.privacy.accounting.zeroth_order import ZerothOrderClaim
+from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.privacy.rows import deviation
+from colonnade.common.run.durable import write_durably
+from colonnade.common.run.environment import describe_environment
+from colonnade.common.run.run_folder import SUMMARY_SCHEMA
+from colonnade.server.member.hub import Hub
+from colonnade.server.member.planned import NO_STOP, NO_VALIDATION, PRIVATE
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.metrics import chance
+from colonnade.server.training.metrics.best import named
+from colonnade.server.training.staleness import Staleness
+
+
+def summarise(
+    ctx: ServerContext, hub: Hub, status: str, error: str | None, *, begun: float, first: float | None, saved: int
+) -> dict[str, Any]:
+    """The summary of a run. Times are seconds since 1970.
+
+    Args:
+        status: completed, interrupted or failed.
+        begun: when the run was launched.
+        first: when the first round was done; None if none was.
+        saved: the best round whose checkpoint all members hold, 0 if none.
+    """
+    federation = ctx.federation
+    return {
+        "schema": SUMMARY_SCHEMA,
+        "status": status,
+        "error": error,
+        "federation": federation.id,
+        "protocol": federation.protocol.name,
+        "dataset": describe_source(ctx.config.labels.model_dump(mode="json")),
+        "parties": list(federation.names),
+        "rounds": ctx.round,
+        "start": "public" if ctx.draws.public else "secret",
+        "seconds": round(time.time() - begun, 3),
+        "seconds_to_first_round": None if first is None else round(first - begun, 3),
+        "metrics": dict(ctx.metrics),
+        "best": ctx.best.summary(saved),
+        "model": model_of(ctx, saved),
+        "stopped": ctx.stopped or None,
+        "bytes": hub.totals.summary(),
+        **protection(ctx, hub.releases),
+        **findings(ctx),
+        "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
+        "late": {name: hub.totals.late.get(name, 0) for name in federation.names},
+        "environment": {
+            **describe_environment(),
+            **parts_in_use(federation, ctx.config),
+            **_versions(hub.versions.others),
+        },
+    }
+
+
+def _versions(others: Mapping[str, str]) -> dict[str, str]:
+    named = ", ".join(f"{party} {version}" for party, version in sorted(others.items()))
+    return {"other versions": named} if named else {}
+
+
+def findings(ctx: ServerContext) -> dict[str, Any]:
+    """Results that only some runs have; null in all others."""
+    return {
+        "label_privacy": label_privacy(ctx),
+        "answer_privacy": response_noise_summary(ctx),
+        "theorem": theorem(ctx),
+        "targets": None if ctx.scale is None else ctx.scale.record(),
+        "details": dict(ctx.details) or None,
+        "classes": None if ctx.balance is None else {**ctx.balance.summary(), "positive": ctx.positive},
+        "decision": None if (made := ctx.best_decision) is None else made.summary(ctx.positive),
+        "warning": warning(ctx),
+        "fallen": ctx.fall.reason or None,
+        "pace": pace(ctx),
+        "absent": dict(ctx.absent) or None,
+        "back_offs": back_offs(ctx),
+    }
+
+
+def model_of(ctx: ServerContext, saved: int) -> dict[str, Any]:
+    """The round whose model predicts, and why; `saved` as in `summarise`."""
+    best, federation = ctx.best, ctx.federation
+    if best.round and saved == best.round:
+        return {"round": best.round, "why": f"the best by validation {named(best.metric)}"}
+    if best.round:
+        why = f"the best, round {best.round}, is not on every member's disk"
+    elif not len(ctx.schedule.partition.validation):
+        why = NO_VALIDATION
+    elif federation.stop is not None:
+        why = "no round was evaluated"
+    else:
+        why = NO_STOP if federation.privacy is None else PRIVATE
+    return {"round": ctx.round, "why": f"the last: {why}"}
+
+
+def warning(ctx: ServerContext) -> str | None:
+    """Warning if the model is no better than one without columns, by the test rows or else the validation rows."""
+    baseline = "always predicting the mean" if ctx.balance is None else "always saying the commonest class"
+    for part in ("test", "validation"):
+        if part in ctx.details:
+            return chance.warning(ctx.details[part].get("chance"), part, baseline)
+    return None
+
+
+def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, Any]:
+    """The parties' privacy: a person's `epsilon`, `epsilon` by party, `delta`, and their derivation.
+
+    `epsilon` is null where there is no guarantee; `privacy.void` then gives the reason, and `privacy.epsilon` the
+    accounting's result. `person` is for a person present at every party. `releases` are the parties' own reports.
+    """
+    names, plan = ctx.federation.names, ctx.schedule.privacy
+    if plan is None:
+        return {"person": None, "epsilon": dict.fromkeys(names), "delta": None, "privacy": None}
+    counts = {name: releases.get(name) for name in names}
+    by_adjacency: dict[str, dict[str, float | None]] = {
+        adjacency: {n: None if c is None else round(plan.epsilon(c, adjacency), 6) for n, c in counts.items()}
+        for adjacency in _neighbours(plan.config)
+    }
+    void = plan.void
+    return {
+        "person": person(ctx, plan, counts),
+        "epsilon": dict.fromkeys(names) if void else by_adjacency[plan.config.adjacency],
+        "delta": plan.config.delta,
+        "privacy": {
+            "mechanism": plan.config.mechanism,
+            "clip": plan.config.clip,
+            "noise_multiplier": plan.noise_multiplier,
+            "adjacency": plan.config.adjacency,
+            "accounting": plan.config.accounting,
+            "releases": counts,
+            "epsilon": by_adjacency,
+            "void": void,
+            **once_privacy(plan),
+            **row_privacy(plan),
+        },
+    }
+
+
+def person(ctx: ServerContext, plan: PrivacyPlan, counts: Mapping[str, float | None]) -> dict[str, Any]:
+    """Privacy of a person present at every party, against all parties' releases together, without the label.
+
+    `epsilon` is null where there is no bound, and `void` gives the reason: one member's unprotected messages suffice.
+    """
+    known = {name: count for name, count in counts.items() if count is not None}
+    void = plan.void
+    if void is None and ctx.config.active is not None:
+        void = "the server's own columns take part without noise"
+    if void is None and (silent := [name for name in counts if name not in known]):
+        void = f"{', '.join(silent)} did not say what was spent"
+    epsilon = None if void else round(plan.person_epsilon(known.values()), 6)
+    return {"parties": len(counts), "epsilon": epsilon, "delta": plan.config.delta, "void": void}
+
+
+def once_privacy(plan: PrivacyPlan) -> dict[str, Any]:
+    """Further entries where noise is added once to a sum: present and colluding parties, and the saving of noise."""
+    if plan.config.once is None:
+        return {}
+    return {"present": plan.present, "colluders": plan.config.once.colluders, "gain": round(plan.gain, 6)}
+
+
+_OWN = (
+    "a row's own embeddings at one party, with the models that make them held fixed: no bound on what the row leaves "
+    "in the models and in other rows' embeddings"
+)
+_CODES = "a training row's part in the encoder and its one code, or the one code of any other row"
+_ALL = "a row's embeddings, and all that training on it leaves in the models"
+
+
+def row_privacy(plan: PrivacyPlan) -> dict[str, Any]:
+    """Further entries where each row is protected by itself: the paper's accounting, and its meaning."""
+    if isinstance(plan, DiscretePlan):
+        return {
+            "codes": plan.codes,
+            "set_size": plan.training.size,
+            "encoder_epsilon": round(plan.of_encoder, 6),
+            "code_epsilon": round(plan.training.epsilon, 6),
+            "held_out_epsilon": round(plan.held_out.epsilon, 6),
+            "about": _CODES,
+        }
+    config = plan.config
+    if not isinstance(config, AdaptivePrivacyConfig):
+        return {}
+    return {
+        "release": config.release,
+        "rescale": config.rescale,
+        "deviation": deviation(plan),
+        "release_epsilon": round(gaussian_epsilon(plan.noise_multiplier, config.delta), 6),
+        "about": _ALL if config.steps else _OWN,
+        **({} if plan.steps is None else {"secret_steps": asdict(plan.steps)}),
+    }
+
+
+def _neighbours(config: AnyPrivacyConfig) -> tuple[Adjacency, ...]:
+    return ("row",) if config.adjacency == "row" else ("participation", "replace")
+
+
+def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:
+    """Protection of the training labels, or None. Epsilon holds for each label, at delta 0; null for seeded noise."""
+    if (noisy := ctx.noisy) is None:
+        return None
+    epsilon = None if noisy.seeded else round(noisy.epsilon, 6)
+    return {**noisy.noise.summary(), "rows": len(noisy.values), "epsilon": epsilon, "delta": 0}
+
+
+def pace(ctx: ServerContext) -> dict[str, Any] | None:
+    """Turns and staleness by party in an asynchronous run, or None."""
+    return Staleness(ctx, ctx.federation.names).summary() if Staleness.kept(ctx) else None
+
+
+def back_offs(ctx: ServerContext) -> dict[str, Any] | None:
+    """Number of rollbacks after divergences and the resulting factor of all learning rates, or None."""
+    times = ctx.backed_off
+    return {"times": times, "factor": round(back_off_factor(times), 9)} if times else None
+
+
+def theorem(ctx: ServerContext) -> dict[str, Any] | None:
+    """Bound of Theorem 4.1 of VFL-CZOFO from the run's measurements, or None where it does not apply."""
+    if "theorem" not in ctx.state:
+        return None
+    claim = ZerothOrderClaim.of(ctx.state["theorem"], len(ctx.schedule.partition.train))
+    return None if claim is None else claim.report()
+
+
+def response_noise_summary(ctx: ServerContext) -> dict[str, Any] | None:
+    """Privacy of the noise on all responses to the parties, or None.
+
+    `epsilon` at `delta` holds for the label of every training row, against all parties together; it is null where
+    there is no guarantee, and `void` gives the reason. `accounted` is the accounting's result alone.
+    """
+    config, releases = ctx.config.privacy.answers, ctx.releases
+    if config is None or releases is None:
+        return None
+    accounted = round(releases.epsilon, 6)
+    return {
+        "mechanism": "gaussian",
+        "clip": config.clip,
+        "head_clip": config.head_clip,
+        "noise_multiplier": config.noise_multiplier,
+        "adjacency": "replace",
+        "accounting": releases.accounting,
+        "delta": config.delta,
+        "releases": releases.most,
+        "accounted": accounted,
+        "epsilon": None if config.seeded else accounted,
+        "void": SEEDED if config.seeded else None,
+    }
+
+
+def describe_source(source: Mapping[str, Any]) -> str:
+    """Source of the labels: 'digits', 'mnist' or a file; of an absolute path only the file's name."""
+    found = str(next((source[key] for key in ("name", "folder", "path") if source.get(key)), source.get("source")))
+    return Path(found).name if Path(found).is_absolute() else found
+
+
+def write_whole(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes JSON atomically: a reader finds the old file or the new one, never a partial one."""
+    try:
+        write_durably(path, (json.dumps(without_nan(content), indent=2) + "\n").encode())
+    except OSError as failed:
+        raise EnvironmentFault(
+            f"{path} cannot be written: {failed.strerror}", hint="make room on the disk, then resume"
+        ) from failed

@@ -1,0 +1,228 @@
+"""The server's process: from a configuration to a summary."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from torch import Tensor
+
+from colonnade.common.aggregation.summed_sets import NAME as SUMS
+from colonnade.common.aggregation.summed_sets import times_written
+from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.record import AlignmentRecord
+from colonnade.common.alignment.seed import NAME as SEED
+from colonnade.common.alignment.seed import Seed
+from colonnade.common.config.chaos import UNUSED_RATE
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import ServerConfig
+from colonnade.common.contracts.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.data.draws import own_draws
+from colonnade.common.data.labels import LabelColumn
+from colonnade.common.data.sources import load_labels
+from colonnade.common.data.table_cache import TableCache
+from colonnade.common.observability.endpoints import Endpoints
+from colonnade.common.observability.ports import refuse_taken
+from colonnade.common.observability.telemetry import Event, Listener, Telemetry, advances
+from colonnade.common.privacy.labels import NoisyLabels
+from colonnade.common.run.checkpoints import Checkpoints, Owner
+from colonnade.common.run.descriptors import raise_limit
+from colonnade.common.run.device import choose_device
+from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.run_folder import RunFolder
+from colonnade.common.run.start_secret import StartSecret
+from colonnade.common.tracking.listener import Tracking
+from colonnade.common.tracking.tracker import Status
+from colonnade.server.alignment.rows import ServerRows, server_keeping
+from colonnade.server.member.admission import Admission, DataShape
+from colonnade.server.member.metrics import ServerMetrics
+from colonnade.server.member.saving import COMMITTED, refuse_older, run_number
+from colonnade.server.member.service import Service, training
+from colonnade.server.member.sessions import ServerSessions
+from colonnade.server.member.summary import summarise, write_whole
+from colonnade.server.member.timeline import timeline
+from colonnade.server.member.tracking import server_model, server_tracking
+from colonnade.server.privacy.label_budget import RowReleases, open_releases
+from colonnade.server.privacy.label_digest import digest_of, hold_labels
+from colonnade.server.privacy.noisy_labels import NoisyLabelFile
+from colonnade.server.training.context import ServerContext, check_labels
+from colonnade.server.training.fusion.active import load_columns
+
+
+@dataclass
+class ServerRun:
+    """One start of the server.
+
+    Args:
+        base: the folder that paths in the configuration are relative to.
+        out: the run's folder, which exists.
+        secure: False for no TLS, on loopback only.
+        launched: when the run was started, seconds since 1970.
+    """
+
+    federation: FederationConfig
+    config: ServerConfig
+    base: Path
+    out: Path
+    secure: bool = True
+    launched: float = 0.0
+    listeners: tuple[Listener, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.launched = self.launched or time.time()
+        self._first: float | None = None
+        self._folder, self._tables = RunFolder(self.out), TableCache(self.out, writes=True)
+        self.went_on = False
+        """True if this start has reached a round or the end of the run; else an earlier start's summary stays valid."""
+
+    async def run(self) -> None:
+        """Serves the federation to its end and writes summary.json, however it ends."""
+        raise_limit()
+        with Endpoints(SERVER, self.config) as watch:
+            await self._serve(watch)
+
+    async def _serve(self, watch: Endpoints) -> None:
+        device = choose_device(self.config.device)
+        service = Service(self.federation, self.config, self.base, training(self.federation), secure=self.secure)
+        tracking = server_tracking(
+            self.federation, self.config, self.base, self.out, lambda: self._folder.number() or ""
+        )
+        store = Checkpoints(self._folder.checkpoints)
+        begun, number = self._folder.run.exists(), run_number(self._folder, store)
+        store.refuse_others(SERVER, self.federation.lasting_hashes(), number)  # before anything is written
+        refuse_taken(self.config.listen, "server.listen")
+        labels = load_labels(self.config.labels, self.base, self.federation.task, self.config.copies(self._tables))
+        check_labels(labels, self.federation)
+        schedule = Schedule(self.federation, len(labels.values), labels.official_test)
+        aligned, run_cache = self.federation.align != "none", RunCache(self._folder.run_cache)
+        keys = RowKeys.of(labels.ids, self.federation.keys, SERVER, self.out) if aligned else None
+        telemetry = Telemetry(self._folder.events, self._note_first, watch, *self.listeners, tracking, log="server")
+        tracking.report = telemetry.pass_on
+        values = labels.values.to(device)
+        ctx = ServerContext(
+            self.federation, self.config, values, schedule, telemetry=telemetry, base=self.base, device=device,
+            classes=labels.classes,
+        )  # fmt: skip
+        self._refuse_older("sums", times_written(run_cache), self._folder.run_cache / f"{SUMS}.record")
+        start = StartSecret(self._folder.start, self._folder.start_record(), public=self.federation.public_start)
+        ctx.draws = own_draws(self.federation, SERVER, start.value)
+        ctx.identity, ctx.run_cache = service.identity, run_cache
+        data_shape, rows = DataShape(len(labels.values), labels.official_test), None
+        if keys is None:
+            self._equip(ctx, labels, begun=begun)
+        else:
+            record = AlignmentRecord(run_cache, keys, SERVER)
+            again = partial(self._dress, ctx, labels, begun=bool(record.number))
+            kinds = service.task.contract.kinds
+            seed = Seed(self._folder.run_cache / SEED)
+            keeping = server_keeping(self.federation, self.config, self.base, self.out, telemetry, secure=self.secure)
+            rows = ServerRows(self.federation, record, telemetry, kinds, again, seed, keeping)
+        doubtful = [*filter(None, [labels.without]), *map(str, labels.doubts)]
+        held = None if begun or aligned else digest_of(labels)
+        del labels, values  # the context alone has the protected values
+        with closing(telemetry), service.watch_handshakes(telemetry):
+            session = self._sessions(ctx, service.admission(data_shape, number), rows, number, start)
+            watch.show(ServerMetrics(session))
+            async with service.listen(session.hub, telemetry, watch):
+                self._tables.keep()
+                for reason in doubtful:
+                    ctx.warn(reason)
+                if held is not None:
+                    hold_labels(run_cache, held)
+                await service.converse(session.hub, self._work(session), partial(self._end, session, tracking))
+
+    def _protect(
+        self, labels: LabelColumn, schedule: Schedule, begun: bool
+    ) -> tuple[NoisyLabels | None, RowReleases | None]:
+        private, federation = self.config.privacy, self.federation
+        noisy = NoisyLabelFile(self.out, begun=begun).get(
+            private.labels, labels.values, schedule.partition.train, federation.outputs, federation.seed
+        )
+        rows, parties = len(labels.values), len(federation.names)
+        return noisy, open_releases(private.answers, schedule, parties, rows, self.out, begun=begun)
+
+    def _dress(self, ctx: ServerContext, labels: LabelColumn, rows: Tensor, *, begun: bool) -> None:
+        """Reduces the context to the common rows, int64 (common,)."""
+        common = labels.rows(rows)
+        ctx.take(common.values.to(ctx.device), Schedule(self.federation, len(rows), 0))
+        self._equip(ctx, labels, common, rows, begun=begun)
+        self._tables.keep()
+
+    def _equip(
+        self,
+        ctx: ServerContext,
+        labels: LabelColumn,
+        common: LabelColumn | None = None,
+        sample: Tensor | None = None,
+        *,
+        begun: bool,
+    ) -> None:
+        """Sets up the context for its rows; `common` and `sample` are aligned rows' labels and table positions."""
+        kept = EncoderFile(self.out, begun=begun and bool(Checkpoints(self._folder.checkpoints).usable()))
+        columns = load_columns(
+            self.federation,
+            self.config,
+            ctx.schedule,
+            self.base,
+            len(labels.values),
+            sample=sample,
+            kept=kept,
+            ids=labels.ids,
+            cache=self._tables,
+        )
+        ctx.columns = columns and columns.to(ctx.device)
+        noisy, ctx.releases = self._protect(
+            labels if common is None else common, ctx.schedule, begun
+        )  # last, as it draws noise and stores it
+        ctx.protect(noisy)
+        self._refuse_older("labels", ctx.labels_released, self._folder.noisy_labels)
+
+    def _sessions(
+        self, ctx: ServerContext, admission: Admission, rows: ServerRows | None, number: str, start: StartSecret
+    ) -> ServerSessions:
+        store = Checkpoints(self._folder.checkpoints, partial(self._warn, ctx.telemetry))
+        store.prepare()
+        if ctx.config.chaos.computing:
+            ctx.warn(UNUSED_RATE)
+        owner = Owner(SERVER, number, self.federation.lasting_hashes())
+        return ServerSessions(ctx, store, owner, admission, self.out, start, rows)
+
+    def _refuse_older(self, name: str, count: int, path: Path) -> None:
+        refuse_older(self._folder.checkpoints / COMMITTED, name, count, path)
+
+    @staticmethod
+    def _warn(telemetry: Telemetry, reason: str) -> None:
+        telemetry.event("warning", party=SERVER, reason=reason)
+
+    async def _work(self, sessions: ServerSessions) -> None:
+        try:
+            await sessions.run()
+        finally:
+            if (releases := sessions.ctx.releases) is not None:
+                releases.close()
+
+    def _end(self, sessions: ServerSessions, tracking: Tracking, status: str, reason: str | None) -> None:
+        """Ends the run at the trackers; writes the last event, and the summary unless an earlier start's is valid."""
+        ctx = sessions.ctx
+        found = summarise(
+            ctx, sessions.hub, status, reason,
+            begun=self.launched, first=self._first, saved=sessions.saving.best,
+        )  # fmt: skip
+        tracking.finish(cast(Status, status), ctx.round, found, partial(server_model, ctx.state))
+        ctx.telemetry.event("end", status=status, round=ctx.round, phases=ctx.phases.summary())
+        if self.went_on or not self._folder.summary.exists():
+            presence = timeline(self._folder.events, self.federation.names)
+            write_whole(self._folder.summary, {**found, "timeline": presence})
+
+    def _note_first(self, event: Event) -> None:
+        if advances(event) and not self.went_on:
+            self.went_on = True
+            self._folder.summary.unlink(missing_ok=True)  # the previous start's
+        if event["kind"] == "round" and self._first is None:
+            self._first = event["time"]

@@ -1,1 +1,0 @@
-"""The parties of a run: admission, presence and loss."""

@@ -1,1 +1,0 @@
-"""Reports of a run: its summary and its timeline."""

@@ -1,1 +1,0 @@
-"""The server's process of a training run: its start, its sessions, its end."""

@@ -1,0 +1,165 @@
+"""Quality of class probabilities beyond accuracy: ranking, calibration, confusion.
+
+Values equal scikit-learn's (a test compares them), whose argument checks would take longer than a round of small
+batches, and whose import takes a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.server.training.metrics import chance, gains
+
+BINS = 10  # bins of equal width in a reliability curve
+
+Probabilities = NDArray[np.float64]
+Classes = NDArray[np.int64]
+_Ranking = Callable[[Probabilities, NDArray[np.bool_]], float]
+
+
+def describe(probabilities: Probabilities, labels: Classes) -> tuple[dict[str, float], dict[str, Any]]:
+    """Metrics by name, and details too large for a metric.
+
+    With two classes `auc`, `average_precision` and `brier` refer to the second; with more, `auc` and
+    `average_precision` are means over every class against the rest, without classes that have none or all of these
+    rows, and `brier` is the sum over classes. `ks`, `lift` and `gain` refer to the second of two classes, ranked by
+    its probability.
+
+    Args:
+        probabilities: float64 (rows, classes), each row sums to 1.
+        labels: class numbers, int64 (rows,), at least one.
+
+    Returns:
+        `auc`, `average_precision`, `ks`, `lift`, `gain` (where defined), `balanced_accuracy`, `f1` (macro),
+        `log_loss`, `brier` and `ece`; and `confusion` (rows by true, then predicted class), `reliability` (bins),
+        `gains` (a curve, two classes) and `chance` (a verdict). Both are empty if a probability is not finite.
+    """
+    metrics = measure(probabilities, labels, _METRICS)
+    if not metrics:
+        return {}, {}
+    details: dict[str, Any] = {
+        "confusion": _confusion(probabilities, labels).tolist(),
+        "reliability": _bins(probabilities, labels),
+        "chance": chance.of_classes(probabilities, labels, metrics.get("auc")),
+    }
+    if "gain" in metrics:
+        details["gains"] = gains.curve(probabilities[:, 1], labels == 1)
+    return metrics, details
+
+
+def measure(probabilities: Probabilities, labels: Classes, names: Collection[str]) -> dict[str, float]:
+    """Some metrics of `describe`, without undefined ones; empty if a probability is not finite."""
+    if not np.isfinite(probabilities).all():
+        return {}
+    found = {name: _METRICS[name](probabilities, labels) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _auc(probabilities: Probabilities, labels: Classes) -> float | None:
+    return _against_the_rest(gains.auc, probabilities, labels)
+
+
+def _average_precision(probabilities: Probabilities, labels: Classes) -> float | None:
+    return _against_the_rest(gains.average_precision, probabilities, labels)
+
+
+def _against_the_rest(score: _Ranking, probabilities: Probabilities, labels: Classes) -> float | None:
+    """Mean over the classes with both positive and negative rows; None if there is no such class."""
+    wanted = [1] if probabilities.shape[1] == 2 else range(probabilities.shape[1])
+    sides = {number: labels == number for number in wanted}
+    found = [score(probabilities[:, number], own) for number, own in sides.items() if 0 < own.sum() < len(labels)]
+    return float(np.mean(found)) if found else None
+
+
+def _balanced_accuracy(probabilities: Probabilities, labels: Classes) -> float:
+    """Mean recall over the classes of these rows."""
+    right = probabilities.argmax(axis=1) == labels
+    return float(np.mean([right[labels == number].mean() for number in np.unique(labels)]))
+
+
+def _f1(probabilities: Probabilities, labels: Classes) -> float:
+    """Mean over the classes with true or predicted rows."""
+    confusion = _confusion(probabilities, labels)
+    either = confusion.sum(axis=0) + confusion.sum(axis=1)
+    return float((2 * confusion.diagonal()[either > 0] / either[either > 0]).mean())
+
+
+def _confusion(probabilities: Probabilities, labels: Classes) -> Classes:
+    """Number of rows by true, then predicted class."""
+    classes = probabilities.shape[1]
+    cells = labels * classes + probabilities.argmax(axis=1)
+    return np.bincount(cells, minlength=classes**2).reshape(classes, classes)
+
+
+def _log_loss(probabilities: Probabilities, labels: Classes) -> float:
+    of_label = probabilities[np.arange(len(labels)), labels].clip(np.finfo(np.float64).tiny)
+    return float(-np.log(of_label).mean())
+
+
+def _brier(probabilities: Probabilities, labels: Classes) -> float:
+    wrong = probabilities.copy()
+    wrong[np.arange(len(labels)), labels] -= 1.0
+    squares = np.square(wrong)
+    return float((squares[:, 1] if squares.shape[1] == 2 else squares.sum(axis=1)).mean())
+
+
+def _ece(probabilities: Probabilities, labels: Classes) -> float:
+    bins = _bins(probabilities, labels)
+    return float(sum(each["rows"] * abs(each["confidence"] - each["share"]) for each in bins) / len(labels))
+
+
+def _ranked(of: _Ranking) -> Callable[[Probabilities, Classes], float | None]:
+    """A metric of the second of two classes; None for rows of a single class, or for more classes."""
+
+    def metric(probabilities: Probabilities, labels: Classes) -> float | None:
+        positive = labels == 1
+        both = probabilities.shape[1] == 2 and 0 < positive.sum() < len(labels)
+        return of(probabilities[:, 1], positive) if both else None
+
+    return metric
+
+
+def _lift(scores: Probabilities, positive: NDArray[np.bool_]) -> float:
+    return gains.gain(scores, positive) / gains.TOP
+
+
+_METRICS: dict[str, Callable[[Probabilities, Classes], float | None]] = {
+    "auc": _auc,
+    "average_precision": _average_precision,
+    "balanced_accuracy": _balanced_accuracy,
+    "f1": _f1,
+    "log_loss": _log_loss,
+    "brier": _brier,
+    "ece": _ece,
+    "ks": _ranked(gains.ks),
+    "lift": _ranked(_lift),
+    "gain": _ranked(gains.gain),
+}
+
+
+def _bins(probabilities: Probabilities, labels: Classes) -> list[dict[str, Any]]:
+    return _reliability(*_confidence(probabilities, labels))
+
+
+def _confidence(probabilities: Probabilities, labels: Classes) -> tuple[Probabilities, NDArray[np.bool_]]:
+    """With two classes, the second's probability and truth; with more, those of the most likely class."""
+    if probabilities.shape[1] == 2:
+        return probabilities[:, 1], labels == 1
+    return probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
+
+
+def _reliability(confidence: Probabilities, true: NDArray[np.bool_]) -> list[dict[str, Any]]:
+    """Non-empty bins: bounds, rows, mean confidence, and share of true rows."""
+    number = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    found = []
+    for each in np.unique(number):
+        here = number == each
+        found.append({
+            "from": float(each / BINS), "to": float((each + 1) / BINS), "rows": int(here.sum()),
+            "confidence": float(confidence[here].mean()), "share": float(true[here].mean()),
+        })  # fmt: skip
+    return found

@@ -1,0 +1,67 @@
+"""Regression metrics, accumulated block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from colonnade.common.data.targets import TargetScale
+from colonnade.common.models.losses import Squared
+from colonnade.server.training.metrics import chance, errors
+
+
+class Residuals:
+    """RMSE, MAE and R2 in the targets' own units, each a mean over targets; and the mean loss on training's scale."""
+
+    def __init__(self, scale: TargetScale) -> None:
+        self._scale, self._loss, self.rows = scale, 0.0, 0
+        self._predicted: list[Tensor] = []
+        self._true: list[Tensor] = []
+
+    @torch.no_grad()
+    def add(self, outputs: Tensor, targets: Tensor) -> None:
+        """Adds rows: predictions and true values, (rows, targets), both scaled."""
+        self._loss += Squared().value(outputs, targets).sum().item()
+        self._predicted.append(self._scale.undo(outputs).cpu())
+        self._true.append(self._scale.undo(targets).cpu())
+        self.rows += len(targets)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """`rmse`, `mae`, `r2` and `loss` of at least one row; a target constant over these rows has an R2 of 0."""
+        true = torch.cat(self._true)
+        error = torch.cat(self._predicted) - true
+        squares, spread = error.square().sum(dim=0), (true - true.mean(dim=0)).square().sum(dim=0)
+        same = (true == true[0]).all(dim=0)  # rounding of the mean may leave the spread above 0
+        r2 = torch.where(same, 0.0, 1 - squares / torch.where(same, 1.0, spread))
+        return {
+            "rmse": (squares / self.rows).sqrt().mean().item(),
+            "mae": error.abs().mean().item(),
+            "r2": r2.mean().item(),
+            "loss": self._loss / self.rows,
+        }
+
+    def some(self, names: Collection[str]) -> dict[str, float]:  # noqa: ARG002  # signature of `Score`
+        """None: there are no further metrics (see `Score.some`)."""
+        return {}
+
+    def closer(self) -> tuple[dict[str, float], dict[str, Any]]:
+        """`baseline_rmse`, the error of predicting the training rows' mean; and `chance`, a verdict."""
+        predicted, true = self.arrays()
+        mean, deviation = self._scale.mean.numpy(), self._scale.deviation.numpy()
+        model, baseline = (np.square((guess - true) / deviation) for guess in (predicted, mean))
+        metrics = {"baseline_rmse": float((np.sqrt(baseline.mean(axis=0)) * deviation).mean())}
+        diverged = None if np.isfinite(predicted).all() else dict(chance.DIVERGED)
+        return metrics, {"chance": diverged or chance.of_numbers(model, baseline)}
+
+    def errors(self) -> dict[str, float]:
+        return errors.of_numbers(*self.arrays())
+
+    def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Predicted and true targets of all rows in their own units, float64 (rows, targets) each."""
+        return torch.cat(self._predicted).double().numpy(), torch.cat(self._true).double().numpy()

@@ -1,0 +1,119 @@
+"""The names and the format of run folders: old ones are read, newer ones are refused by all readers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from colonnade.cli.read.export import export
+from colonnade.cli.read.ledger import ledger
+from colonnade.cli.run.up import up
+from colonnade.common.errors import InputError
+from colonnade.common.run.run_folder import FORMAT, MemberFolder, PartyFolder, RunFolder, read_record
+from colonnade.common.version import VERSION
+from colonnade.launcher.folder_lock import locked_folder
+from colonnade.reports.explanation.trained import open_run
+from colonnade.reports.records.run import read_run
+from colonnade_lab.attacks.run import open_run as open_captured
+
+NEWER = f"the folder is of format {FORMAT + 1}, and colonnade {VERSION} reads up to {FORMAT}"
+
+
+def locked(folder: Path) -> None:
+    with locked_folder(None, "", resume=folder):
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "read",
+    [
+        locked,
+        read_run,
+        open_run,
+        open_captured,
+        lambda folder: export(folder, "party1", None, None),
+        lambda folder: ledger(folder, check=False, head=True),
+        lambda folder: up(None, (), None, folder, insecure=True),
+    ],
+    ids=["lock", "report", "explain", "attack", "export", "ledger", "up"],
+)
+@pytest.mark.parametrize("file", ["run.json", "simulated.json", "pinned.json"])
+def test_a_folder_of_a_newer_format_is_refused(tmp_path: Path, file: str, read: Callable[[Path], object]) -> None:
+    (tmp_path / "events.jsonl").touch()
+    (tmp_path / file).write_text(json.dumps({"run": "1", "format": FORMAT + 1, "version": "7.8.9"}))
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InputError, match=NEWER) as refused:
+        read(tmp_path)
+    assert f"{tmp_path / file}: " in str(refused.value)
+    assert "written by colonnade 7.8.9: take that version, or a newer one" in refused.value.hint
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("format", ["2", 1.0, True, None, -1])
+def test_a_format_that_is_no_number_of_a_format_is_refused(tmp_path: Path, format: object) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"run": "1", "format": format}))
+    with pytest.raises(InputError, match="is of format") as refused:
+        MemberFolder(tmp_path).refuse_newer()
+    assert "written by a newer colonnade" in refused.value.hint
+
+
+@pytest.mark.parametrize("content", ['{"run": "1"}', f'{{"run": "1", "format": {FORMAT}}}', "{", "[]"])
+def test_the_folders_of_this_version_and_of_older_ones_are_read(tmp_path: Path, content: str) -> None:
+    (tmp_path / "run.json").write_text(content)
+    MemberFolder(tmp_path).refuse_newer()
+    locked(tmp_path)
+
+
+def test_a_run_is_recorded_once_with_its_format(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    assert run.number() is None
+    run.record("one", "three", "secret")
+    run.record("another", "three", "public")
+    found = read_record(tmp_path / "run.json")
+    assert found is not None and found.pop("checksum")
+    assert found == {
+        "run": "one",
+        "federation": "three",
+        "start": "secret",
+        "stops": True,
+        "format": FORMAT,
+        "version": VERSION,
+    }
+    assert run.number() == "one"
+
+
+@pytest.mark.parametrize("file", ["summary.json", "events.jsonl", "ledger.jsonl", "run.json"])
+def test_a_folder_holds_a_run_from_the_first_file_on(tmp_path: Path, file: str) -> None:
+    (tmp_path / "config.yaml").touch()
+    assert not MemberFolder(tmp_path).begun
+    (tmp_path / file).write_text('{"kind": "Embedding"}\n')
+    assert MemberFolder(tmp_path).begun
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"base": 3}', "\udcff"])
+def test_an_altered_record_is_ignored(tmp_path: Path, content: str) -> None:
+    for name in ("launch.json", "simulated.json", "run.json", "summary.json"):
+        (tmp_path / name).write_text(content, errors="surrogateescape")
+    run = RunFolder(tmp_path)
+    assert run.base() is run.simulated_base() is run.number() is None
+    assert run.read_summary() in (None, {"base": 3})
+
+
+def test_everybody_has_a_folder(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    assert run.member("server") == run
+    assert run.member("bank") == run.party("bank") == PartyFolder(tmp_path / "run" / "parties" / "bank")
+    run.party("bank").make()
+    run.party("bank").make()
+    assert (tmp_path / "run" / "parties" / "bank").is_dir()
+
+
+def test_names_are_had_without_torch() -> None:
+    code = "import sys, colonnade.common.run.run_folder; sys.exit('torch' in sys.modules or 'yaml' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
