@@ -43,7 +43,7 @@ TICK = 0.004  # seconds of processor time between two samples
 PLACES = {
     "models and numerics": (
         "/torch/",
-        *(f"/common/{room}/" for room in ("numerics", "models", "coded_computing", "compression")),
+        *(f"/common/{room}/" for room in ("models", "aggregation")),
     ),
     "crypto": ("/common/crypto/", "/cryptography/"),
 }

@@ -9,7 +9,7 @@ from colonnade.common.contracts.registry import NAMES
 from colonnade.common.parsing.reference import LEFT_OUT, REQUIRED, KeyEntry, SectionEntry, sections
 from colonnade.server.prediction.serving.openapi import document
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE, OPENAPI = Path("docs/configuration.md"), Path("docs/openapi.json")
 
 MARK = "<!-- Generated below this line: `make reference`. -->\n"

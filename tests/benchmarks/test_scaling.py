@@ -53,7 +53,7 @@ def test_a_frame_lies_where_the_innermost_that_says_it_does(columns: Path) -> No
     assert place_of(sys._getframe()) == REST
     assert place_of(None) == REST
     for file, place in (
-        ("/x/common/numerics/field.py", "models and numerics"),
+        ("/x/common/models/losses.py", "models and numerics"),
         ("/x/common/crypto/sealing.py", "crypto"),
     ):
         scope: dict[str, object] = {"look": lambda: place_of(sys._getframe())}

@@ -64,7 +64,7 @@ def test_by_default_no_port_is_opened_and_nothing_is_logged() -> None:
 @pytest.mark.slow
 def test_nothing_is_imported_without_endpoints() -> None:
     code = (
-        "import sys, server.run, client.run\n"
+        "import sys, colonnade.server.member.training, colonnade.client.member.process\n"
         "print([name for name in ('prometheus_client', 'grpc_health.v1') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

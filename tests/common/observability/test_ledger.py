@@ -95,7 +95,7 @@ def test_a_line_that_a_crash_cut_short_is_closed_and_the_rest_still_counts(tmp_p
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("common.privacy.accounting.chain", "common.runtime.json_lines"):
+    for module in ("common.privacy.accounting.chain", "common.run.json_lines"):
         monkeypatch.setattr(f"colonnade.{module}.open_own", lambda _path, flags, _mode: os.open("/dev/full", flags))
 
 
