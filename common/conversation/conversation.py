@@ -38,8 +38,8 @@ from colonnade.common.messaging.message import (
     check_exact,
     check_finite,
     check_kind,
-    declared,
     largest_bytes,
+    one_of,
 )
 
 SERVER = "server"
@@ -110,7 +110,7 @@ class Link(Capacity):
         """
         self._refuse_if_lost()
         if self.kinds.get(type(message).__name__) is not type(message):
-            raise ContractError("this side", type(message).__name__, "", declared(self.kinds), "undeclared")
+            raise ContractError("this side", type(message).__name__, "", one_of(self.kinds), "undeclared")
         check("this side", message, self.limits)
         if self.watch is not None:
             self.watch.sent(self.peer, message)

@@ -369,7 +369,7 @@ def _guessed(source: TableColumns, column: pa.Array, before: int, name: str, dou
     if not cells.is_text(column):
         ways = ["leave it out with `drop`, convert it, or declare it a `category` under `types`"]
         if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
-            ways.insert(0, f"{looks.declared(name, 'date')} makes days of it")
+            ways.insert(0, f"{looks.entry(name, 'date')} makes days of it")
         raise cells.Misfit(0, f"is of type {column.type}, neither a number nor a word", *ways)
     kind, found = looks.guess(name, column, source.notation, source.marks)
     doubts += found

@@ -180,7 +180,7 @@ def dtype_name(dtype: torch.dtype | str) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def declared(kinds: Kinds) -> str:
+def one_of(kinds: Kinds) -> str:
     """The declared message kinds, for an error: 'one of Embedding, Gradient'."""
     return f"one of {', '.join(sorted(kinds))}" if kinds else "no message at all"
 
@@ -210,11 +210,11 @@ def check_kind(party: str, message: Message, kinds: Kinds, *, server: bool) -> N
     """
     kind, sent = type(message).__name__, ServerMessage if server else PartyMessage
     if kinds.get(kind) is not type(message):
-        raise ContractError(party, kind, "", declared(kinds), "an undeclared kind")
+        raise ContractError(party, kind, "", one_of(kinds), "an undeclared kind")
     if not isinstance(message, sent):
         theirs = {name: other for name, other in kinds.items() if issubclass(other, sent)}
         got = "a message of parties" if server else "a message of the server"
-        raise ContractError(party, kind, "", declared(theirs), got)
+        raise ContractError(party, kind, "", one_of(theirs), got)
 
 
 def check(party: str, message: Message, limits: Mapping[str, int]) -> None:

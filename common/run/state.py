@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,17 @@ _T = TypeVar("_T")
 
 _KINDS = {"dampening", "betas", "lr_decay", "alpha", "rho"}
 """Settings that only some optimisers have: SGD, Adam and AdamW, Adagrad, RMSprop, Adadelta."""
+
+
+@runtime_checkable
+class Kept(Protocol):
+    """An object of a protocol's own that a checkpoint can hold, such as a tree that grows."""
+
+    def state(self) -> Any:
+        """Tensors, numbers, strings and None, in dicts, lists and tuples. It is copied before the next round."""
+
+    def restore(self, saved: Any) -> None:
+        """Takes over what `state` returned. ValueError, LookupError or TypeError say that it does not fit."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +43,9 @@ class Snapshot:
 class State:
     """Modules, optimisers, duals, generators by name: the content of a checkpoint, which a resume restores.
 
-    A protocol side keeps everything that outlives a round here, so that it can be stopped and resumed. It can keep
-    modules and optimisers (anything with `state_dict`), tensors, torch generators, and lists or dicts of numbers,
-    strings and tensors, which it changes in place. `restored` is the snapshot to resume from; None at the beginning of
-    a run.
+    A protocol side keeps everything that outlives a round here, so that it can be stopped and resumed: modules,
+    optimisers, torch generators, objects of its own (`Kept`), and tensors, lists and dicts that it changes in place.
+    `restored` is the snapshot to resume from; None at the beginning of a run.
     """
 
     def __init__(self, restored: Snapshot | None = None) -> None:
@@ -75,6 +85,8 @@ def _contents(name: str, kept: Any) -> Any:
         return dict(kept.state_dict())
     if isinstance(kept, Tensor | dict | list):
         return kept
+    if isinstance(kept, Kept):
+        return kept.state()
     raise TypeError(f"state {name!r}: a {type(kept).__name__} cannot be saved, or not be changed in place")
 
 
@@ -98,6 +110,8 @@ def _restore(name: str, made: Any, restored: Snapshot) -> None:
                 made.update(deepcopy(saved))
             case list():
                 made[:] = deepcopy(saved)
+            case Kept():
+                made.restore(deepcopy(saved))
             case _:
                 raise TypeError(f"a {type(made).__name__} cannot be restored")
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as unfit:

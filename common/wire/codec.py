@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from colonnade.common.messaging.forms import AS_IS, Form, Packed
-from colonnade.common.messaging.message import Kinds, Message, TensorSpec, declared, schema
+from colonnade.common.messaging.message import Kinds, Message, TensorSpec, one_of, schema
 from colonnade.common.messaging.quantise import unpack
 from colonnade.common.wire.fields import (
     EIGHT_BYTES,
@@ -78,7 +78,7 @@ class Codec:
     def letter(self, kind: str, body: memoryview) -> Letter:
         """Splits a message into its fields without decoding them. Raises WireError for unknown kinds and fields."""
         if kind not in self.kinds:
-            raise WireError(declared(self.kinds), "an undeclared kind", kind[:80] or "a letter")
+            raise WireError(one_of(self.kinds), "an undeclared kind", kind[:80] or "a letter")
         names = self._names[kind]
         came: dict[str, tuple[int, int | memoryview]] = {}
         for number, wire_type, value in read_fields(body):

@@ -1,43 +1,7 @@
-"""FedBCD, server side. The box: common/protocols/fedbcd.py."""
+"""FedBCD, server side: split learning's; the parties take several steps. The box: common/protocols/fedbcd.py."""
 
 from __future__ import annotations
 
-from functools import partial
+from colonnade.server.protocols.split import joint, serve
 
-from torch import Tensor
-
-from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradient
-from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Responses
-from colonnade.common.protocols.fedbcd import Config
-from colonnade.server.training.context import ServerContext
-from colonnade.server.training.evaluation import evaluate
-from colonnade.server.training.fusion.joint import JointHead
-from colonnade.server.training.imputation import StandIn
-
-
-def joint(ctx: ServerContext, cfg: Config) -> JointHead:
-    """The head theta_0."""
-    return JointHead(ctx, cfg.embedding)
-
-
-async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Trains the head on concatenated embeddings; each party follows its gradient for tau steps."""
-    width, parties = cfg.embedding, tuple(clients)
-    whole, present = joint(ctx, cfg), StandIn(ctx, parties, width, cfg.missing)
-
-    def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
-        return whole.logits(present.zeros({party: response.h for party, response in responses.items()}, len(block)))
-
-    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
-        batch = ctx.schedule.batch(t)
-        responses = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
-        parts = present.fill({party: response.h for party, response in responses.items()}, batch, t)
-        if parts is None:
-            ctx.skip(t, responses)
-            continue
-        loss, dh = whole.backward(parts, partial(ctx.targets, batch))  # 2
-        await clients.broadcast({party: Gradient(t, dh[party]) for party in responses})  # 3
-        whole.step()
-        ctx.record(t, loss, responses)
-        await evaluate(ctx, clients, Evaluation, t, predict, responses, width=width)
+__all__ = ["joint", "serve"]

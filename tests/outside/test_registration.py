@@ -15,10 +15,11 @@ from colonnade.common.contracts.registry import CONTRACTS, NAMES, OUTSIDE
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
 from colonnade.server.protocols import ACTIVE, JOINT, SERVE
+from colonnade.testing.differences import of_snapshots
 from tests.cli.run.test_up import finish
 from tests.support import warm
 from tests.support.federation import config, federate, tree
-from tests.support.outside import Install
+from tests.support.outside import EXAMPLE, Install
 from tests.support.warm import COLONNADE
 
 pytestmark = pytest.mark.slow
@@ -26,6 +27,25 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "adding_a_protocol.md"
 SIGNS = {"name": "signs", "embedding": 16}
+GROWING = '''
+class Stumps:
+    """An ensemble that grows by one in every round; no torch module."""
+
+    def __init__(self):
+        self.cuts = []
+
+    def grow(self, h):
+        self.cuts.append((len(self.cuts) % h.shape[1], h.detach().mean(0)))
+        return h + sum((h[:, [column]] > cut[column]).float() for column, cut in self.cuts)
+
+    def state(self):
+        return {"cuts": self.cuts}
+
+    def restore(self, saved):
+        self.cuts = saved["cuts"]
+
+
+'''
 
 
 def test_it_is_found_everywhere_and_goes_again(signs: Path) -> None:
@@ -39,6 +59,21 @@ def test_it_is_found_everywhere_and_goes_again(signs: Path) -> None:
 def test_it_trains_on_the_virtual_clock(signs: Path) -> None:
     outcome = federate(config(SIGNS, "federation.epochs=20"))
     assert outcome.server.metrics["test_accuracy"] > 0.8
+
+
+def test_a_protocols_own_objects_are_resumed(install: Install) -> None:
+    """A run that is killed after round 2 and resumed ends with the same trees, to the last bit, as one left alone."""
+    source = EXAMPLE.read_text().replace("async def participate", f"{GROWING.lstrip()}async def participate")
+    source = source.replace(
+        "    model = ctx.model(", '    trees = ctx.state.keep("trees", Stumps)\n    model = ctx.model('
+    )
+    install("signs", "colonnade_signs", source.replace("ctx.release(h,", "ctx.release(trees.grow(h),"))
+    cfg = config(SIGNS, "federation.rounds=4", "federation.epochs=0", "federation.batch=500")
+    alone = federate(cfg, save=True)
+    resumed = federate(cfg, save=True, start=(2, alone.saved[2]))
+    for member, ended in alone.saved[4].items():
+        assert not of_snapshots(resumed.saved[4][member], ended)
+    assert [len(alone.saved[t]["party1"].values["trees"]["items"][0][1]["list"]) for t in (2, 4)] == [2, 4]
 
 
 @pytest.mark.processes

@@ -111,13 +111,13 @@ def guess(name: str, column: pa.Array, notation: Notation, marks: Sequence[str] 
         if share >= _DOUBTFUL:
             what = f"is taken as a category, and {share:.0%} of its cells look like {look.what}"
             return "category", [
-                Doubt(name, what, f"{look.remedy}; if they are words or codes, say {declared(name, 'category')}")
+                Doubt(name, what, f"{look.remedy}; if they are words or codes, say {entry(name, 'category')}")
             ]
     doubts = [*_truthful(name, sample), *_marked(name, written.slice(0, SAMPLE), marks)]
     if plain >= _DOUBTFUL * max(present, 1):
         what = f"is taken as a category, and {plain / present:.0%} of its cells are plain numbers"
-        strict = f"to have the other cells refused by their lines, say {declared(name, 'number')}"
-        doubts.append(Doubt(name, what, f"{strict}; if all are words or codes, say {declared(name, 'category')}"))
+        strict = f"to have the other cells refused by their lines, say {entry(name, 'number')}"
+        doubts.append(Doubt(name, what, f"{strict}; if all are words or codes, say {entry(name, 'category')}"))
     return "category", doubts
 
 
@@ -141,7 +141,7 @@ def _marked(name: str, text: pa.Array, known: Sequence[str]) -> Iterator[Doubt]:
         count = int(pc.sum(pc.is_in(text, pa.array(marks))).as_py())
         said = f"is taken as a category, and {count} of its cells are {', '.join(map(repr, sorted(marks)))}"
         ways = f"if they stand for a missing value, say {missing(marks, known)}; if they are words"
-        yield Doubt(name, said, f"{ways}, {declared(name, 'category')}")
+        yield Doubt(name, said, f"{ways}, {entry(name, 'category')}")
 
 
 def looks_of(name: str, text: pa.Array, notation: Notation) -> list[Look]:
@@ -161,13 +161,13 @@ def meant(name: str, text: pa.Array, row: int, notation: Notation, marks: Sequen
     if cells.without_marks(text.slice(row, 1)).null_count:
         ways = f"say {missing([text[row].as_py()], marks)}, and `missing` says what replaces it"
         said = f"if it stands for a missing value, {ways}"
-        return f"{said}; if they are words or codes, {declared(name, 'category')}"
+        return f"{said}; if they are words or codes, {entry(name, 'category')}"
     own = looks_of(name, text.slice(row, 1), notation)
     if not own:
         return ""
     others = [look for look in looks_of(name, text.slice(0, SAMPLE), notation) if look.what == own[0].what]
     look = (others or own)[0]  # other cells may decide, for example if 2,500 is above 2
-    return f"it looks like {look.what}: {look.remedy}; if they are words or codes, {declared(name, 'category')}"
+    return f"it looks like {look.what}: {look.remedy}; if they are words or codes, {entry(name, 'category')}"
 
 
 def _looks(name: str, text: pa.Array, notation: Notation) -> Iterator[Look]:
@@ -205,7 +205,7 @@ def _dated(name: str, text: pa.Array, forms: tuple[str, ...]) -> str:
     if not forms:
         return "write years with four digits"
     fitting = [one for one in forms if not _unreadable(text, one)] or list(forms)
-    ways = " or ".join(declared(name, one) for one in fitting)
+    ways = " or ".join(entry(name, one) for one in fitting)
     return ways if len(fitting) == 1 else f"{ways}: which of them, the cells do not say"
 
 
@@ -236,7 +236,7 @@ def _with_unit(name: str, kinds: list[str], inner: pa.Array, found: pa.Array, no
     if len(kinds) > 1:
         return Look(f"numbers with several units ({', '.join(kinds[:3])})", "bring them to one unit", found)
     if kinds == ["%"]:
-        return Look("percentages", f"{declared(name, 'percent')}{more}", found)
+        return Look("percentages", f"{entry(name, 'percent')}{more}", found)
     return Look(f"numbers with a unit ({kinds[0]})", f"`units: {{{_key(name)}: {kinds[0]!r}}}`{more}", found)
 
 
@@ -244,14 +244,14 @@ def _refusal(name: str, text: pa.Array, look: Look, present: int) -> cells.Misfi
     row = pc.index(look.cells, True).as_py()
     others = f", {look.count} of the first {present} cells" if look.count > 1 else ""
     what = f"{cells.shown(text, row)} would be a word of a category, and looks like {look.what}{others}"
-    return cells.Misfit(row, what, look.remedy, f"if they are words or codes, {declared(name, 'category')}")
+    return cells.Misfit(row, what, look.remedy, f"if they are words or codes, {entry(name, 'category')}")
 
 
 def _numeric(name: str, text: pa.Array, notation: Notation) -> Iterator[Doubt]:
     """Warnings about numbers that may be read wrongly."""
     filled = text.drop_null()
     if pc.all(pc.match_substring_regex(filled, _COMPACT), min_count=1).as_py():
-        said = f"if they are dates, say {declared(name, 'date %Y%m%d')}; if not, {declared(name, 'number')}"
+        said = f"if they are dates, say {entry(name, 'date %Y%m%d')}; if not, {entry(name, 'number')}"
         yield Doubt(name, "is taken as numbers, all of which look like dates without marks (YYYYMMDD)", said)
     if notation != PLAIN:
         return
@@ -259,7 +259,7 @@ def _numeric(name: str, text: pa.Array, notation: Notation) -> Iterator[Doubt]:
     grouped = pc.match_substring_regex(filled, _GROUPS)
     small = pc.and_not(pc.match_substring_regex(filled, r"^\d{1,3}$"), points)
     if pc.sum(grouped).as_py() and pc.all(pc.or_(grouped, small)).as_py():
-        said = f"if it is, `decimal: ',', thousands: '.'`; if not, {declared(name, 'number')}"
+        said = f"if it is, `decimal: ',', thousands: '.'`; if not, {entry(name, 'number')}"
         yield Doubt(name, "has a point before three digits in all its larger numbers: it may separate thousands", said)
 
 
@@ -293,7 +293,7 @@ def coded(name: str, text: pa.Array, place: Callable[[int], str]) -> Iterator[Do
 
 def codes_or_not(name: str) -> str:
     """The remedy for numbers that may be codes."""
-    return f"if they are codes, say {declared(name, 'category')}; if they are amounts, {declared(name, 'number')}"
+    return f"if they are codes, say {entry(name, 'category')}; if they are amounts, {entry(name, 'number')}"
 
 
 def whole_codes(values: np.ndarray, names: Sequence[str]) -> Iterator[Doubt]:
@@ -338,7 +338,7 @@ def _truthful(name: str, text: pa.Array) -> Iterator[Doubt]:
         yield Doubt(
             name,
             f"is taken as a category of {' and '.join(sorted(found))}",
-            f"{declared(name, 'boolean')} makes one column of 0 and 1 of it; {declared(name, 'category')} leaves it",
+            f"{entry(name, 'boolean')} makes one column of 0 and 1 of it; {entry(name, 'category')} leaves it",
         )
 
 
@@ -353,7 +353,7 @@ def written_twice(words: Sequence[str]) -> list[list[int]]:
     return [places for bare, places in found.items() if bare and len(places) > 1]
 
 
-def declared(name: str, type: str) -> str:
+def entry(name: str, type: str) -> str:
     """The configuration entry that declares a column's type."""
     word = f"'{type}'" if "%" in type else type
     return f"`types: {{{_key(name)}: {word}}}`"
