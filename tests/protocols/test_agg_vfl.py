@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.protocols.agg_vfl import CONTRACT, Evaluation, Gradient, Prediction
+from colonnade.common.protocols.agg_vfl import Evaluation, Gradient, Prediction
 from colonnade.common.run.state import State
 from colonnade.server.training.fusion.active import active_party
 from tests.support.federation import Outcome, config, federate
@@ -143,30 +143,3 @@ def test_a_round_may_be_left_out_for_a_missing_party() -> None:
     assert [event["round"] for event in outcome.of_kind("skipped")] == [7]  # the last one is not, it is evaluated
     sent = [to for _, to, m in outcome.messages if isinstance(m, Gradient) and m.round == 8]
     assert sent == ["party1", "party2", "party3"]
-
-
-def test_it_learns() -> None:
-    outcome = run("federation.rounds=100", "every_party.head_optimiser={name: sgd, lr: 0.1, momentum: 0.9}")
-    assert outcome.server.metrics["test_accuracy"] > 0.85
-
-
-def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
-    outcome = run("federation.evaluate.every=8")
-    rows = [len(outcome.server.schedule.batch(t)) for t in range(1, 9)]
-    for name in outcome.clients:
-        up = [m for sender, _, m in outcome.messages if sender == name]
-        down = [m for _, to, m in outcome.messages if to == name]
-        assert {type(m) for m in up + down} == set(CONTRACT.messages)
-        assert [m.r.nbytes for m in up if isinstance(m, Prediction)] == [4 * n * 10 for n in rows]
-        assert [m.dr.nbytes for m in down] == [4 * n * 10 for n in rows]
-        assert sum(m.r.shape[0] for m in up if isinstance(m, Evaluation)) == 144 + 359
-
-
-def test_a_straggler_is_missed_and_catches_up() -> None:
-    def slow(sender: str, _to: str, item: object) -> float:
-        return 5.0 if sender == "party2" and isinstance(item, Prediction) and item.round == 1 else 0.5
-
-    outcome = run("federation.quorum={need: 3, grace: 0.2}", "federation.rounds=24", delay=slow)
-    missed = [event["round"] for event in outcome.of_kind("missing")]
-    assert missed and missed[0] == 1 and max(missed) < 24
-    assert outcome.mailbox.late["party2"] >= 1

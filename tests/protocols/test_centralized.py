@@ -11,7 +11,7 @@ from torch.nn import functional
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.models.build import build_head
-from colonnade.common.protocols.centralized import CONTRACT, Evaluation, Features
+from colonnade.common.protocols.centralized import Features
 from colonnade.server.protocols.centralized import Joined
 from tests.support.federation import Outcome, config, federate, parameters
 
@@ -44,32 +44,6 @@ def test_it_takes_the_steps_of_plain_torch_on_the_joined_matrix(head: str) -> No
     test = server.schedule.partition.test
     hits = (model(x[test]).argmax(1) == server.labels[test]).float().mean().item()
     assert abs(server.metrics["test_accuracy"] - hits) < 1e-6
-
-
-def test_it_learns() -> None:
-    outcome = run("server.head={name: mlp, hidden: 64}", "federation.rounds=90", "server.optimiser.lr=0.3")
-    assert outcome.server.metrics["test_accuracy"] >= 0.93
-
-
-def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
-    outcome = run("federation.evaluate.every=8")
-    rows = [len(outcome.server.schedule.batch(t)) for t in range(1, 9)]
-    for name in outcome.clients:
-        up = [m for sender, _, m in outcome.messages if sender == name]
-        assert {type(m) for m in up} == set(CONTRACT.messages)
-        assert [m.x.nbytes for m in up if isinstance(m, Features)] == [4 * n * 16 for n in rows]
-        assert sum(m.x.nbytes for m in up if isinstance(m, Evaluation)) == 4 * (144 + 359) * 16
-    assert not [m for sender, _, m in outcome.messages if sender == SERVER]
-
-
-def test_a_straggler_is_missed_and_catches_up() -> None:
-    def slow(sender: str, _to: str, item: object) -> float:
-        return 10.0 if sender == "party2" and isinstance(item, Features) and item.round == 3 else 0.001
-
-    outcome = run("federation.quorum={need: 3, grace: 1.0}", "federation.rounds=40", delay=slow)
-    missed = [event["round"] for event in outcome.of_kind("missing")]
-    assert missed[0] == 3 and 3 < max(missed) < 40
-    assert outcome.mailbox.late["party2"] >= 1
 
 
 def test_a_missing_party_counts_as_zeros() -> None:

@@ -215,23 +215,6 @@ def test_only_declared_messages_with_exactly_the_declared_bytes(bits: int) -> No
                 assert message.packed[name].data.nbytes == -(-entries * bits // 8)
 
 
-@pytest.mark.parametrize("sets", [(ROW, "federation.compress={up: 4, down: 4}"), (ROW, TOGETHER)])
-def test_it_learns(sets: tuple[str, ...]) -> None:
-    learn = ("federation.rounds=0", "federation.epochs=8", "federation.batch=64", "every_party.optimiser.lr=0.02")
-    outcome = run(*sets, *learn, "server.optimiser.lr=0.02", "server.optimiser.momentum=0.9", delay=uneven)
-    assert outcome.server.metrics["test_accuracy"] > 0.87
-
-
-def test_a_straggler_is_missed_and_catches_up() -> None:
-    def slow(sender: str, _to: str, item: object) -> float:
-        return 5.0 if sender == "party2" and isinstance(item, Embedding) and item.round == 1 else 0.5
-
-    outcome = run(TOGETHER, "federation.quorum={need: 3, grace: 0.2}", "federation.rounds=24", delay=slow)
-    missed = [event["round"] for event in outcome.of_kind("missing")]
-    assert missed and missed[0] == 1 and max(missed) < 24
-    assert outcome.mailbox.late["party2"] >= 1
-
-
 def test_other_directions_at_the_other_end_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Others(Directions):
         def __init__(self, seed: int, *rest) -> None:

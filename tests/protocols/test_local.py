@@ -88,13 +88,6 @@ def test_no_party_is_waited_for() -> None:
     assert outcome.seconds < 1 and not outcome.of_kind("missing") and losses(outcome) == losses(run())
 
 
-def test_it_learns_from_its_own_columns() -> None:
-    half = "server.active.data.split={kind: halves, side: right}"
-    outcome = run(half, "federation.rounds=90")
-    assert outcome.server.metrics["test_accuracy"] > 0.8
-    assert run("federation.rounds=90").server.metrics["test_accuracy"] < 0.7  # a fifth of the columns
-
-
 def test_it_may_stop_early() -> None:
     outcome = run("federation.rounds=300", "federation.stop.patience=2")
     assert len(losses(outcome)) < 300 and outcome.of_kind("stopped")

@@ -19,8 +19,7 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.message import tensors
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
-from colonnade.common.protocols.split import Embedding, Evaluation, Gradient
-from colonnade.common.protocols.vfl_afe import CONTRACT
+from colonnade.common.protocols.split import Embedding, Gradient
 from colonnade.server.member.summary import protection
 from tests.support.federation import Outcome, config, federate, parameters
 
@@ -92,35 +91,6 @@ def test_noise_without_a_seed_is_never_the_same() -> None:
     one, two = (run(private().replace("true", "false")) for _ in range(2))
     first = [next(m.h for _, _, m in outcome.messages if isinstance(m, Embedding)) for outcome in (one, two)]
     assert not torch.equal(*first) and float((first[0] - first[1]).abs().median()) > 0.01
-
-
-def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
-    outcome = run("federation.evaluate.every=8")
-    sizes = [len(outcome.server.schedule.batch(t)) for t in range(1, 9)]
-    for name in outcome.clients:
-        up = [m for sender, _, m in outcome.messages if sender == name]
-        down = [m for _, to, m in outcome.messages if to == name]
-        assert {type(m) for m in up + down} == set(CONTRACT.messages)
-        assert sum(m.h.nbytes for m in up if isinstance(m, Embedding)) == sum(sizes) * 16 * 4
-        assert sum(m.dh.nbytes for m in down if isinstance(m, Gradient)) == sum(sizes) * 16 * 4
-        parts = outcome.server.schedule.partition
-        evaluated = len(parts.validation) + len(parts.test)
-        assert sum(m.h.nbytes for m in up if isinstance(m, Evaluation)) == evaluated * 16 * 4
-
-
-def test_a_straggler_is_missed_and_catches_up() -> None:
-    def slow(sender: str, _to: str, item: object) -> float:
-        return 60.0 if sender == "party2" and isinstance(item, Embedding) and item.round < 5 else 0.001
-
-    outcome = run("federation.quorum={need: 3, grace: 1.0}", delay=slow)
-    assert {event["party"] for event in outcome.of_kind("missing")} == {"party2"}
-    assert outcome.seconds < 15 and outcome.of_kind("round")[-1]["round"] == 8
-
-
-def test_it_learns() -> None:
-    sets = (private(0.05, "release: positive_sphere"), "every_party.optimiser={name: adam, lr: 0.01}")
-    outcome = federate(config(AFE, "federation.epochs=30", "server.optimiser={name: adam, lr: 0.01}", *sets))
-    assert outcome.server.metrics["test_accuracy"] > 0.9
 
 
 def test_the_report_counts_a_rows_releases_over_the_whole_run() -> None:

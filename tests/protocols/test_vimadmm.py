@@ -10,7 +10,7 @@ import torch
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.models.losses import CrossEntropy
-from colonnade.common.protocols.vimadmm import CONTRACT, Embedding, Evaluation, Update
+from colonnade.common.protocols.vimadmm import Update
 from colonnade.server.training.fusion.heads import MlpHeads
 from tests.support.federation import Outcome, config, federate, parameters
 
@@ -68,51 +68,12 @@ def test_every_step_descends_its_own_part_of_the_augmented_lagrangian(rounds: in
         assert torch.allclose(ours, parameters(outcome)[name], atol=1e-4)
 
 
-def test_it_learns() -> None:
-    outcome = run("federation.protocol.tau=20", "federation.rounds=36")
-    assert outcome.server.metrics["test_accuracy"] >= 0.95
-
-
-def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
-    outcome = run("federation.evaluate.every=6")
-    rows = [len(outcome.server.schedule.batch(t)) for t in range(1, 7)]
-    for name in outcome.clients:
-        up = [m for sender, _, m in outcome.messages if sender == name]
-        down = [m for _, to, m in outcome.messages if to == name]
-        assert {type(m) for m in up + down} == set(CONTRACT.messages)
-        assert [m.h.nbytes for m in up if isinstance(m, Embedding)] == [4 * n * 16 for n in rows]
-        sizes = [m.dual.nbytes + m.residual.nbytes + m.head.nbytes for m in down if isinstance(m, Update)]
-        assert sizes == [4 * (2 * n + 16) * 10 for n in rows]
-        assert sum(m.h.shape[0] for m in up if isinstance(m, Evaluation)) == 144 + 359
-
-
 def test_bytes_of_the_papers_table_4() -> None:
     """A batch of 1024 with embeddings of 60: 245,760 up, and 84,320 down, a party and round."""
     h = torch.zeros(1024, 60)
     update = Update(1, torch.zeros(1024, 10), torch.zeros(1024, 10), torch.zeros(600))
     assert h.nbytes == 245_760
     assert update.dual.nbytes + update.residual.nbytes + update.head.nbytes == 84_320
-
-
-def test_a_straggler_is_missed_and_catches_up() -> None:
-    def slow(sender: str, _to: str, item: object) -> float:
-        return 60.0 if sender == "party2" and isinstance(item, Embedding) and item.round == 1 else 0.001
-
-    outcome = run("federation.quorum={need: 3, grace: 1.0}", "federation.rounds=80", delay=slow)
-    missed = [event["round"] for event in outcome.of_kind("missing")]
-    assert missed and missed[0] == 1
-    assert 60 < outcome.seconds < 70  # it waits a second a round until party2's mail, stuck behind, comes
-    assert outcome.mailbox.late["party2"] >= 1
-    assert max(missed) < 80
-    assert outcome.server.metrics["test_accuracy"] > 0.8
-
-
-def test_a_missing_party_explains_nothing_and_is_sent_nothing() -> None:
-    def lost(sender: str, _to: str, _item: object) -> float:
-        return 1e6 if sender == "party4" else 0.0
-
-    outcome = run("federation.quorum={need: 3}", "federation.rounds=1", delay=lost)
-    assert [to for sender, to, m in outcome.messages if sender == SERVER] == ["party1", "party2", "party3"]
 
 
 @pytest.mark.parametrize("rho", ["0", "-1"])
@@ -198,12 +159,6 @@ def test_dropout_is_drawn_alike_for_equal_seeds_and_matters() -> None:
         assert torch.equal(parameters(one)[name], parameters(two)[name])
         assert not torch.equal(parameters(one)[name], parameters(dry)[name])
     assert torch.equal(parameters(one)[SERVER], parameters(two)[SERVER])
-
-
-def test_it_learns_with_mlp_heads() -> None:
-    head = "federation.protocol.head={name: mlp, hidden: 64}"
-    outcome = run(head, "federation.protocol.tau=20", "federation.rounds=18")
-    assert outcome.server.metrics["test_accuracy"] >= 0.93
 
 
 def test_a_head_of_another_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from colonnade.common.aggregation.messages import BLINDED
-from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.heads import xavier
 from colonnade.common.models.losses import CrossEntropy
-from colonnade.common.protocols.vimadmm_j import CONTRACT, Evaluation, Logits, Signal, Update
+from colonnade.common.protocols.vimadmm_j import CONTRACT, Logits, Update
 from tests.support.federation import Outcome, config, federate, parameters
 
 pytestmark = pytest.mark.slow
@@ -82,42 +81,6 @@ def test_one_tensor_down_does_the_same_with_half_the_bytes() -> None:
         kinds = {type(m) for _, _, m in two.messages}
         assert kinds == set(CONTRACT.messages) - set(BLINDED) - {Update}
         assert two.payload[0] == one.payload[0] and two.payload[1] == one.payload[1] / 2
-
-
-def test_it_learns() -> None:
-    outcome = run("federation.protocol.tau=20", "federation.rounds=36")
-    assert outcome.server.metrics["test_accuracy"] >= 0.95
-
-
-def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
-    outcome = run("federation.evaluate.every=6")
-    rows = [len(outcome.server.schedule.batch(t)) for t in range(1, 7)]
-    for name in outcome.clients:
-        up = [m for sender, _, m in outcome.messages if sender == name]
-        down = [m for _, to, m in outcome.messages if to == name]
-        assert {type(m) for m in up + down} == set(CONTRACT.messages) - set(BLINDED) - {Signal}
-        assert [m.o.nbytes for m in up if isinstance(m, Logits)] == [4 * n * 10 for n in rows]
-        sizes = [m.dual.nbytes + m.residual.nbytes for m in down if isinstance(m, Update)]
-        assert sizes == [4 * 2 * n * 10 for n in rows]
-        assert sum(m.o.shape[0] for m in up if isinstance(m, Evaluation)) == 144 + 359
-
-
-def test_a_straggler_is_missed_and_catches_up() -> None:
-    def slow(sender: str, _to: str, item: object) -> float:
-        return 5.0 if sender == "party2" and isinstance(item, Logits) and item.round == 1 else 0.5
-
-    outcome = run("federation.quorum={need: 3, grace: 0.2}", "federation.rounds=24", delay=slow)
-    missed = [event["round"] for event in outcome.of_kind("missing")]
-    assert missed and missed[0] == 1 and max(missed) < 24
-    assert outcome.mailbox.late["party2"] >= 1
-
-
-def test_a_missing_party_explains_nothing_and_is_sent_nothing() -> None:
-    def lost(sender: str, _to: str, _item: object) -> float:
-        return 1e6 if sender == "party4" else 0.0
-
-    outcome = run("federation.quorum={need: 3}", "federation.rounds=1", delay=lost)
-    assert [to for sender, to, m in outcome.messages if sender == SERVER] == ["party1", "party2", "party3"]
 
 
 def test_rho_must_be_positive() -> None:
