@@ -13,7 +13,6 @@ from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.config.privacy import AdaptivePrivacyConfig
-from colonnade.common.config.protocol import local_steps
 from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.data.rows import generator
 from colonnade.common.messaging.forms import AS_IS
@@ -60,7 +59,7 @@ class Privacy:
     ) -> None:
         policy.refuse(party, federation)
         self._party, self._seed, self.plan = party, federation.seed, plan
-        self._local_steps, self.steps, self.encoder = local_steps(federation.protocol), None, None
+        self._local_steps, self.steps, self.encoder = federation.protocol.local_steps_taken, None, None
         self._codes: OwnCodes | None = None
         self._places = rows if isinstance(rows, RowPlaces) else None
         count = rows.total if isinstance(rows, RowPlaces) else rows

@@ -12,7 +12,6 @@ from colonnade.client.training.evaluation import evaluate
 from colonnade.client.training.label_messages import receive_labels
 from colonnade.client.training.local import Local, headed
 from colonnade.common.aggregation.subject import TRAINING, subject
-from colonnade.common.config.privacy import PrivacyConfig
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.backprop import backprop
 from colonnade.common.models.losses import OBJECTIVES
@@ -49,7 +48,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         if cfg.own == "exact":
             seen = (o - released.to(ctx.device)) / parties + seen
         do = loss.gradient(seen, labels) / len(batch)  # 4
-        if cfg.own == "sent" and isinstance(ctx.federation.privacy, PrivacyConfig):
+        if cfg.own == "sent" and ctx.federation.privacy is not None:
             do = through_clip(o, ctx.federation.privacy.clip, do)
         with torch.no_grad():
             head.weight.grad, dh = h.t() @ do, do @ head.weight.t()

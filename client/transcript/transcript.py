@@ -43,7 +43,7 @@ _WITHHELD = "the server withholds it, or {other} has not sent it: ask {other}'s 
 def always_in_step(federation: FederationConfig, contract: Contract[Any]) -> bool:
     """True if every party answers in every round, so that none misses what another is told."""
     waits = federation.quorum.need == "all" and federation.absence == "rollback" and federation.participation == 1
-    return contract.in_step and waits and not getattr(federation.protocol, "arrivals", False)
+    return contract.in_step and waits and not federation.protocol.asynchronous
 
 
 class PartyTranscript:

@@ -297,7 +297,10 @@ class Simulation:
             noisy = NoisyLabels.draw(labels, federation.outputs, private.labels, seed)
             server.protect(noisy.waiting(labels, train, private.labels, seed, lambda _: None))
         parties, rows_of_all = len(federation.names), len(server.labels)
-        server.releases = open_releases(private.answers, server.schedule, parties, rows_of_all, folder, begun=begun)
+        server.releases = open_releases(
+            private.answers, server.schedule, parties, rows_of_all, folder,
+            begun=begun, arrivals=federation.protocol.asynchronous,
+        )  # fmt: skip
 
     def _open_egress(self, outcome: Outcome, name: str, link: Link, state: State) -> Egress:
         federation = self.config.federation

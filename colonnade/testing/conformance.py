@@ -147,8 +147,8 @@ class Conformance:
         """`joint` and `local`, with which `explain` and `predict` open a run, give the accuracy of training's end."""
         name, run = self.trial.name, _of(lambda: self.trial.alone)
         whole = name in LOCAL and (name in JOINT or name in ACTIVE)
-        if self.trial.contract.predicts and not whole:
-            pytest.fail("CONTRACT.predicts is set: the module needs `joint` and `local`", pytrace=False)
+        if self.trial.contract.exchange.predicts and not whole:
+            pytest.fail("CONTRACT.exchange says that a model can predict: it needs `joint` and `local`", pytrace=False)
         if not whole or run.server.federation.privacy is not None:
             pytest.skip("there is no joint model, or noise on its evaluations")
         wanted, got = run.server.metrics["test_accuracy"], _of(lambda: accuracy_of_parts(run))

@@ -105,7 +105,7 @@ class PolicyConfig(Section):
         parties, name, privacy = len(federation.parties), federation.protocol.name, federation.privacy
         if self.protocols is not None and name not in self.protocols:
             self.object(party, "protocols", ", ".join(self.protocols), name)
-        blinded = getattr(federation.protocol, "aggregate", "clear") == "blinded"
+        blinded = federation.protocol.blinded
         least = self.min_parties or (_BLINDED if blinded else 1)
         if parties < least:
             self.object(party, "min_parties", least, parties)

@@ -50,9 +50,19 @@ class OnceConfig(BaseModel):
 
 
 class NoiseConfig(BaseModel):
-    """Settings common to every mechanism of `federation.privacy`: noise and budget."""
+    """Settings common to every mechanism of `federation.privacy`: noise and budget.
+
+    Attributes:
+        protects: kind of exchange (common/contracts/exchange.py) that the mechanism is for; "" for any.
+        unit: what it protects, one a row.
+        counts: noisy counts, which codes alone have.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    protects: ClassVar[str] = ""
+    unit: ClassVar[str] = ""
+    counts: ClassVar[None] = None
 
     noise_multiplier: float | None = Field(
         default=None, description="sigma, standard deviation of the noise in units of `clip` (adaptive: of 2 `clip`)"
@@ -124,6 +134,9 @@ class PrivacyConfig(NoiseConfig):
     N(0, (sigma C)^2). Give sigma, or a budget from which it is found, or both: the run then ends before the budget is
     exceeded.
     """
+
+    rescale: ClassVar[Literal["none"]] = "none"
+    steps: ClassVar[None] = None
 
     mechanism: Literal["gaussian"] = Field(
         default="gaussian", description="the mechanism, which decides the other keys of this section"
@@ -215,6 +228,9 @@ class AdaptivePrivacyConfig(NoiseConfig):
     models, and through them the embeddings of all other rows. One of `noise_multiplier`, `release_epsilon` and
     `epsilon` sets the noise; `epsilon` next to another is a budget, at which the run ends.
     """
+
+    protects: ClassVar[str] = "embeddings"
+    unit: ClassVar[str] = "embedding"
 
     mechanism: Literal["adaptive"] = Field(description="the mechanism, which decides the other keys of this section")
     clip: float = Field(gt=0, description="t, half the diameter of the region that embeddings are brought into")
@@ -329,12 +345,16 @@ class DiscretePrivacyConfig(BaseModel):
     )
     seeded: bool = Field(default=False, description="draws from the federation's seed: for tests, protects nothing")
 
+    protects: ClassVar[str] = "codes"
+    unit: ClassVar[str] = "code"
     adjacency: ClassVar[Literal["row"]] = "row"
     accounting: ClassVar[Literal["exact"]] = "exact"
     evaluate: ClassVar[Literal["released"]] = "released"
     clip: ClassVar[float] = 1.0
     """C of the encoder's gradients. Its inputs have a norm of 1 at most, so that few are clipped."""
     once: ClassVar[None] = None
+    rescale: ClassVar[Literal["none"]] = "none"
+    steps: ClassVar[None] = None
     noise_multiplier: ClassVar[None] = None
     rounds: ClassVar[None] = None
     predictions: ClassVar[int] = 0
@@ -419,13 +439,17 @@ def _mechanism(value: Any) -> str:
             f"federation.privacy{shown(value)}: expected keys and values", hint="{mechanism: gaussian, ..}"
         )
     name = str(value.get("mechanism", "gaussian") if isinstance(value, Mapping) else getattr(value, "mechanism", ""))
-    if name not in _MECHANISMS:
-        said = f"federation.privacy.mechanism = {name!r}: unknown mechanism{nearest(name, _MECHANISMS)}"
-        raise ConfigError(said, hint=f"one of {', '.join(_MECHANISMS)}")
+    if name not in MECHANISMS:
+        said = f"federation.privacy.mechanism = {name!r}: unknown mechanism{nearest(name, MECHANISMS)}"
+        raise ConfigError(said, hint=f"one of {', '.join(MECHANISMS)}")
     return name
 
 
-_MECHANISMS = ("gaussian", "adaptive", "discrete")
+MECHANISMS: Mapping[str, type[AnyPrivacyConfig]] = {
+    "gaussian": PrivacyConfig,
+    "adaptive": AdaptivePrivacyConfig,
+    "discrete": DiscretePrivacyConfig,
+}
 
 Privacy = Annotated[
     Annotated[PrivacyConfig, Tag("gaussian")]

@@ -59,17 +59,67 @@ def for_task(defaults: Defaults, task: str) -> Defaults:
 
 
 class ProtocolConfig(Section):
-    """Base of every protocol's config: its name, which selects the protocol.
+    """Base of every protocol's config: its name, which selects the protocol, and what other code asks of the keys.
+
+    The properties answer from the keys that protocols call alike; a protocol that has none of them, or another name,
+    overrides the property.
 
     Attributes:
         defaults: of the members' sections with this protocol.
         active: True if the server holds columns of its own (`server.active`), as the active party.
+        few_rounds: True if a run of less than a hundred rounds is usual.
     """
 
     defaults: ClassVar[Defaults] = Defaults()
     active: ClassVar[bool] = False
+    few_rounds: ClassVar[bool] = False
 
     name: str = Field(description="the protocol, which decides the other keys of this section")
+
+    @property
+    def asynchronous(self) -> bool:
+        """True if parties take turns at their own pace: `arrivals`."""
+        return bool(self._key("arrivals", False))
+
+    @property
+    def blinded(self) -> bool:
+        """True if the server learns blinded sums over the parties and no party's own part: `aggregate`."""
+        return bool(self._key("aggregate", "clear") == "blinded")
+
+    @property
+    def cut_width(self) -> int | None:
+        """Width of every party's embedding: `embedding`; None without."""
+        found: int | None = self._key("embedding", None)
+        return found
+
+    @property
+    def head_name(self) -> str:
+        """Kind of the agreed head: `head`; "linear" without."""
+        return str(getattr(self._key("head", None), "name", "linear"))
+
+    @property
+    def penalty(self) -> float | None:
+        """rho of ADMM: `rho`; None where there is no z."""
+        found: float | None = self._key("rho", None)
+        return found
+
+    @property
+    def steps_key(self) -> str:
+        """The key of the number of steps that a party takes after one release: `tau` or `local_steps`; "" without."""
+        return next((key for key in ("tau", "local_steps") if key in type(self).model_fields), "")
+
+    @property
+    def local_steps_taken(self) -> int:
+        """Most steps that a party takes after one release: 1 without `steps_key`."""
+        return int(self._key(self.steps_key, 1))
+
+    @property
+    def encoder_draws(self) -> tuple[int, int]:
+        """Steps of the training of linear encoders, and rows expected in a step."""
+        return 1, 1
+
+    def _key(self, key: str, otherwise: Any) -> Any:
+        return getattr(self, key) if key in type(self).model_fields else otherwise
 
     def coded_batch(self, batch: int, parties: int) -> int:  # noqa: ARG002
         """Rows that a party computes a response of: those of a batch, or fewer where one stands for several."""
@@ -99,13 +149,3 @@ Damping = Literal["parties", "none"]
 def damping_factor(damping: Damping, parties: int) -> float:
     """D, which local penalties are multiplied by and remainders divided by."""
     return float(parties) if damping == "parties" else 1.0
-
-
-def local_steps(config: ProtocolConfig) -> int:
-    """Number of steps that a party takes on one batch: tau, Q, or 1."""
-    return int(getattr(config, "tau", getattr(config, "local_steps", 1)))
-
-
-def encoder_draws(config: ProtocolConfig) -> tuple[int, int]:
-    """Steps of the training of linear encoders, and rows expected in a step, in the protocol that has them."""
-    return int(getattr(config, "steps", 1)), int(getattr(config, "drawn", 1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
@@ -80,9 +79,7 @@ def _defaults(federation: FederationConfig) -> str:
 
 def _steps(federation: FederationConfig) -> tuple[str, int] | None:
     """Name and a third of the local steps, where a run may change them."""
-    protocol: Any = federation.protocol
-    for name in ("tau", "local_steps"):
-        steps = getattr(protocol, name, 1)
-        if isinstance(steps, int) and steps > 1 and federation.privacy is None:
-            return name, max(1, round(steps / _SHARE))
-    return None
+    steps = federation.protocol.local_steps_taken
+    if steps == 1 or federation.privacy is not None:
+        return None
+    return federation.protocol.steps_key, max(1, round(steps / _SHARE))

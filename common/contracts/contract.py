@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.contracts.exchange import Exchange, FormerExchange
 from colonnade.common.messaging.departure import objection
 from colonnade.common.messaging.message import Kinds, Message
 
 C = TypeVar("C", bound=ProtocolConfig)
 
+_FORMER = frozenset(FormerExchange.__annotations__)
 
-@dataclass(frozen=True)
+
+def _warn(keywords: str, stacklevel: int) -> None:
+    said = f"{keywords}: a Contract says this by exchange=Exchange(sends, returns) (docs/adding_a_protocol.md)"
+    warnings.warn(said, DeprecationWarning, stacklevel=stacklevel + 1)
+
+
+@dataclass(frozen=True, init=False)
 class Contract(Generic[C]):
     """One protocol, as both its server side and its party side know it.
 
@@ -24,24 +33,17 @@ class Contract(Generic[C]):
         config: its keys under `federation.protocol`; the field `name` is a Literal.
         messages: every kind allowed; each declares its sender (common/messaging/departure.py).
         limits: the largest value of every dimension name, from the agreed section and the protocol's own config.
-        subsampling: True if some parties may skip a round (`federation.participation` below 1).
         sees: role -> data that reaches it.
+        exchange: the kinds of what parties send and are returned.
+        subsampling: True if some parties may skip a round (`federation.participation` below 1).
         response_noise: True if noise on the server's responses can protect the labels
             (`server.privacy.answers`): every value that depends on labels passes `server/privacy/response_noise.py`.
-        embeddings: True if parties release only embeddings of the rows of a batch, each of its own row alone,
-            so that `federation.privacy.mechanism: adaptive` can protect them.
-        predicts: a party's output for a row in prediction: its embedding, or logits if it has a head of its own,
-            or the row's released code; "" if the protocol has no prediction.
-        gradients: True if a party steps along a gradient at its embeddings, to which it may add its own
-            (`federation.adjust`).
         secret_steps: True if a party can take its steps over rows that it draws itself, so that
             `federation.privacy.steps.rate` can be agreed.
-        shares_labels: True if parties receive the labels and compute the loss themselves.
-        any_loss: True if the server computes the loss, and uses no more of it than its value and gradient by `ctx.loss`
-            (`federation.loss`).
         in_step: True if, where the quorum is `wait`, no round ends before every party has sent something of it. A party
             then misses no round, and statements that do not arrive are findings (docs/transcript.md).
         check: refuses an agreed section that this protocol does not support; raises ConfigError.
+        former: keywords of version 0.2, in place of `exchange`.
 
     Raises:
         TypeError: a message does not declare its sender, or how a party's tensor is protected.
@@ -53,21 +55,46 @@ class Contract(Generic[C]):
     messages: tuple[type[Message], ...]
     limits: Callable[[FederationConfig, C], Mapping[str, int]]
     sees: Mapping[str, str]
-    subsampling: bool = False
-    response_noise: bool = False
-    embeddings: bool = False
-    gradients: bool = False
-    secret_steps: bool = False
-    predicts: Literal["", "embedding", "logits", "codes"] = ""
-    shares_labels: bool = False
-    any_loss: bool = False
-    in_step: bool = False
-    check: Callable[[FederationConfig, C], None] = lambda _federation, _config: None
+    exchange: Exchange
+    subsampling: bool
+    response_noise: bool
+    secret_steps: bool
+    in_step: bool
+    check: Callable[[FederationConfig, C], None]
 
-    def __post_init__(self) -> None:
-        for kind in self.messages:
+    def __init__(
+        self,
+        title: str,
+        source: str,
+        config: type[C],
+        messages: tuple[type[Message], ...],
+        limits: Callable[[FederationConfig, C], Mapping[str, int]],
+        sees: Mapping[str, str],
+        exchange: Exchange | None = None,
+        *,
+        subsampling: bool = False,
+        response_noise: bool = False,
+        secret_steps: bool = False,
+        in_step: bool = False,
+        check: Callable[[FederationConfig, C], None] = lambda _federation, _config: None,
+        **former: Any,
+    ) -> None:
+        if former:
+            _warn(", ".join(former), stacklevel=3)
+            exchange = FormerExchange(**former)  # TypeError: unknown keyword
+        values = locals()
+        for each in fields(self):
+            object.__setattr__(self, each.name, values[each.name])
+        object.__setattr__(self, "exchange", exchange or Exchange())
+        for kind in messages:
             if why := objection(kind):
                 raise TypeError(f"{self.name}: {why}")
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _FORMER:
+            raise AttributeError(name)
+        _warn(name, stacklevel=3)
+        return getattr(self.exchange, name)
 
     @property
     def name(self) -> str:

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from colonnade.common.aggregation.messages import BLINDED, blinded_limits
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.privacy import number_of_codes
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.config.run_options import QuorumConfig
 from colonnade.common.contracts.contract import Contract
@@ -74,7 +73,7 @@ class _PredictionConfig(ProtocolConfig):
 
 def contract(federation: FederationConfig) -> Contract[Any]:
     """Contract for predictions with a model of this federation; refuses protocols whose models cannot predict."""
-    able = [name for name, known in imported_contracts().items() if known.predicts]
+    able = [name for name, known in imported_contracts().items() if known.exchange.predicts]
     name = federation.protocol.name
     if name not in able:
         raise InputError(
@@ -93,26 +92,28 @@ def contract(federation: FederationConfig) -> Contract[Any]:
 
 def width(federation: FederationConfig) -> int:
     """Numbers per row in a party's response: an embedding's, one per class, or one per code."""
-    kind = CONTRACTS[federation.protocol.name].predicts
+    contract, width = CONTRACTS[federation.protocol.name], federation.protocol.cut_width
+    kind = contract.exchange.predicts
     if kind == "logits":
         return federation.outputs
-    if kind == "codes":
-        return number_of_codes(federation.privacy, federation.outputs, len(federation.parties))
-    return int(federation.protocol.embedding)  # type: ignore[attr-defined]  # in every protocol with a cut layer
+    if kind == "embedding" and width is not None:
+        return width
+    return contract.limits_of(federation)[kind]
 
 
 def summed(federation: FederationConfig) -> bool:
     """True if the server learns only the sum of all parties' outputs."""
     protocol = federation.protocol
-    return protocol.name == "fedvs" or getattr(protocol, "aggregate", "clear") == "blinded"
+    return protocol.blinded or CONTRACTS[protocol.name].exchange.sums_alone
 
 
 def refuse_own(federation: FederationConfig) -> None:
     """Rejects step 4 in protocols whose parties have no model of their own."""
-    if federation.protocol.name != "vfedmh" or federation.task == "regression":
+    if not CONTRACTS[federation.protocol.name].exchange.own_predictions or federation.task == "regression":
+        able = [name for name, known in imported_contracts().items() if known.exchange.own_predictions]
         raise InputError(
             f"--own: parties of {federation.protocol.name}, {federation.task}, cannot predict by themselves",
-            hint="vfedmh's can, for classes; leave it out",
+            hint=f"{' and '.join(able)}'s can, for classes; leave it out",
         )
 
 

@@ -17,7 +17,6 @@ from colonnade.common.config.privacy import (
     DiscretePrivacyConfig,
     NoisyPrivacyConfig,
 )
-from colonnade.common.config.protocol import encoder_draws, local_steps
 from colonnade.common.data.rows import Batches, Partition, generator, partition
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.privacy.accounting.plan import PrivacyPlan, plan, release_cost
@@ -55,7 +54,7 @@ class Schedule:
         self._every = federation.evaluate.every or self._batches.per_epoch
         self._tests = federation.stop is not None or federation.evaluate.test == "always"
         self._stop, self._block = federation.stop, federation.batch
-        self._names, self._seed, self._steps = federation.names, federation.seed, local_steps(federation.protocol)
+        self._names, self._seed, self._steps = federation.names, federation.seed, federation.protocol.local_steps_taken
         self._share = max(1, round(federation.participation * len(self._names)))
         self.privacy: PrivacyPlan | None = None
         if federation.privacy is not None:
@@ -136,7 +135,7 @@ class Schedule:
     def _planned(self, federation: FederationConfig, privacy: AnyPrivacyConfig, rows: int) -> PrivacyPlan:
         if isinstance(privacy, DiscretePrivacyConfig):
             return discrete_plan(
-                privacy, self.partition.train, rows, self.rounds, draws=encoder_draws(federation.protocol),
+                privacy, self.partition.train, rows, self.rounds, draws=federation.protocol.encoder_draws,
                 classes=federation.outputs, parties=len(federation.parties), benchmark=federation.benchmark,
             )  # fmt: skip
         count, present = self._counted(privacy), federation.fewest_summed

@@ -118,17 +118,18 @@ def _check_labels(federation: FederationConfig, server: ServerConfig) -> None:
 
 def _check_label_noise(federation: FederationConfig, server: ServerConfig) -> None:
     """Rejects sets of classes that cannot be drawn of the federation's, and a z that the protocol does not have."""
-    config, rho = server.privacy.labels, getattr(federation.protocol, "rho", None)
+    config, rho = server.privacy.labels, federation.protocol.penalty
     if config is None:
         return
-    if config.prior and federation.protocol.name == "codes":
+    name = federation.protocol.name
+    if config.prior and CONTRACTS[name].exchange.labels_first:
         raise ConfigError(
-            "server.privacy.labels.prior = true with codes, whose parties need all labels before there is a model",
+            f"server.privacy.labels.prior = true with {name}, whose parties need all labels before there is a model",
             hint="leave prior out",
         )
     if config.auxiliary is not None and rho is None:
         raise ConfigError(
-            f"server.privacy.labels.auxiliary = {config.auxiliary}: {federation.protocol.name} has no z",
+            f"server.privacy.labels.auxiliary = {config.auxiliary}: {name} has no z",
             hint="leave it out: where gradients are sent, the loss is that of the released label already",
         )
     if config.auxiliary == "likelihood" and rho is not None and rho <= CONVEX:
@@ -151,7 +152,7 @@ def _check_loss(federation: FederationConfig) -> None:
     if not federation.loss:
         return
     check_registered(OUTSIDE_LOSSES, "federation.loss", federation.loss)
-    if not CONTRACTS[federation.protocol.name].any_loss:
+    if not CONTRACTS[federation.protocol.name].exchange.any_loss:
         raise ConfigError(
             f"federation.loss = {federation.loss!r}: {federation.protocol.name} works with the loss of the task alone",
             hint=f"leave it out, or take one of {able('any_loss')}",
@@ -182,7 +183,7 @@ def _check_class_weights(federation: FederationConfig, server: ServerConfig) -> 
     weights, name = server.class_weights, federation.protocol.name
     if federation.task == "regression":
         raise ConfigError("server.class_weights with federation.task = regression: there are no classes")
-    if CONTRACTS[name].shares_labels:
+    if CONTRACTS[name].exchange.shares_labels:
         raise ConfigError(
             f"server.class_weights: in {name} the parties compute the loss themselves, without weights",
             hint="leave it out, or take a protocol whose server computes the loss",
@@ -234,7 +235,7 @@ def _check_decision(federation: FederationConfig, server: ServerConfig) -> None:
 
 
 def _check_sums(federation: FederationConfig) -> None:
-    if getattr(federation.protocol, "aggregate", "clear") == "blinded":
+    if federation.protocol.blinded:
         check_blinded(federation)
         return
     if (recovery := federation.blinding.recovery) != "none":
@@ -289,7 +290,7 @@ def _check_adjust(federation: FederationConfig) -> None:
             "federation.adjust.contrastive with federation.task = regression: it has a cluster for every class",
             hint="leave it out",
         )
-    if not CONTRACTS[name].gradients:
+    if not CONTRACTS[name].exchange.gradients:
         raise ConfigError(
             f"federation.adjust with the protocol {name}: its parties follow no gradient at their embeddings",
             hint=f"take one of {able('gradients')}, or leave adjust out",

@@ -111,7 +111,7 @@ def _protocol(value: Any) -> ProtocolConfig:
 
 def _with_widths(config: Config) -> Config:
     """The same, with the agreed width filled into built-in models that set none."""
-    agreed = getattr(config.federation.protocol, "embedding", None)
+    agreed = config.federation.protocol.cut_width
     if agreed is None:
         return config
     parties = {name: _with_width(party, agreed) for name, party in config.parties.items()}

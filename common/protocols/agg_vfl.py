@@ -24,6 +24,7 @@ from pydantic import Field
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 
@@ -78,9 +79,8 @@ CONTRACT = Contract(
     config=Config,
     messages=(Prediction, Gradient, Evaluation),
     limits=limits,
+    exchange=Exchange("logits", "gradients"),
     in_step=True,
-    any_loss=True,
-    predicts="logits",
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear",
         "party": "the gradient at the average of all logits of its batch rows, which names their labels",

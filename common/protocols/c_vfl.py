@@ -31,6 +31,7 @@ from colonnade.common.config.optimisers import AdamWConfig
 from colonnade.common.config.protocol import Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.label_messages import LABEL_MESSAGES
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
@@ -101,11 +102,8 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, *LABEL_MESSAGES, Other, Head, Evaluation),
     limits=limits,
+    exchange=Exchange("embeddings", "labels"),
     in_step=True,
-    embeddings=True,
-    gradients=True,
-    predicts="embedding",
-    shares_labels=True,
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",
         "party": "THE LABELS of all training rows, EVERY OTHER PARTY'S EMBEDDINGS of them, and the server's model",

@@ -21,6 +21,7 @@ from pydantic import Field
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.messaging.fields import Released
 from colonnade.common.messaging.message import PartyMessage, TensorSpec, message
 
@@ -59,8 +60,8 @@ CONTRACT = Contract(
     config=Config,
     messages=(Features, Evaluation),
     limits=limits,
+    exchange=Exchange("columns", "nothing"),
     in_step=True,
-    any_loss=True,
     sees={
         "server": "EVERYTHING: every party's raw columns of the training, validation and test rows, in the clear",
         "party": "nothing",

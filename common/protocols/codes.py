@@ -30,9 +30,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.privacy import DiscretePrivacyConfig, number_of_codes
+from colonnade.common.config.privacy import number_of_codes
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
@@ -41,6 +42,8 @@ from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessag
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
+    few_rounds: ClassVar[bool] = True
+
     name: Literal["codes"] = Field(default="codes", description="the protocol")
     steps: int = Field(default=100, ge=2, le=10_000, description="steps of the training of a party's encoder")
     drawn: int = Field(
@@ -48,6 +51,11 @@ class Config(ProtocolConfig):
     )
     lr: float = Field(default=60.0, gt=0, description="learning rate of the encoders, on inputs of a norm of at most 1")
     iterations: int = Field(default=30, ge=1, description="of EM at the server, in every round")
+
+    @property
+    def encoder_draws(self) -> tuple[int, int]:
+        """`steps`, and `drawn`."""
+        return self.steps, self.drawn
 
 
 @message
@@ -130,7 +138,7 @@ def codes_of(federation: FederationConfig) -> int:
 
 def counted(federation: FederationConfig) -> bool:
     """True if the server groups classes by noisy counts."""
-    return isinstance(federation.privacy, DiscretePrivacyConfig) and federation.privacy.counts is not None
+    return federation.privacy is not None and federation.privacy.counts is not None
 
 
 def limits(federation: FederationConfig, _config: Config) -> dict[str, int]:
@@ -145,7 +153,7 @@ def check(federation: FederationConfig, _config: Config) -> None:
             "federation.task = regression with the protocol codes: a code stands for classes",
             hint="predict ranges of the number as classes, or take another protocol",
         )
-    if federation.privacy is not None and not isinstance(federation.privacy, DiscretePrivacyConfig):
+    if federation.privacy is not None and federation.privacy.protects != "codes":
         raise ConfigError(
             f"federation.privacy.mechanism = {federation.privacy.mechanism} with the protocol codes: not for codes",
             hint="take {mechanism: discrete, epsilon: 8}",
@@ -159,9 +167,8 @@ CONTRACT = Contract(
     config=Config,
     messages=(Lessons, Labels, Beliefs, Counts, Groups, Codes, Evaluation),
     limits=limits,
+    exchange=Exchange("codes", "labels"),
     in_step=True,
-    predicts="codes",
-    shares_labels=True,
     check=check,
     sees={
         "server": "of every training, validation and test row a set of codes, drawn once; with counts, noisy "

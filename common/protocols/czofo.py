@@ -34,6 +34,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import SMALL, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
@@ -125,12 +126,10 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Differences, Evaluation),
     limits=limits,
+    exchange=Exchange("embeddings", "losses"),
     in_step=True,
-    embeddings=True,
-    gradients=True,
     check=check,
     response_noise=True,
-    predicts="embedding",
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",
         "party": "how the loss changes along directions that it knows, of a batch or of every row: exact equations "

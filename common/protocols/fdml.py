@@ -29,6 +29,7 @@ from colonnade.common.aggregation.messages import BLINDED, blinded_limits
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.label_messages import LABEL_MESSAGES
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
@@ -96,9 +97,8 @@ CONTRACT = Contract(
     config=Config,
     messages=(Logits, *LABEL_MESSAGES, Aggregate, Evaluation, *BLINDED),
     limits=limits,
+    exchange=Exchange("logits", "labels"),
     in_step=True,
-    predicts="logits",
-    shares_labels=True,
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear; "
         "blinded, their sums, from which columns can be estimated too",

@@ -23,6 +23,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import INTERACTING, SMALL, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradient
+from colonnade.common.contracts.exchange import Exchange
 
 
 class Config(ProtocolConfig):
@@ -50,11 +51,8 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Gradient, Evaluation),
     limits=limits,
+    exchange=Exchange("embeddings", "gradients"),
     in_step=True,
-    any_loss=True,
-    embeddings=True,
-    gradients=True,
-    predicts="embedding",
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",
         "party": "the gradients of the loss at its own cut layer, which carry information about the labels",

@@ -39,6 +39,7 @@ from colonnade.common.aggregation.parameters import CodeParameters, agreed_param
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import INTERACTING, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.crypto.lengths import OVERHEAD
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.messaging.fields import MaskedTensor, Tensor
@@ -288,9 +289,8 @@ CONTRACT = Contract(
         Gradient,
     ),
     limits=limits,
+    exchange=Exchange("coded", "gradients"),
     in_step=True,
-    any_loss=True,
-    predicts="embedding",
     sees={
         "server": "the sum of all parties' embeddings, from which columns can be estimated too; boxes that it cannot "
         "open; with `masked_answers: false`, of the answers that it decodes, more than the sum "

@@ -32,12 +32,15 @@ from pydantic import Field
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 
 
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
+
+    few_rounds: ClassVar[bool] = True
 
     name: Literal["linear_admm"] = Field(default="linear_admm", description="the protocol")
     rho: float = Field(
@@ -96,8 +99,8 @@ CONTRACT = Contract(
     config=Config,
     messages=(Logits, Update, Evaluation),
     limits=limits,
+    exchange=Exchange("logits", "duals"),
     in_step=True,
-    predicts="logits",
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear",
         "party": "a gradient at the logits of its batch rows, which carries information about the labels",

@@ -21,6 +21,7 @@ from pydantic import Field
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.errors import ConfigError
 
 
@@ -49,7 +50,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(),
     limits=limits,
-    any_loss=True,
+    exchange=Exchange("nothing", "nothing"),
     check=_check,
     sees={"server": "nothing but its own columns and labels", "party": "nothing"},
 )

@@ -40,6 +40,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import INTERACTING, LARGE, SMALL, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
@@ -140,12 +141,9 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Gradient, AverageGradient, Evaluation, *BLINDED),
     limits=limits,
+    exchange=Exchange("embeddings", "gradients"),
     in_step=True,
-    any_loss=True,
-    embeddings=True,
-    gradients=True,
     check=check,
-    predicts="embedding",
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear; "
         "blinded, their sums, from which columns can be estimated too",

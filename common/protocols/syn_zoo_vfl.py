@@ -24,6 +24,7 @@ from typing import Literal
 from pydantic import Field
 
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.contracts.pairs import PAIRS, SEES, PairsConfig, check_pairs, pairs_limits
 
 
@@ -43,8 +44,8 @@ CONTRACT = Contract(
     config=Config,
     messages=PAIRS,
     limits=pairs_limits,
+    exchange=Exchange("pairs", "losses"),
     in_step=True,
     check=check_pairs,
-    predicts="embedding",
     sees=SEES,
 )

@@ -35,6 +35,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import INTERACTING, LARGE, SMALL, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation, Gradient
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.messaging.fields import Released
 from colonnade.common.messaging.message import PartyMessage, TensorSpec, message
 
@@ -84,11 +85,8 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Gradient, Evaluation),
     limits=limits,
+    exchange=Exchange("embeddings", "gradients"),
     in_step=True,
-    any_loss=True,
-    embeddings=True,
-    gradients=True,
-    predicts="embedding",
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",
         "party": "the gradients of the loss at its own cut layer, which carry information about the labels, unless "

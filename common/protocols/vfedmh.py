@@ -29,6 +29,7 @@ from colonnade.common.aggregation.messages import BLINDED, blinded_limits
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 
@@ -115,10 +116,8 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Evaluation, Global, Prediction, Gradient, *BLINDED),
     limits=limits,
+    exchange=Exchange("embeddings", "average"),
     in_step=True,
-    any_loss=True,
-    embeddings=True,
-    predicts="embedding",
     sees={
         "server": "sums of the parties' embeddings of the training, validation and test rows (in the clear: each of "
         "them), from which columns can be estimated, and every party's predictions from the global embedding",

@@ -23,9 +23,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.privacy import PROPOSED, PROPOSED_EPSILON, AdaptivePrivacyConfig
+from colonnade.common.config.privacy import PROPOSED, PROPOSED_EPSILON
 from colonnade.common.config.protocol import Defaults
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.errors import ConfigError
 from colonnade.common.protocols import split
 
@@ -41,7 +42,7 @@ class Config(split.Config):
 
 def check(federation: FederationConfig, _config: Config) -> None:
     """Rejects a configuration without protected embeddings. Raises ConfigError."""
-    if not isinstance(federation.privacy, AdaptivePrivacyConfig):
+    if federation.privacy is None or federation.privacy.protects != "embeddings":
         raise ConfigError(
             "federation.privacy: vfl_afe protects every row, and needs mechanism: adaptive",
             hint=f"give privacy: {PROPOSED}, which finds the noise for epsilon {PROPOSED_EPSILON:g} of a row at one "
@@ -55,12 +56,9 @@ CONTRACT = Contract(
     config=Config,
     messages=split.CONTRACT.messages,
     limits=split.limits,
+    exchange=Exchange("embeddings", "gradients"),
     in_step=True,
-    any_loss=True,
-    embeddings=True,
-    gradients=True,
     check=check,
-    predicts="embedding",
     sees={
         "server": "embeddings of the training, validation and test rows with noise in every entry",
         "party": split.CONTRACT.sees["party"],

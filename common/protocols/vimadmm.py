@@ -40,6 +40,7 @@ from colonnade.common.config.models import PartyHeadConfig, ProductHeadConfig
 from colonnade.common.config.protocol import SMALL, Damping, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 
@@ -120,12 +121,10 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Update, Evaluation),
     limits=limits,
+    exchange=Exchange("embeddings", "duals"),
     in_step=True,
-    embeddings=True,
-    gradients=True,
     secret_steps=True,
     subsampling=True,
-    predicts="embedding",
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",
         "party": "duals and residuals of its batch rows, which carry information about the labels, and its head",

@@ -34,6 +34,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.optimisers import SgdConfig
 from colonnade.common.config.protocol import Damping, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
@@ -143,10 +144,10 @@ CONTRACT = Contract(
     config=Config,
     messages=(Logits, Update, Signal, Evaluation, *BLINDED),
     limits=limits,
+    exchange=Exchange("logits", "duals"),
     in_step=True,
     check=check,
     subsampling=True,
-    predicts="logits",
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear; "
         "blinded, their sums, from which columns can be estimated too",

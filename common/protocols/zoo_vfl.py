@@ -26,6 +26,7 @@ from typing import Literal
 from pydantic import Field
 
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.contracts.pairs import PAIRS, SEES, PairsConfig, check_pairs, pairs_limits
 
 
@@ -41,7 +42,7 @@ CONTRACT = Contract(
     config=Config,
     messages=PAIRS,
     limits=pairs_limits,
+    exchange=Exchange("pairs", "losses"),
     check=check_pairs,
-    predicts="embedding",
     sees=SEES,
 )

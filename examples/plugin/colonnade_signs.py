@@ -25,6 +25,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Embedding, Evaluation
+from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.messaging.message import ServerMessage, TensorSpec, message
@@ -63,9 +64,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Signs, Evaluation),
     limits=limits,
-    any_loss=True,
-    embeddings=True,
-    predicts="embedding",
+    exchange=Exchange("embeddings", "gradients"),
     sees={"server": "every party's embeddings, in the clear", "party": "the signs of the gradients at its cut layer"},
 )
 

@@ -86,8 +86,7 @@ def _answers(federation: FederationConfig, server: ServerConfig, schedule: Sched
     if (config := server.privacy.answers) is None:
         return []
     refuse_large_delta(config, len(schedule.partition.train))
-    arrivals = getattr(federation.protocol, "arrivals", False)
-    releases = expected_releases(schedule, len(federation.names), arrivals=arrivals)
+    releases = expected_releases(schedule, len(federation.names), arrivals=federation.protocol.asynchronous)
     spent = epsilon(releases, config.noise_multiplier, config.delta, "replace", config.accounting)
     noise = f"about {releases} releases of a row, noise multiplier {config.noise_multiplier:g}"
     void = "no guarantee, since the seed is known; by the noise alone " if config.seeded else ""

@@ -145,7 +145,8 @@ class ServerRun:
             private.labels, labels.values, schedule.partition.train, federation.outputs, federation.seed
         )
         rows, parties = len(labels.values), len(federation.names)
-        return noisy, open_releases(private.answers, schedule, parties, rows, self.out, begun=begun)
+        arrivals = federation.protocol.asynchronous
+        return noisy, open_releases(private.answers, schedule, parties, rows, self.out, begun=begun, arrivals=arrivals)
 
     def _dress(self, ctx: ServerContext, labels: LabelColumn, rows: Tensor, *, begun: bool) -> None:
         """Reduces the context to the common rows, int64 (common,)."""

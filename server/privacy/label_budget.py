@@ -94,11 +94,12 @@ def open_releases(
     folder: Path | None = None,
     *,
     begun: bool = False,
+    arrivals: bool = False,
 ) -> RowReleases | None:
     """The counts of a run, as an earlier start left them; None if responses are not protected.
 
     Args:
-        parties: number of parties that get responses; with the run's length it sizes the blocks.
+        parties: number of parties that get responses; with the run's length and `arrivals` it sizes the blocks.
         folder: the run's; None keeps the counts in memory only.
         begun: True if the run has begun, so responses may have been sent.
 
@@ -118,7 +119,8 @@ def open_releases(
         spent, accounting = _read(path, kept, config)
         if "accounting" not in config.model_fields_set:  # a run keeps the accounting that it began with
             config = config.model_copy(update={"accounting": accounting})
-    releases = RowReleases(config, rows, max(1, expected_releases(schedule, parties) // _BLOCKS), path, spent)
+    block = max(1, expected_releases(schedule, parties, arrivals=arrivals) // _BLOCKS)
+    releases = RowReleases(config, rows, block, path, spent)
     if not there:
         releases.write(spent)
     return releases

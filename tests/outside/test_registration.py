@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,17 @@ def test_it_is_found_everywhere_and_goes_again(signs: Path) -> None:
 def test_it_trains_on_the_virtual_clock(signs: Path) -> None:
     outcome = federate(config(SIGNS, "federation.epochs=20"))
     assert outcome.server.metrics["test_accuracy"] > 0.8
+
+
+def test_a_contract_of_version_0_2_says_the_same_with_a_warning(install: Install) -> None:
+    new, old = 'exchange=Exchange("embeddings", "gradients")', 'any_loss=True, embeddings=True, predicts="embedding"'
+    install("signs", "colonnade_signs", EXAMPLE.read_text().replace(new, old))
+    with pytest.warns(DeprecationWarning, match="any_loss, embeddings, predicts: a Contract says this by exchange"):
+        exchange = CONTRACTS["signs"].exchange
+    assert exchange.embeddings and exchange.any_loss and not exchange.gradients
+    with pytest.warns(DeprecationWarning, match="predicts: a Contract says this by"):
+        assert CONTRACTS["signs"].predicts == "embedding"
+    assert replace(CONTRACTS["signs"], title="Others").exchange is exchange
 
 
 def test_a_protocols_own_objects_are_resumed(install: Install) -> None:

@@ -59,7 +59,7 @@ def test_documented_protections_are_those_that_the_configuration_accepts(name: s
 def test_a_row_matches_the_contract(name: str) -> None:
     server, others, labels, _ = (_resolved(name, column) for column in range(4))
     contract = CONTRACTS[name]
-    assert ("all training labels" in labels) == contract.shares_labels
+    assert ("all training labels" in labels) == contract.exchange.shares_labels
     assert ("embeddings" in server) == ("embedding" in contract.sees["server"])
     assert ("logits" in server) == ("logits" in contract.sees["server"])
     assert ("EMBEDDINGS" in contract.sees["party"]) == ("every other party's embeddings" in others)

@@ -25,7 +25,7 @@ SQUARES = """
 def squares(scores, targets):
     return 0.5 * (scores - targets).square().sum(dim=1)
 """
-TAKES = [name for name in NAMES if CONTRACTS[name].any_loss]
+TAKES = [name for name in NAMES if CONTRACTS[name].exchange.any_loss]
 AGREED = {"rounds": 3, "epochs": 0}
 
 

@@ -109,7 +109,7 @@ def test_a_metric(packages: Packages) -> None:
 
 def test_the_page_lists_the_protocols_that_take_a_loss() -> None:
     [named] = re.findall(r"^- Supported by (.*?), and\n", PAGE, re.M | re.S)
-    assert set(re.findall(r"`(\w+)`", named)) == {name for name in NAMES if CONTRACTS[name].any_loss}
+    assert set(re.findall(r"`(\w+)`", named)) == {name for name in NAMES if CONTRACTS[name].exchange.any_loss}
 
 
 @pytest.mark.parametrize("words", ["for the protocol 'signs', the server", "install the same version of the package"])

@@ -112,7 +112,7 @@ def test_the_loss_of_z_can_be_chosen_where_there_is_a_z(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, contract in CONTRACTS.items() if contract.shares_labels and name != "codes"]
+    "name", [name for name, contract in CONTRACTS.items() if contract.exchange.shares_labels and name != "codes"]
 )
 def test_parties_are_sent_the_posterior_of_noise_and_model(name: str) -> None:
     _, outcome = noisy(name)

@@ -27,7 +27,7 @@ from tests.support.federation import config, federate
 
 pytestmark = pytest.mark.slow
 
-ABLE = [name for name, contract in CONTRACTS.items() if contract.predicts]
+ABLE = [name for name, contract in CONTRACTS.items() if contract.exchange.predicts]
 BLIND = [
     {"name": "vimadmm_j", "aggregate": "blinded", "update": "signal"},
     {"name": "fdml", "aggregate": "blinded"},

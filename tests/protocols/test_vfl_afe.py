@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 AFE = {"name": "vfl_afe", "embedding": 16}
 PRIVACY = "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: %s, delta: 1e-4, seeded: true, %s}"
 SHORT = ("federation.rounds=8", "federation.epochs=0")
-ABLE = [name for name, contract in CONTRACTS.items() if contract.embeddings]
+ABLE = [name for name, contract in CONTRACTS.items() if contract.exchange.embeddings]
 
 
 def private(sigma: float = 0.05, more: str = "") -> str:

@@ -32,11 +32,11 @@ def estimated(federation: FederationConfig, made: Mapping[str, Made], schedule: 
         not models
         or len(models) < len(made)
         or width is None
-        or not contract.embeddings
+        or not contract.exchange.embeddings
         or federation.privacy is not None
     ):
         return ""
-    blinded = getattr(federation.protocol, "aggregate", "clear") == "blinded"
+    blinded = federation.protocol.blinded
     columns = [math.prod(shape) for _, shape in made.values()]
     behind = sum(columns) if blinded else min(columns)
     layers = min(map(hidden_layers, models))

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.models import MlpConfig, ModelConfig
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.columns.scale import Columns, varied
 from colonnade.reports.words import counted
@@ -16,8 +17,6 @@ _DEVIATIONS = 20  # beyond which the rest of a standardised column is squeezed t
 _LOOKED_AT = 100_000  # rows
 _STEPS = 100
 _TABLE, _COLOUR = 2, 4  # axes of columns, and of images with channels
-_BY_ONE_NUMBER = ("zoo_vfl", "syn_zoo_vfl")
-_FEW_ROUNDS = ("linear_admm", "codes")
 
 
 def of_party(columns: Columns, rows: Tensor, model: ModelConfig) -> Iterator[str]:
@@ -42,13 +41,13 @@ def of_party(columns: Columns, rows: Tensor, model: ModelConfig) -> Iterator[str
 
 def of_federation(federation: FederationConfig, schedule: Schedule) -> Iterator[str]:
     """Properties of the protocol and of the length for which no default can be good."""
-    name = federation.protocol.name
-    if name in _BY_ONE_NUMBER:
+    protocol = federation.protocol
+    if CONTRACTS[protocol.name].exchange.one_number:
         yield (
-            f"hint: {name} learns from one number a batch, so that it needs many epochs, and rates of its own; begin "
-            "with `colonnade tune`"
+            f"hint: {protocol.name} learns from one number a batch, so that it needs many epochs, and rates of its "
+            "own; begin with `colonnade tune`"
         )
-    if schedule.rounds < _STEPS and name not in _FEW_ROUNDS:
+    if schedule.rounds < _STEPS and not protocol.few_rounds:
         yield (
             f"hint: only {counted(schedule.rounds, 'round')}; take {_STEPS} or more, by a smaller federation.batch or "
             "more federation.epochs"

@@ -145,7 +145,7 @@ def _open(place: ExportPlace, party: str) -> OpenedParty:
 
 def _record(config: Config, party: str, opened: OpenedParty) -> dict[str, Any]:
     federation = config.federation
-    says = CONTRACTS[federation.protocol.name].predicts
+    says = CONTRACTS[federation.protocol.name].exchange.predicts
     return {
         "party": party,
         "federation": federation.id,

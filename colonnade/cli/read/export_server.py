@@ -94,7 +94,7 @@ def export_server(run: RunFolder, config: Config, base: Path, out: Path | None) 
         "run": owner.run,
         "round": rounds[0],
         "input": {"shape": shape, "dtype": "float32", "parties": list(federation.names),
-                  "what": CONTRACTS[name].predicts},
+                  "what": CONTRACTS[name].exchange.predicts},
         "output": {"what": "standardised targets" if classes is None else "logits", "classes": classes,
                    "targets": None if ctx.scale is None else ctx.scale.record(),
                    "decision": None if (made := ctx.decision) is None else {"class": ctx.positive, **made.record()}},

@@ -155,7 +155,7 @@ class GivenSetup:
         if name == "vfedmh" and len(parties) < _BLINDED:
             protocol["aggregate"] = "clear"
             notes.append("aggregate: clear, for fewer than three parties")
-        if CONTRACTS[name].shares_labels and made["server"].pop("class_weights", "none") != "none":
+        if CONTRACTS[name].exchange.shares_labels and made["server"].pop("class_weights", "none") != "none":
             notes.append("no class weights: parties compute the loss themselves")
         if name == "vfl_afe":
             federation["privacy"] = {"mechanism": "adaptive", "clip": 1.0, "epsilon": self.epsilon, "delta": DELTA}

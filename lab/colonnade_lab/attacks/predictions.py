@@ -38,7 +38,7 @@ def shows_parts(run: AttackedRun) -> bool:
     federation = run.config.federation
     kinds = CONTRACTS[run.protocol].kinds
     clear = any("part" in kind.__dataclass_fields__ for kind in kinds.values())
-    return clear and getattr(federation.protocol, "aggregate", "clear") != "blinded"
+    return clear and not federation.protocol.blinded
 
 
 def _blocks(run: AttackedRun, rows: Tensor) -> list[Tensor]:

@@ -49,7 +49,7 @@ def needs(
     """
     free = [result for result in results if not result.entry.reference]
     good = [result for result in free if result.accuracy >= GOOD]
-    discreet = [result for result in free if not result.contract.shares_labels]
+    discreet = [result for result in free if not result.contract.exchange.shares_labels]
     both = [result for result in good if result in discreet]
     found = [
         _ranked("the most accurate", free, lambda one: -one.accuracy, lambda one: f"{one.accuracy:.1f} %"),
@@ -128,4 +128,4 @@ def _has(result: ProtocolResults, key: str) -> bool:
 def _sums_alone(result: ProtocolResults) -> bool:
     """Excludes VFedMH, whose parties show their predictions, and protocols that share labels."""
     able = result.name == "fedvs" or _has(result, "aggregate")
-    return able and result.name != "vfedmh" and not result.contract.shares_labels
+    return able and result.name != "vfedmh" and not result.contract.exchange.shares_labels

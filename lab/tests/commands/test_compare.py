@@ -184,7 +184,7 @@ class TestPages:
         every = [
             results(name, plain=record(0.99), client_8=record(0.99), row_8=record(0.99), attacked=leak)
             for name in CONTRACTS
-            if CONTRACTS[name].shares_labels
+            if CONTRACTS[name].exchange.shares_labels
         ]
         named = {one.need for one in needs(every, [8.0]) if one.best}
         assert named == {"the most accurate", "fewest bytes to 95 %", "fewest rounds to 95 %"}

@@ -100,7 +100,7 @@ def test_shared_messages_are_complete_and_their_names_reserved() -> None:
         shared = {kind for kind in BLINDED if kind in contract.messages}
         assert shared in (set(), set(AGREEMENT), {*AGREEMENT, SetProof, SetProofs}, set(BLINDED))
         if name != "codes":  # sends the labels of all rows at once, in messages of its own
-            assert contract.shares_labels == (set(LABEL_MESSAGES) <= set(contract.messages))
+            assert contract.exchange.shares_labels == (set(LABEL_MESSAGES) <= set(contract.messages))
 
 
 @every_form

@@ -135,7 +135,7 @@ def hijack(run: AttackedRun, party: str, known: float, seed: int, simulate: Simu
         return reconstruct(said[have], said[rest], x[have], x[rest], y[have], y[rest], seed=seed)
 
     honest = inverted(parts[place])
-    steps = getattr(run.config.federation.protocol, "tau", 1)  # a party's steps per gradient
+    steps = run.config.federation.protocol.local_steps_taken  # a party's steps per gradient
     encoder = AuxiliaryEncoder(x[have], rows[have], len(run.labels), 1 / steps)
     with deviating(run, {SERVER: hijacking(run.protocol, party, encoder)}, simulate) as other:
         found = inverted(predicted(other)[1][place])
@@ -146,12 +146,12 @@ def hijack(run: AttackedRun, party: str, known: float, seed: int, simulate: Simu
 def _refuse(run: AttackedRun) -> None:
     protocol = run.config.federation.protocol
     fields = {field for kind in CONTRACTS[run.protocol].kinds.values() for field in kind.__dataclass_fields__}
-    if not run.opens or not {"h", "dh"} <= fields or getattr(protocol, "aggregate", "clear") == "blinded":
+    if not run.opens or not {"h", "dh"} <= fields or protocol.blinded:
         raise InputError(
             f"{run.protocol}: the server sends no gradients of one party's embeddings",
             hint="take a run of split, vfl_afe, split_avg, fedbcd or vafl, in which embeddings are not blinded",
         )
-    if getattr(protocol, "arrivals", False):
+    if protocol.asynchronous:
         raise InputError(
             "federation.protocol.arrivals = true: the hijack answers whole rounds",
             hint="take a run with arrivals: false",

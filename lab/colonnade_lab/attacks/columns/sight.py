@@ -111,7 +111,7 @@ class Sight:
 def views(run: AttackedRun, names: Sequence[str]) -> dict[str, Sight]:
     """What the server sees of each party by name, or of all together if sums are blinded."""
     protocol = run.config.federation.protocol
-    if getattr(protocol, "aggregate", "clear") != "blinded":
+    if not protocol.blinded:
         return {name: _clear(run, name) for name in names}
     every = run.config.federation.names
     if set(names) != set(every):

@@ -65,7 +65,7 @@ def name_labels(run: AttackedRun, party: str, start: torch.Generator | None = No
     how = getattr(protocol, "combine", "concatenate")
     assert run.config.server is not None  # checked by open_run
     head_config = run.config.server.head
-    if run.protocol not in _PROTOCOLS or how == "max" or getattr(protocol, "arrivals", False):
+    if run.protocol not in _PROTOCOLS or how == "max" or protocol.asynchronous:
         return None
     if not isinstance(head_config, LinearHeadConfig | MlpHeadConfig):
         return None
