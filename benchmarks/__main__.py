@@ -7,17 +7,148 @@ figures are not run again, failed or skipped ones are.
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import machine
-from benchmarks.kept import Kept
-from benchmarks.registry import BENCHMARKS, Benchmark
-from benchmarks.report import Result, console, markdown, show
+from benchmarks import (
+    afe,
+    auxiliary,
+    blinding,
+    communication,
+    czofo,
+    epoch,
+    exchange,
+    fedvs,
+    flood,
+    halves,
+    predict,
+    processes,
+    psi,
+    quantise,
+    scaling,
+    shares,
+    tables,
+)
+from benchmarks.report import Figure, Result, console, describe, markdown, show
+from colonnade.common.data.known_sets.catalogue import KNOWN
+from colonnade.common.data.known_sets.places import VARIABLE, presence
+from colonnade.common.run.durable import write_durably
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    call: Callable[[], list[Figure]]
+    minutes: float
+    sets: tuple[str, ...] = ()
+
+    @property
+    def about(self) -> str:
+        """The first line of its module's docstring, or of its function's where the module has several."""
+        documented = self.call if self.call.__name__ != "main" else sys.modules[self.call.__module__]
+        return (documented.__doc__ or "").splitlines()[0]
+
+    def missing(self) -> str:
+        """Why it cannot be run, and what to do; "" if all of its data sets are here."""
+        for name in self.sets:
+            found = presence(name, KNOWN[name])
+            if found is None or found.files < len(KNOWN[name].files):
+                return f"{name} is not here: set {VARIABLE}, or run `colonnade datasets fetch {name}`"
+        return ""
+
+
+BENCHMARKS: Mapping[str, Benchmark] = {
+    "auxiliary": Benchmark(auxiliary.main, 0.2),
+    "field": Benchmark(fedvs.main, 0.5),
+    "blinding": Benchmark(blinding.main, 1, ("mnist",)),
+    "recovery": Benchmark(blinding.recovery, 6),
+    "quantise": Benchmark(quantise.main, 1),
+    "exchange": Benchmark(exchange.main, 0.3),
+    "start": Benchmark(processes.start, 1, ("mnist",)),
+    "halves": Benchmark(halves.main, 0.3, ("fashion-mnist",)),
+    "predict": Benchmark(predict.main, 1),
+    "serve": Benchmark(predict.serve, 0.5),
+    "split": Benchmark(epoch.split, 1, ("mnist",)),
+    "epoch": Benchmark(epoch.main, 2, ("mnist",)),
+    "checkpoints": Benchmark(epoch.checkpoints, 1.5, ("mnist",)),
+    "psi": Benchmark(psi.main, 3),
+    "psi-checks": Benchmark(psi.checks, 3),
+    "coded": Benchmark(fedvs.coded, 1, ("fashion-mnist",)),
+    "czofo": Benchmark(czofo.main, 1, ("mnist",)),
+    "afe": Benchmark(afe.main, 1),
+    "scaling": Benchmark(scaling.main, 1),
+    "processes": Benchmark(processes.main, 1),
+    "python": Benchmark(processes.python, 1),
+    "shares": Benchmark(shares.main, 1),
+    "stragglers": Benchmark(processes.stragglers, 4),
+    "tables": Benchmark(tables.main, 1),
+    "flood": Benchmark(flood.main, 5),
+    "communication": Benchmark(communication.main, 10, ("mnist",)),
+    "accuracy": Benchmark(communication.accuracy, 30, ("mnist",)),
+}
+
+APART: Mapping[str, str] = {
+    "columns": "attacks on columns for docs/attacks.md, and times nothing",
+    "bytes_figure": "draws a picture of docs/protocols/czofo.md, and times nothing",
+    "default_table": "compares protocols for docs/defaults.md, and times nothing",
+    "drill": "kills members and looks at what is left: `make drill`",
+    "learning_sets": "the sets of `default_table`",
+    "small_tables": "compares defaults with a search for docs/defaults.md, and times nothing",
+    "leakage": "runs attacks for docs/attacks.md, and times nothing",
+    "epsilon_figure": "draws the picture of docs/choosing.md, and times nothing",
+    "rescaling": "an audit for docs/protocols/vfl_afe.md, and times nothing",
+    "strangers": "memory that strangers take of two ports: `python -m benchmarks.strangers`",
+    "flooders": "the strangers of flood, as a process",
+    "gpu": "needs a GPU: `python -m benchmarks.gpu`",
+    "moving_picture": "draws docs/figures/run.svg, and times nothing",
+    "report": "figures, their table, and the stopwatch",
+    "runs": "runs of `up`",
+    "straggler_figures": "draws pictures of docs/protocols/fedvs.md, on the virtual clock",
+}
+
+
+class Kept:
+    """Results by benchmark; a path of None keeps them in memory."""
+
+    def __init__(self, path: Path | None, machine: str) -> None:
+        self._path, self.machine = path, machine
+        self.results: dict[str, Result] = {}
+
+    def read(self) -> None:
+        """Reads an earlier bench's results, if any. Raises SystemExit for another file or machine."""
+        if self._path is None or not self._path.is_file():
+            return
+        try:
+            content = json.loads(self._path.read_text(encoding="utf-8"))
+            machine = content["machine"]
+            results = {name: _result(tree) for name, tree in content["results"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as wrong:
+            raise SystemExit(f"{self._path}: no results of a bench ({wrong!r}); remove it, or name another") from None
+        if machine != self.machine:
+            raise SystemExit(f"{self._path}: taken on {machine}, and this is {self.machine}; name another file")
+        self.results = results
+
+    def done(self, name: str) -> bool:
+        """True if a benchmark has completed; a failed or skipped one has not."""
+        return name in self.results and not (self.results[name].failed or self.results[name].skipped)
+
+    def add(self, name: str, result: Result) -> None:
+        self.results[name] = result
+        if self._path is not None:
+            tree = {"machine": self.machine, "results": {each: asdict(kept) for each, kept in self.results.items()}}
+            write_durably(self._path, json.dumps(tree, indent=1).encode())
+
+
+def _result(tree: dict[str, object]) -> Result:
+    figures = tree.pop("figures")
+    return Result(figures=tuple(Figure(**figure) for figure in figures), **tree)  # type: ignore[arg-type, attr-defined]
+
 
 told = Console(stderr=True, highlight=False)  # stderr: the table on stdout may go into a file
 
@@ -29,7 +160,7 @@ def main(argv: Sequence[str] | None = None, benchmarks: Mapping[str, Benchmark] 
         for name, benchmark in benchmarks.items():
             console.print(f"{name:14} {benchmark.minutes:4g} min  {benchmark.about}", markup=False, soft_wrap=True)
         return 0
-    kept = Kept(options.out, machine.describe())
+    kept = Kept(options.out, describe())
     if options.resume:
         kept.read()
     names = options.names or list(benchmarks)

@@ -12,8 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from benchmarks.report import Figure
-from benchmarks.times import times
+from benchmarks.report import Figure, times
 from colonnade.client.training.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
 from colonnade.common.config.models import CnnConfig, MlpConfig
 from colonnade.common.config.optimisers import AdamConfig

@@ -10,18 +10,29 @@ The round is VFedMH's among four on MNIST, batches of 128 and embeddings of 64, 
 from __future__ import annotations
 
 import os
-import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
+from typing import Any
 
 import torch
+import yaml
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-from benchmarks.report import Figure
-from benchmarks.runs import run
-from benchmarks.times import times
+from benchmarks.report import Figure, median, times
+from benchmarks.runs import rounds_in_turn, run
+from benchmarks.scaling import Setting, write
+from benchmarks.shares import over_the_wire
 from colonnade.common.aggregation.masks import Blinder
+from colonnade.common.aggregation.messages import SealedShares
+from colonnade.common.aggregation.recovery import SharedKeys
 from colonnade.common.aggregation.ring import Ring
+from colonnade.common.aggregation.shamir import Sharing
+from colonnade.common.wire.codec import Codec
 
 PARTIES, ROWS, WIDTH = 100, 1024, 60
 _SHORT = ("federation.rounds=150", "federation.epochs=0", "federation.evaluate.every=1000", "federation.rows.test=256")
@@ -31,7 +42,7 @@ BOUND = 8.0
 def main() -> list[Figure]:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    return [*(_masks(bits) for bits in (32, 64)), _round()]
+    return [*(_masks(bits) for bits in (32, 64)), _blinded_round()]
 
 
 def _masks(bits: int) -> Figure:
@@ -52,11 +63,84 @@ def _masks(bits: int) -> Figure:
     )
 
 
-def _round() -> Figure:
-    """The median over all rounds of two runs of each kind, in turn, without the first ten rounds of each run."""
-    seconds: dict[str, list[float]] = {"clear": [], "blinded": []}
-    for how in ("clear", "blinded") * 2:
-        sets = (f"federation.protocol.aggregate={how}", *_SHORT)
-        seconds[how] += [event["seconds"] for event in run("vfedmh/mnist.yaml", *sets).rounds()[10:]]
-    clear, blind = (1e3 * statistics.median(seconds[how]) for how in ("clear", "blinded"))
+def _blinded_round() -> Figure:
+    clear, blind = rounds_in_turn(
+        *(("vfedmh/mnist.yaml", f"federation.protocol.aggregate={how}", *_SHORT) for how in ("clear", "blinded"))
+    )
     return Figure("VFedMH round among four, 128 x 64, blinded", blind, 1.15, "ms", clear, "the same in the clear")
+
+
+SIZES = (5, 14)
+ROUNDS, TIMES = 100, 3
+
+
+@dataclass(frozen=True)
+class Blinded(Setting):
+    """A federation of `split_avg` with blinded sums."""
+
+    recovery: str = "none"
+
+    def tree(self, rounds: int) -> dict[str, Any]:
+        made = super().tree(rounds)
+        made["federation"]["protocol"]["aggregate"] = "blinded"
+        if self.recovery != "none":
+            made["federation"]["blinding"] = {"recovery": self.recovery}
+            made["federation"]["quorum"] = {"need": max(3, 2 * self.parties // 3 + 1), "grace": 30}
+        return made
+
+
+def recovery() -> list[Figure]:
+    """Cost of recovery: a blinded round with double masks among 5 and 14 parties, and a session's shares among 14.
+
+    A round is `split_avg`'s on columns of noise (scaling.py), batches of 256 and embeddings of 64, as processes over
+    mutual TLS: processor time of all members between two rounds of one run. It is compared with the same with single
+    masks and `quorum: wait`, which confirms no sets. The two runs of each size alternate.
+
+    A session begins with the shares of 32 rounds. The work of one party and the server for them is measured on one
+    thread, in processor time; in a federation the parties work at once. The whole start is measured as well: seconds
+    from the launch of all members to the end of the first round, against the same with single masks.
+    """
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as scratch:
+        write(Path(scratch))
+        rounds = [_round(parties, Path(scratch)) for parties in SIZES]
+        return [*rounds, _session(SIZES[-1]), _start(SIZES[-1], Path(scratch))]
+
+
+def _in_turn(parties: int, measure: Callable[[Blinded], float]) -> tuple[float, float]:
+    """Medians with recovery and with single masks, of runs in turn."""
+    taken: dict[str, list[float]] = {"none": [], "colluding": []}
+    for recovery in tuple(taken) * TIMES:
+        taken[recovery].append(measure(Blinded("split_avg", parties, recovery=recovery)))
+    return median(taken["colluding"]), median(taken["none"])
+
+
+def _round(parties: int, folder: Path) -> Figure:
+    ours, floor = _in_turn(parties, lambda setting: 1e3 * over_the_wire(setting, ROUNDS, folder))
+    return Figure(f"blinded round among {parties}, with recovery", ours, 1.6, "ms", floor, "with single masks")
+
+
+def _session(parties: int) -> Figure:
+    names = [f"party{number}" for number in range(parties)]
+    codec, threshold = Codec({"SealedShares": SealedShares}), 2 * parties // 3 + 1
+    seconds = []
+    for _ in range(TIMES):
+        keys = SharedKeys(
+            names[0], names, {name: os.urandom(32) for name in names[1:]}, Sharing(threshold, parties), least=3
+        )
+        begin = time.thread_time()
+        sealed = b"".join(codec.encode(keys.deal(1)))
+        for _ in names:
+            codec.decode("SealedShares", memoryview(sealed))
+        seconds.append(time.thread_time() - begin)
+    return Figure(f"a session's shares among {parties}, a party and the server", median(seconds), 0.5, "s")
+
+
+def _start(parties: int, folder: Path) -> Figure:
+    def seconds(setting: Blinded) -> float:
+        file = folder / "start.yaml"
+        file.write_text(yaml.safe_dump(setting.tree(3)), encoding="utf-8")
+        return float(run(str(file)).summary["seconds_to_first_round"])
+
+    ours, floor = _in_turn(parties, seconds)
+    return Figure(f"launch to first round among {parties}: longer with recovery", ours - floor, 0.5, "s")

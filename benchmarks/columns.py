@@ -32,11 +32,19 @@ from colonnade.common.conversation.conversation import Link
 from colonnade.common.data.draws import SecretDraws
 from colonnade.common.parsing.file import parse
 from colonnade.simulation.folder import simulate_captured
-from colonnade_lab.attacks.active.deviation import Deviation
-from colonnade_lab.attacks.columns.attackers import ATTACKERS, Knowledge, knowledge
-from colonnade_lab.attacks.columns.names import COMPONENTS, PRODUCTS, ROWS, SEARCH, START
+from colonnade_lab.attacks.columns.attackers import (
+    ATTACKERS,
+    COMPONENTS,
+    PRODUCTS,
+    ROWS,
+    SEARCH,
+    START,
+    Knowledge,
+    knowledge,
+)
 from colonnade_lab.attacks.columns.sight import Sight, views
 from colonnade_lab.attacks.run import AttackedRun, open_run
+from colonnade_lab.attacks.simulated import Deviation
 
 EPOCHS, PARTIES, HIDDEN = 2, 3, 32
 WIDTHS = {"clear": {0.25: 1, 1: 5, 4: 20}, "sum": {0.25: 4, 1: 15, 4: 60}}

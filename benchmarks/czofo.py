@@ -7,15 +7,12 @@ with losses in float32 subtracted, as in the authors' code.
 
 from __future__ import annotations
 
-import statistics
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.report import Figure
-from benchmarks.runs import run
-from benchmarks.times import times
+from benchmarks.report import Figure, times
+from benchmarks.runs import rounds_in_turn
 from colonnade.common.models.directions import Directions
 from colonnade.server.training.fusion.finite_differences import EmbeddingColumns, Slopes
 
@@ -49,9 +46,7 @@ def _differences() -> Figure:
 
 
 def _turn() -> Figure:
-    """The median over all rounds of two runs of each kind, in turn, without the first ten rounds of each run."""
-    seconds: dict[str, list[float]] = {"vafl/mnist_halves.yaml": [], "czofo/mnist.yaml": []}
-    for experiment in tuple(seconds) * 2:
-        seconds[experiment] += [event["seconds"] for event in run(experiment, *_SHORT).rounds()[10:]]
-    vafl, czofo = (1e3 * statistics.median(found) / 2 for found in seconds.values())
+    vafl, czofo = (
+        found / 2 for found in rounds_in_turn(("vafl/mnist_halves.yaml", *_SHORT), ("czofo/mnist.yaml", *_SHORT))
+    )
     return Figure(f"VFL-CZOFO turn, q = {Q}, among two", czofo, 3.0, "ms", vafl, "a turn of VAFL")

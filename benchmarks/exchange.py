@@ -13,14 +13,14 @@ import contextlib
 import subprocess
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 
 import grpc
 import torch
 import uvloop
 
-from benchmarks.report import Figure, median
+from benchmarks.report import Figure, in_turn, median
 from colonnade.client.dialling.dial import ClientTls, Dialer
 from colonnade.client.privacy.egress import Egress
 from colonnade.common.conversation.conversation import SERVER, Link
@@ -57,7 +57,6 @@ def main() -> list[Figure]:
 
 
 def _measure(keys: Path, scratch: Path) -> tuple[float, float]:
-    times: dict[str, list[float]] = {how: [] for how in LOOPS}
     peers = {how: Peer(how, keys) for how in LOOPS}
     ends = {"bare": Bare(keys, peers["bare"].port), "stack": _Stack(keys, peers["stack"].port, scratch)}
     with contextlib.ExitStack() as stack:
@@ -65,15 +64,15 @@ def _measure(keys: Path, scratch: Path) -> tuple[float, float]:
         loops = {how: stack.enter_context(asyncio.Runner(loop_factory=loop)) for how, loop in LOOPS.items()}
         for how, end in ends.items():
             loops[how].run(end.open())
-        for block in range(BLOCKS + 1):
-            for how, end in ends.items():
-                begin = time.perf_counter()
-                loops[how].run(end.exchange(EXCHANGES))
-                if block:  # the first one warms up
-                    times[how].append((time.perf_counter() - begin) / EXCHANGES)
+        calls = [partial(_exchange, loops[how], end) for how, end in ends.items()]
+        times = in_turn(*calls, repeats=BLOCKS, warm=1)
         for how, end in ends.items():
             loops[how].run(end.close())
-    return median(times["bare"]), median(times["stack"])
+    return median(times[0]) / EXCHANGES, median(times[1]) / EXCHANGES
+
+
+def _exchange(loop: asyncio.Runner, end: Bare | _Stack) -> None:
+    loop.run(end.exchange(EXCHANGES))
 
 
 class Peer:

@@ -11,29 +11,120 @@ nothing.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 import yaml
+from torch import Tensor, nn
 
-from benchmarks import gpu_loops, machine, noise_sets
+from benchmarks.__main__ import Benchmark, told
 from benchmarks.__main__ import run as run_benchmark
-from benchmarks.__main__ import told
-from benchmarks.registry import Benchmark
-from benchmarks.report import Figure, Result, markdown, median, show
+from benchmarks.epoch import PARTIES, ROWS, TAU, bottom
+from benchmarks.report import Figure, Result, describe, in_turn, markdown, median, show
 from benchmarks.runs import ROOT, Run, run
+from colonnade.common.config.models import ResnetConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.data.known_sets.catalogue import KNOWN
-from colonnade.common.data.known_sets.places import presence
+from colonnade.common.data.known_sets.places import VARIABLE, presence
+from colonnade.common.models.build import build_model
 from colonnade.common.run.json_lines import read_lines
+
+BATCH, WIDTH, HALF = 128, 64, (3, 32, 16)
+_WARM_STEPS = 5  # steps excluded from times
+
+
+def local_steps(device: torch.device, batches: int) -> float:
+    """Seconds of the local steps of `batches` VIMADMM rounds, all 14 parties one after the other."""
+    models = [bottom().to(device) for _ in range(PARTIES)]
+    steps = [torch.optim.SGD(m.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-3, fused=True) for m in models]
+    _round(models, steps, _batch(device, ROWS[0]))
+    _wait(device)
+    begin = time.perf_counter()
+    for rows in ROWS[:batches]:
+        _round(models, steps, _batch(device, rows))
+    _wait(device)
+    return time.perf_counter() - begin
+
+
+def resnet_step(device: torch.device, name: str, steps: int) -> float:
+    """Median seconds of a step of split learning between two residual networks and a linear head."""
+    bottoms = [
+        build_model(ResnetConfig(name=name, embedding=WIDTH), HALF, torch.Generator().manual_seed(seed)).to(device)
+        for seed in (1, 2)
+    ]
+    head = nn.Linear(2 * WIDTH, 10).to(device)
+    parameters = [p for module in (*bottoms, head) for p in module.parameters()]
+    optimiser = torch.optim.SGD(parameters, lr=0.05, momentum=0.9, weight_decay=5e-4, fused=True)
+    x, y = torch.randn(2, BATCH, *HALF, device=device), torch.randint(10, (BATCH,), device=device)
+
+    def step() -> None:
+        joined = torch.cat([model(half) for model, half in zip(bottoms, x, strict=True)], 1)
+        loss = nn.functional.cross_entropy(head(joined), y)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        _wait(device)
+
+    return median(in_turn(step, repeats=steps, warm=_WARM_STEPS)[0])
+
+
+def _batch(device: torch.device, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Columns, duals, residuals and a head of a batch."""
+    wide = torch.randn(rows, 56, device=device)
+    return wide, wide[:, :10] * 0.01, wide[:, 10:20].clone(), torch.randn(60, 10, device=device) * 0.1
+
+
+def _round(models: list[nn.Module], steps: list[torch.optim.Optimizer], batch: tuple[Tensor, ...]) -> None:
+    """Eq. 9 of VIMADMM in plain PyTorch, TAU times a party."""
+    x, dual, residual, head = batch
+    for model, step in zip(models, steps, strict=True):
+        for _ in range(TAU):
+            logits = model(x) @ head
+            loss = ((dual * logits).sum() + 0.5 * (residual - logits).square().sum()) / len(x)
+            step.zero_grad()
+            loss.backward()
+            step.step()
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+_DRAWS = np.random.default_rng(0)
+
+
+def write_noise(folder: Path) -> None:
+    """Writes mnist/ (60,000 and 10,000 images) and cifar10/ (10,000 each), and names the folder in the environment."""
+    for name, rows in (("train", 60_000), ("t10k", 10_000)):
+        _idx(folder / "mnist" / f"{name}-images-idx3-ubyte", _DRAWS.integers(256, size=(rows, 28, 28), dtype=np.uint8))
+        _idx(folder / "mnist" / f"{name}-labels-idx1-ubyte", _DRAWS.integers(10, size=rows, dtype=np.uint8))
+    for name in ("data_batch_1", "test_batch"):
+        rows = _DRAWS.integers(256, size=(10_000, 3073), dtype=np.uint8)
+        rows[:, 0] %= 10
+        path = folder / "cifar10" / f"{name}.bin"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(rows.tobytes())
+    os.environ[VARIABLE] = str(folder)
+
+
+def _idx(path: Path, values: np.ndarray) -> None:
+    """The magic number (unsigned bytes, number of dimensions), the sizes, the values."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sizes = np.array(values.shape, dtype=">u4").tobytes()
+    path.write_bytes(bytes([0, 0, 8, values.ndim]) + sizes + values.tobytes())
+
 
 PAGE = ROOT / "docs" / "performance.md"
 TABLE = re.compile(r"(?<=<!-- gpu table -->\n).*?(?=<!-- end of gpu table -->)", re.DOTALL)
@@ -66,11 +157,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         if any(presence(name, KNOWN[name]) is None for name in ("mnist", "cifar10")):
             told.print("MNIST or CIFAR-10 is not here: noise of their size is measured", style="yellow")
-            noise_sets.write(Path(scratch))
+            write_noise(Path(scratch))
         for name, part in parts.items():
             told.print(f"{name} ...", style="dim")
             results[name] = run_benchmark(Benchmark(partial(part, plan), 4))
-    where = f"{_name_of(plan.device)}; {machine.describe()}"
+    where = f"{_name_of(plan.device)}; {describe()}"
     show(results, where)
     if options.write:
         PAGE.write_text(
@@ -131,7 +222,7 @@ def epoch(plan: Plan) -> list[Figure]:
     """An epoch of VIMADMM among 14 parties after the first, against the bare local steps."""
     batches = 3 if plan.short else 53
     length = ("federation.epochs=0", f"federation.rounds={2 * batches}", "federation.evaluate.every=100000")
-    floor = gpu_loops.local_steps(torch.device(plan.device), batches)
+    floor = local_steps(torch.device(plan.device), batches)
     training = run("vimadmm/mnist.yaml", *length, *plan.everybody)
     seconds = sum(event["seconds"] for event in training.rounds()[batches:])
     return [
@@ -143,7 +234,7 @@ def epoch(plan: Plan) -> list[Figure]:
 def resnet(name: str, plan: Plan) -> list[Figure]:
     """A round of split learning between two parties with half an image each, against the same in one process."""
     rounds = _WARM + (2 if plan.short else 100)
-    floor = gpu_loops.resnet_step(torch.device(plan.device), name, rounds - _WARM)
+    floor = resnet_step(torch.device(plan.device), name, rounds - _WARM)
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "run.yaml"
         file.write_text(yaml.safe_dump(_halves(name, rounds)), encoding="utf-8")
@@ -162,8 +253,8 @@ def _halves(name: str, rounds: int) -> dict[str, object]:
     split = {"kind": "halves", "side": "left-right"}
     return {
         "federation": {
-            "id": "gpu", "protocol": {"name": "split", "embedding": gpu_loops.WIDTH}, "parties": 2, "classes": 10,
-            "rounds": rounds, "batch": gpu_loops.BATCH, "rows": {"validation": 0, "test": gpu_loops.BATCH},
+            "id": "gpu", "protocol": {"name": "split", "embedding": WIDTH}, "parties": 2, "classes": 10,
+            "rounds": rounds, "batch": BATCH, "rows": {"validation": 0, "test": BATCH},
             "evaluate": {"every": rounds}, "timeouts": {"answer": 600}, "seed": 0,
         },
         "server": {"labels": cifar, "head": {"name": "linear", "bias": True}, "optimiser": step},

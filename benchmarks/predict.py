@@ -8,27 +8,36 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import http.client
+import json
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import grpc
 import numpy as np
 import torch
 import yaml
 
 from benchmarks import exchange
-from benchmarks.report import Figure
-from benchmarks.runs import ROOT
+from benchmarks.report import Figure, in_turn, median
+from benchmarks.runs import ROOT, run
 from colonnade.cli.run.predict import answer_file
 from colonnade.common.config.models import MlpConfig
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.models.bottom import bottom_model
+from colonnade.common.wire._generated.serving_pb2 import PredictReply, PredictRequest
 from colonnade.launcher.prediction_files import PredictionIds
 from colonnade.launcher.predictions import opened
 from colonnade.server.prediction.model import Model
+from colonnade.server.prediction.serving.grpc_service import METHOD
 from colonnade.server.prediction.terms import PredictionTerms
 
 IDS, PARTIES, COLUMNS, HIDDEN, WIDTH = 100_000, 3, 20, 128, 64
@@ -41,8 +50,7 @@ def main() -> list[Figure]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write(folder)
-        command = [sys.executable, "-m", "colonnade", "up", str(folder / "run.yaml"), "--out", str(folder / "run")]
-        subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+        run(str(folder / "run.yaml"), out=folder / "run")
         ours = _ask(folder)
         floor = _forward() + _echo(folder) + _best(lambda: _csv(folder))
     return [Figure("predict 100,000 ids, 3 parties", ours, 1.5, "s", floor, "forward + echo + csv")]
@@ -94,12 +102,7 @@ def _ask(folder: Path) -> float:
 
 
 def _best(call: Callable[[], object]) -> float:
-    times = []
-    for _ in range(REPEATS):
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    return min(times)
+    return min(in_turn(call, repeats=REPEATS)[0])
 
 
 def _forward() -> float:
@@ -145,3 +148,119 @@ def _csv(folder: Path) -> None:
         ids = [row[0] for row in csv.reader(file)][1:]
     with (folder / "floor.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([id, "1", 0.123456, 0.876544] for id in ids)
+
+
+SERVED = 2000
+REQUESTS, BLOCKS = 40, 12
+PATIENCE = 120.0  # seconds until the parties are present
+BOUND = 5.0  # milliseconds beyond the bare round trip
+
+Ask = Callable[[str], None]
+
+
+def serve() -> list[Figure]:
+    """One id after the other, asked of `colonnade serve` over HTTP/JSON and gRPC, against a bare round trip to a party.
+
+    The service and its three parties are processes; the caller keeps its connection. The floor is a bare gRPC echo
+    between the server and one party, with mutual TLS and the bytes of a party's response, measured in turn with the
+    requests.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        write(folder, SERVED)
+        run(str(folder / "run.yaml"), out=folder / "run")
+        with (
+            _serving(folder / "run") as (web, remote, token),
+            _bare(folder / "keys") as bare,
+            closing(http.client.HTTPConnection(web)) as line,
+            grpc.insecure_channel(remote) as channel,
+        ):
+            spent = _in_blocks(_over_http(line, token), _over_grpc(channel, token), bare)
+    by_http, by_grpc, floor = (1e3 * median(times) for times in spent)
+    return [
+        figure
+        for how, took in (("HTTP/JSON", by_http), ("gRPC", by_grpc))
+        for figure in (
+            Figure(f"one id over {how}", took, None, "ms", floor, "bare round trip to a party"),
+            Figure(f"one id over {how}, beyond the round trip", took - floor, BOUND, "ms"),
+        )
+    ]
+
+
+def _in_blocks(*what: Ask) -> list[list[float]]:
+    """Seconds of every request; the first block warms up."""
+    spent: list[list[float]] = [[] for _ in what]
+    for block in range(BLOCKS + 1):
+        for ask, times in zip(what, spent, strict=True):
+            for number in range(REQUESTS):
+                id = f"person-{(block * REQUESTS + number) % SERVED:06}"
+                begin = time.perf_counter()
+                ask(id)
+                if block:
+                    times.append(time.perf_counter() - begin)
+    return spent
+
+
+@contextmanager
+def _serving(run: Path) -> Iterator[tuple[str, str, str]]:
+    """A service with its parties: the addresses for HTTP and gRPC, and a token."""
+    web, remote = (f"127.0.0.1:{_free_port()}" for _ in range(2))
+    command = [sys.executable, "-m", "colonnade", "serve", str(run), "--http", web, "--grpc", remote]
+    command += ["--rate", "1000000"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            _wait_until_healthy(web, process)
+            yield web, remote, (run / "serve.tokens").read_text(encoding="utf-8").split()[1]
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+def _wait_until_healthy(web: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"http://{web}/healthz", timeout=5):
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit("the service did not become healthy")
+
+
+def _over_http(line: http.client.HTTPConnection, token: str) -> Ask:
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def ask(id: str) -> None:
+        line.request("POST", "/v1/predict", json.dumps({"ids": [id]}), headers)
+        assert json.load(line.getresponse())["predictions"][0]["known"]
+
+    return ask
+
+
+def _over_grpc(channel: grpc.Channel, token: str) -> Ask:
+    call = channel.unary_unary(METHOD, PredictRequest.SerializeToString, PredictReply.FromString)
+    metadata = (("authorization", f"Bearer {token}"),)
+
+    def ask(id: str) -> None:
+        assert call(PredictRequest(ids=[id]), metadata=metadata).predictions[0].known
+
+    return ask
+
+
+@contextmanager
+def _bare(keys: Path) -> Iterator[Ask]:
+    make_federation(keys, ["party"])
+    peer = exchange.Peer("bare", keys)
+    try:
+        with asyncio.Runner() as loop:
+            end = exchange.Bare(keys, peer.port, WIDTH * 4 + 60)
+            loop.run(end.open())
+            yield lambda _id: loop.run(end.exchange(1))
+            loop.run(end.close())
+    finally:
+        peer.end()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,22 +1,57 @@
 """Cost of more parties, each a process: launch, a round, and memory, among 2, 4, 8 and 16.
 
-Split learning on columns of noise (synthetic.py), batches of 256, over mutual TLS as `up` starts it. A round is
-compared with the same federation on the virtual clock in one process, which runs both sides without a network.
+Split learning on columns of noise (scaling.py), batches of 256, over mutual TLS as `up` starts it. A round is compared
+with the same federation on the virtual clock in one process, which runs both sides without a network.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
+import time
+from itertools import count
 from pathlib import Path
 
+import psutil
 import torch
 import yaml
 
-from benchmarks.report import Figure, median
-from benchmarks.runs import read, started
-from benchmarks.scaling import point_of
-from benchmarks.start import memory
-from benchmarks.synthetic import Setting, write
+from benchmarks.report import Figure, console, in_turn, median
+from benchmarks.runs import ROOT, read, run, started
+from benchmarks.scaling import Setting, point_of, write
+from colonnade.common.parsing.file import load
+from colonnade.simulation.federation import Simulation
+
+
+def start() -> list[Figure]:
+    """Fourteen parties from launch to the first round, and the memory of each, in the second epoch of MNIST."""
+    sets = ("federation.epochs=2", "federation.evaluate.every=100000")
+    with started("vimadmm/mnist.yaml", *sets) as (process, out):
+        beyond = memory(process, out, rounds=60)
+        process.wait()
+        summary = read(out).summary
+    return [
+        Figure("14 parties, launch to first round", summary["seconds_to_first_round"], 5.0, "s"),
+        Figure("proportional memory a party beyond the first", beyond / 1e6, 60.0, "MB"),
+    ]
+
+
+def memory(process: subprocess.Popen[bytes], out: Path, rounds: int) -> float:
+    """Mean proportional bytes (PSS) of the parties except the smallest, after `rounds` rounds."""
+    while _rounds(out / "events.jsonl") < rounds:
+        if process.poll() is not None:
+            raise SystemExit(f"the run ended with exit code {process.returncode} before round {rounds}")
+        time.sleep(0.2)
+    fork_server = psutil.Process(process.pid).children()[0]
+    parties = fork_server.children()[1:]  # the first is the server
+    sizes = sorted(int(party.memory_full_info().pss) for party in parties)
+    return sum(sizes[1:]) / len(sizes[1:])
+
+
+def _rounds(events: Path) -> int:
+    return events.read_text(encoding="utf-8").count('"kind": "round"') if events.exists() else 0
+
 
 PARTIES = (2, 4, 8, 16)
 ROUNDS, WARM = 250, 20
@@ -45,4 +80,69 @@ def _among(setting: Setting, folder: Path) -> list[Figure]:
         Figure(f"{who}, launch to first round", run.summary["seconds_to_first_round"], None, "s"),
         Figure(f"{who}, a split round", 1e3 * seconds, None, "ms", 1e3 * alone, "the same in one process, no wire"),
         Figure(f"{who}, proportional memory of one", beyond / 1e6, None, "MB"),
+    ]
+
+
+EXPERIMENT = "vimadmm/stragglers.yaml"
+POLICIES = {
+    "wait for all": "federation.quorum=wait",
+    "deadline 0.5 s": "federation.quorum={deadline: 0.5}",
+    "fastest 12": "federation.quorum={fastest: 12}",
+}
+
+
+def stragglers() -> list[Figure]:
+    """Policies against stragglers: 16 parties under FedVS's delay pattern, on the virtual clock and as processes.
+
+    VIMADMM on the digits, four pixels a party. The delays are those of FedVS, Section 6.2, divided by four, so that the
+    processes finish in minutes; the virtual clock has delays only, so the difference is computing and the wire.
+    """
+    figures = []
+    for name, policy in POLICIES.items():
+        begin = time.perf_counter()
+        virtual = Simulation(load(ROOT / "experiments" / EXPERIMENT, (policy,)), Path()).run()
+        simulated = time.perf_counter() - begin
+        training = run(EXPERIMENT, policy)
+        rounds = training.rounds()
+        real, expected = (every[-1]["time"] - every[0]["time"] for every in (rounds, virtual.of_kind("round")))
+        console.print(
+            f"{name}: accuracy {_accuracy(virtual.server.metrics)} on the virtual clock, "
+            f"{_accuracy(training.summary['metrics'])} as processes; missing "
+            f"{len(virtual.of_kind('missing'))} and {sum(training.summary['missing'].values())} answers; "
+            f"simulated in {simulated:.1f} s"
+        )
+        what = f"16 parties, FedVS delays, {name}: {len(rounds)} rounds"
+        figures.append(Figure(what, real, 1.15, "s", expected, "the virtual clock"))
+    return figures
+
+
+def _accuracy(metrics: dict[str, float]) -> str:
+    return f"{100 * metrics['test_accuracy']:.1f} %"
+
+
+_DEMO = ROOT / "experiments" / "demo.yaml"
+_REPEATS = 5
+_FROM_PYTHON = "import sys, colonnade; colonnade.simulate(sys.argv[1], out=sys.argv[2])"
+
+
+def python() -> list[Figure]:
+    """The demo simulated from Python, against `colonnade simulate`; and the import of the package.
+
+    All are processes of their own, in turn, and the fastest of each counts.
+    """
+    turn = count()
+
+    def call(*command: str) -> None:
+        subprocess.run([sys.executable, *command], check=True, capture_output=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        command, python, imported = in_turn(
+            lambda: call("-m", "colonnade", "simulate", str(_DEMO), "--out", f"{folder}/{next(turn)}"),
+            lambda: call("-c", _FROM_PYTHON, str(_DEMO), f"{folder}/{next(turn)}"),
+            lambda: call("-c", "import colonnade"),
+            repeats=_REPEATS,
+        )
+    return [
+        Figure("the demo, simulated from Python", min(python), 1.05, "s", min(command), "the command"),
+        Figure("a process that imports colonnade", min(imported), 0.3, "s"),
     ]

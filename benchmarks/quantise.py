@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.report import Figure
-from benchmarks.times import times
+from benchmarks.report import Figure, times
 from colonnade.common.messaging.forms import Coded
 from colonnade.common.messaging.quantise import pack, unpack
 

@@ -1,14 +1,39 @@
-"""Figures, and the table of them that `make bench` prints."""
+"""Figures and their table, durations of calls in turn, and the machine that figures were taken on."""
 
 from __future__ import annotations
 
+import os
+import platform
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
 
+import psutil
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+
+def describe() -> str:
+    cores, memory = os.cpu_count() or 1, psutil.virtual_memory().total / 2**30
+    return (
+        f"{processor(Path('/proc/cpuinfo'))}, {cores} cores, {memory:.0f} GiB; "
+        f"Python {platform.python_version()}, torch {version('torch')}"
+    )
+
+
+def processor(cpuinfo: Path) -> str:
+    """The model that Linux reports, else the architecture."""
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name" and value.strip():
+                return value.strip()
+    return platform.processor() or platform.machine()
+
 
 console = Console(width=150, highlight=False)
 HEADINGS = ("benchmark", "what", "ours", "against", "ratio", "bound", "kept")
@@ -108,3 +133,22 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 def median(values: Sequence[float]) -> float:
     return statistics.median(values)
+
+
+def in_turn(
+    *what: Callable[[], object], clock: Callable[[], float] = time.perf_counter, repeats: int, warm: int = 0
+) -> list[list[float]]:
+    """Seconds of every call, measured in turn so that all see the same machine; the first `warm` turns do not count."""
+    taken: list[list[float]] = [[] for _ in what]
+    for turn in range(warm + repeats):
+        for call, spent in zip(what, taken, strict=True):
+            begin = clock()
+            call()
+            if turn >= warm:
+                spent.append(clock() - begin)
+    return taken
+
+
+def times(*what: Callable[[], object]) -> list[float]:
+    """Milliseconds of this thread's processor time, medians of 25 calls in turn."""
+    return [1e3 * median(spent) for spent in in_turn(*what, clock=time.thread_time, repeats=25, warm=1)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report import median
 from colonnade.common.run.json_lines import read_lines
 
 ROOT = Path(__file__).parent.parent
@@ -35,21 +36,36 @@ class Run:
 
 
 @contextmanager
-def started(experiment: str, *sets: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """A run in progress: its process and its folder, which is removed when the block ends."""
+def started(experiment: str, *sets: str, out: Path | None = None) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """A run in progress: its process and its folder, which is removed when the block ends unless it is given.
+
+    `experiment` is a file below experiments/, or any file by its whole path.
+    """
     with tempfile.TemporaryDirectory() as scratch:
-        out = Path(scratch) / "run"
+        out = out or Path(scratch) / "run"
         argv = [sys.executable, "-m", "colonnade", "up", str(ROOT / "experiments" / experiment), "--out", str(out)]
         argv += [word for each in sets for word in ("--set", each)]
         with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
             yield process, out
 
 
-def run(experiment: str, *sets: str) -> Run:
-    with started(experiment, *sets) as (process, out):
+def run(experiment: str, *sets: str, out: Path | None = None) -> Run:
+    with started(experiment, *sets, out=out) as (process, folder):
         if process.wait() != 0:
             raise SystemExit(f"{experiment} failed with exit code {process.returncode}")
-        return read(out)
+        return read(folder)
+
+
+def rounds_in_turn(*what: tuple[str, ...], times: int = 2) -> list[float]:
+    """Milliseconds of a round of each (experiment, KEY=VALUE ...): the median over `times` runs, made in turn.
+
+    The first ten rounds of a run do not count.
+    """
+    taken: list[list[float]] = [[] for _ in what]
+    for _ in range(times):
+        for each, found in zip(what, taken, strict=True):
+            found += [event["seconds"] for event in run(*each).rounds()[10:]]
+    return [1e3 * median(found) for found in taken]
 
 
 def read(out: Path) -> Run:

@@ -5,7 +5,8 @@
 Whole federations on the virtual clock, in this process and on one thread, on columns of noise, with the real sides but
 no wire. Seconds are processor time, which other load affects least. Every point is compared with a floor measured right
 after it: the same forward and backward passes and steps of all parties with autograd, without messages, checks or a
-ledger. The parties share 800 columns, so that models of many parties are narrow.
+ledger. The parties share 800 columns, so that models of many parties are narrow. The number of training rows is a power
+of two, so that batch sizes that are powers of two divide it.
 
 `main` measures the ends of every curve. The command writes a picture a curve to FOLDER, `scaling-*.svg`, and prints
 tables.
@@ -20,24 +21,90 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from benchmarks.communication import training_bytes
-from benchmarks.report import Figure, console, median
-from benchmarks.synthetic import CLASSES, TAU, Setting, write
+from benchmarks.report import Figure, console, in_turn, median
+from colonnade.common.config.members import Config
 from colonnade.common.config.models import MlpConfig, PolynomialConfig
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.models.build import tower
 from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.parsing.file import parse
 from colonnade.reports.html.svg import colour
 from colonnade.reports.plots import as_file, picture
 from colonnade.simulation.federation import Simulation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+TRAINING, TEST, COLUMNS, CLASSES = 8192, 256, 800, 10
+TAU = 5  # local steps of a VIMADMM round
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One point of a curve.
+
+    Args:
+        protocol: split, vimadmm or fedvs.
+        width: of a party's embedding.
+        hidden: width of a bottom model's first layer; FedVS's polynomials have none.
+    """
+
+    protocol: str
+    parties: int = 4
+    batch: int = 256
+    width: int = 64
+    hidden: int = 128
+    segments: int = 1
+
+    def config(self, rounds: int) -> Config:
+        """A federation of `rounds` rounds over the files that `write` leaves; it is evaluated once, at its end."""
+        return parse(self.tree(rounds))
+
+    def tree(self, rounds: int) -> dict[str, Any]:
+        more = {"vimadmm": {"tau": TAU}, "fedvs": {"segments": self.segments, "masks": 1, "masked_answers": False}}
+        model = (
+            {"name": "polynomial", "layers": 1} if self.protocol == "fedvs" else {"name": "mlp", "hidden": self.hidden}
+        )
+        return {
+            "federation": {
+                "id": "scaling",
+                "protocol": {"name": self.protocol, "embedding": self.width, **more.get(self.protocol, {})},
+                "parties": self.parties,
+                "classes": CLASSES,
+                "rounds": rounds,
+                "batch": self.batch,
+                "rows": {"validation": 0, "test": TEST},
+                "evaluate": {"every": rounds},
+                "seed": 0,
+            },
+            "server": {"labels": {"source": "safetensors", "path": "labels.safetensors"}},
+            "every_party": {
+                "data": {"source": "safetensors", "path": "columns.safetensors", "split": "columns", "scale": "unit"},
+                "model": model,
+            },
+        }
+
+    def shares(self) -> list[int]:
+        size, longer = divmod(COLUMNS, self.parties)
+        return [size + (index < longer) for index in range(self.parties)]
+
+
+def write(folder: Path, training: int = TRAINING) -> None:
+    """Writes columns.safetensors, bytes, and labels.safetensors, classes, with `training` training rows."""
+    draws = torch.Generator().manual_seed(0)
+    rows = training + TEST
+    values = torch.randint(256, (rows, COLUMNS), generator=draws, dtype=torch.uint8)
+    save_file({"values": values}, folder / "columns.safetensors")
+    save_file({"values": torch.arange(rows) % CLASSES}, folder / "labels.safetensors")
+
 
 ROUNDS, WARM = 6, 2  # rounds, and how many of the first are excluded
 FLOOR = "passes and steps without messages"
@@ -117,12 +184,7 @@ def point_of(setting: Setting, folder: Path) -> Point:
 def floor(setting: Setting) -> float:
     """Processor seconds of a round's passes and steps without messages."""
     call = _local_steps(setting) if setting.protocol == "vimadmm" else _joint_step(setting)
-    taken = []
-    for _ in range(ROUNDS):
-        begin = time.process_time()
-        call()
-        taken.append(time.process_time() - begin)
-    return median(taken[WARM:])
+    return median(in_turn(call, clock=time.process_time, repeats=ROUNDS - WARM, warm=WARM)[0])
 
 
 def _bottoms(setting: Setting) -> list[nn.Module]:

@@ -28,8 +28,7 @@ import yaml
 
 from benchmarks.report import Figure
 from benchmarks.runs import started
-from benchmarks.scaling import FLOOR, floor
-from benchmarks.synthetic import Setting, write
+from benchmarks.scaling import FLOOR, Setting, floor, write
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Event, Telemetry

@@ -7,12 +7,8 @@ by their order (`align: none`) and compares the keys of both parties with the la
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +17,8 @@ import pyarrow.csv as pa_csv
 import torch
 import yaml
 
-from benchmarks.report import Figure
+from benchmarks.report import Figure, in_turn
+from benchmarks.runs import run
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.sources import load_features, prepare
@@ -31,7 +28,6 @@ from colonnade.common.parsing.file import parse
 ROWS, COLUMNS = 1_000_000, 20
 _REPEATS = 3
 _RATIO, _COPY, _SECONDS = 3.0, 0.5, 12.0
-_ROOT = Path(__file__).parents[1]
 
 
 def main() -> list[Figure]:
@@ -59,17 +55,12 @@ def write_tables(folder: Path, rows: int) -> None:
 
 _TREE = {
     "federation": {
-        "id": "tables",
-        "protocol": {"name": "split", "embedding": 16},
-        "parties": 2,
-        "classes": 2,
-        "rounds": 1,
-        "batch": 1024,
-        "rows": {"validation": 2000, "test": 2000},
+        "id": "tables", "protocol": {"name": "split", "embedding": 16}, "parties": 2, "classes": 2, "rounds": 1,
+        "batch": 1024, "rows": {"validation": 2000, "test": 2000},
     },
     "server": {"labels": {"source": "csv", "path": "server.csv", "key": "key", "label": "label"}},
     "parties": {f"party{n}": {"data": {"source": "csv", "path": f"party{n}.csv", "key": "key"}} for n in (1, 2)},
-}
+}  # fmt: skip
 
 
 def _reading(base: Path) -> list[Figure]:
@@ -88,9 +79,8 @@ def _reading(base: Path) -> list[Figure]:
     try:
         load_features(data, place, base, copies)
         copies.keep()
-        floor, whole, copied = _processor(
-            lambda: pa_csv.read_csv(base / "party1.csv"), encoded, lambda: encoded(TableCache(base))
-        )
+        calls = (lambda: pa_csv.read_csv(base / "party1.csv"), encoded, lambda: encoded(TableCache(base)))
+        floor, whole, copied = map(min, in_turn(*calls, clock=time.process_time, repeats=_REPEATS))
     finally:
         torch.set_num_threads(threads)
     name, what = "pyarrow.csv.read_csv", f"{ROWS} rows of {COLUMNS} numbers and a key"
@@ -102,21 +92,7 @@ def _reading(base: Path) -> list[Figure]:
 
 def _launch(base: Path) -> Figure:
     begun = time.time()
-    command = [sys.executable, "-m", "colonnade", "up", str(base / "federation.yaml"), "--out", str(base / "run")]
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stdout + done.stderr)
-    events = [json.loads(line) for line in (base / "run" / "events.jsonl").read_text(encoding="utf-8").splitlines()]
-    first = next(event["time"] for event in events if event["kind"] == "round")
-    return Figure("two parties of them and the labels, `up` to the first round", first - begun, _SECONDS, "s")
-
-
-def _processor(*what: Callable[[], object]) -> list[float]:
-    """Processor time of each: the least of runs in turn."""
-    least = [float("inf")] * len(what)
-    for _ in range(_REPEATS):
-        for place, call in enumerate(what):
-            begin = time.process_time()
-            call()
-            least[place] = min(least[place], time.process_time() - begin)
-    return least
+    rounds = run(str(base / "federation.yaml")).rounds()
+    return Figure(
+        "two parties of them and the labels, `up` to the first round", rounds[0]["time"] - begun, _SECONDS, "s"
+    )

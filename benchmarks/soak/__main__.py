@@ -12,10 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine
 from benchmarks.flood import _free_port
-from benchmarks.report import console
-from benchmarks.soak import disk, judge
+from benchmarks.report import console, describe
+from benchmarks.soak import judge
 from benchmarks.soak.authority import CHECKPOINT, Authority, colonnade
 from benchmarks.soak.link import Links
 from benchmarks.soak.members import Household, Member
@@ -23,7 +22,7 @@ from benchmarks.soak.page import write
 from benchmarks.soak.record import Rounds, Tail
 from benchmarks.soak.samples import Sampler
 from benchmarks.soak.schedule import MEMBERS, PARTIES, SERVER, SHORT_OF_DISK, Trouble, troubles
-from benchmarks.soak.troubles import World
+from benchmarks.soak.troubles import Disk, World, available
 
 PATIENCE = 180.0  # seconds in which rounds have to go on
 LAST = 3 * CHECKPOINT  # rounds after the last trouble
@@ -44,7 +43,7 @@ class Soak:
     def run(self) -> dict[str, Any]:
         for folder in (self.out, self.out / "members", self.out / "logs", self.scratch):
             folder.mkdir(exist_ok=folder == self.out)
-        no_disks = disk.available()
+        no_disks = available()
         with ExitStack() as stack:
             port, metrics = _free_port(), {name: _free_port() for name in MEMBERS}
             links = stack.enter_context(Links(port))
@@ -52,7 +51,7 @@ class Soak:
             dials = {name: f"127.0.0.1:{line.port}" for name, line in lines.items()}
             authority = Authority(self.out / "authority", f"127.0.0.1:{port}", dials, metrics)
             authority.found()
-            disks = {name: disk.Disk(self.folders[name]) for name in SHORT_OF_DISK if not no_disks}
+            disks = {name: Disk(self.folders[name]) for name in SHORT_OF_DISK if not no_disks}
             for each in disks.values():
                 stack.enter_context(each)
             household = Household(self._members(authority), self.scratch)
@@ -66,7 +65,7 @@ class Soak:
             rounds, code = self._end(world)
             sampled, lives = sampler.samples, household.lives()
         results = {
-            "machine": machine.describe(), "version": _version(), "minutes": self.minutes, "seed": self.seed,
+            "machine": describe(), "version": _version(), "minutes": self.minutes, "seed": self.seed,
             "begun": self.begun, "disks": no_disks or "tmpfs", "seconds": self.told[-1]["end"] if self.told else 0,
             "ended": code, "rounds": rounds, "rounds_done": self.rounds.done, "troubles": self.told,
             "events": dict(self.rounds.kinds), "lives": [asdict(life) for life in lives],

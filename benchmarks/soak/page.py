@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import median
-from benchmarks.soak.growth import LEAST, WARM, Slope, slope
-from benchmarks.soak.samples import Sample
+from benchmarks.soak.samples import LEAST, WARM, Sample, Slope, slope
 from benchmarks.soak.schedule import MEMBERS
 from colonnade.reports.html.curves import coloured
 from colonnade.reports.plots import as_file, picture

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.scaling import SWEEPS, Point, point_of, sketch, table
+from benchmarks.scaling import COLUMNS, SWEEPS, TRAINING, Point, Setting, point_of, sketch, table, write
 from benchmarks.shares import REST, codec, place_of
-from benchmarks.synthetic import COLUMNS, TRAINING, Setting, write
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,17 @@ from torch.nn import functional
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade_lab.attacks.network import Network, fit, linear
-from colonnade_lab.attacks.rows import FieldRecords, pieces, vectors
+from colonnade_lab.attacks.rows import (
+    FieldRecords,
+    Rows,
+    Transcript,
+    gathered,
+    pieces,
+    principal,
+    vectors,
+    window_length,
+)
 from colonnade_lab.attacks.run import AttackedRun, accuracy
-from colonnade_lab.attacks.transcript import Rows, Transcript, gathered, principal, window_length
 
 NEWEST = "newest"
 _FEWEST = 10

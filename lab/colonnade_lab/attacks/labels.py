@@ -16,10 +16,17 @@ from sklearn.cluster import KMeans
 from torch import Tensor
 
 from colonnade.common.data.rows import generator
-from colonnade_lab.attacks.estimates import estimates
-from colonnade_lab.attacks.rows import FieldRecords, Piece, pieces
+from colonnade_lab.attacks.rows import (
+    FieldRecords,
+    Piece,
+    Transcript,
+    estimates,
+    gathered,
+    pieces,
+    principal,
+    window_length,
+)
 from colonnade_lab.attacks.run import AttackedRun, accuracy
-from colonnade_lab.attacks.transcript import Transcript, gathered, principal, window_length
 
 
 @dataclass(frozen=True)

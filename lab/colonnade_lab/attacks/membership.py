@@ -1,13 +1,18 @@
-"""Membership inference from the server's view of rows: shadow models (Shokri et al. 2017).
+"""Membership of rows in the training set, by shadow models and by likelihood ratios.
 
-The attacker simulates federations like the target on other rows, whose members it knows, and learns to separate members
-from others. Both are viewed as predictions of the final model (attacks/predictions.py): training messages would be
-recognised by their age, and by their noise, which the head has learned.
+Shadow models (Shokri et al. 2017): the attacker simulates federations like the target on other rows, whose members it
+knows, and learns to separate members from others. Both are viewed as predictions of the final model: training messages
+would be recognised by their age, and by their noise, which the head has learned.
+
+Likelihood ratios (Carlini et al. 2022, "Membership Inference Attacks From First Principles", Section VI, offline): the
+confidence of models that were not trained on a row differs from row to row. Shadows give the usual confidence for each
+row; a model with more was trained on it. With few shadows all rows share one deviation, as in the paper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +25,7 @@ from torch import Tensor
 
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
-from colonnade_lab.attacks.bounds import Counts, least_epsilon
+from colonnade_lab.attacks.bounds import Area, Counts, area, clopper_pearson, least_epsilon
 from colonnade_lab.attacks.predictions import predicted, shows_parts
 from colonnade_lab.attacks.rows import FieldRecords, by_field, pieces
 from colonnade_lab.attacks.run import AttackedRun
@@ -45,10 +50,7 @@ class Candidates:
 
     def balanced(self, seed: int) -> Candidates:
         """Draws as many members as others at random."""
-        kinds = [self.member.nonzero().flatten(), (~self.member).nonzero().flatten()]
-        most = min(map(len, kinds))
-        draws = generator("balanced", seed)
-        rows = torch.cat([kind[torch.randperm(len(kind), generator=draws)[:most]] for kind in kinds])
+        rows = torch.cat(_as_many(self.member, torch.ones_like(self.member), generator("balanced", seed)))
         return Candidates(self.features[rows], self.member[rows], self.by)
 
 
@@ -81,8 +83,7 @@ def tell_apart(target: Candidates, shadows: Sequence[Candidates], delta: float, 
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
     held = torch.from_numpy(cross_val_predict(model, x, y, cv=5, method="predict_proba")[:, 1])
     scores = torch.from_numpy(model.fit(x, y).predict_proba(target.features.numpy())[:, 1])
-    threshold = _threshold(held, torch.from_numpy(y), delta)
-    chosen = _count(scores, target.member, threshold)
+    chosen = _count(scores, target.member, _threshold(held, torch.from_numpy(y), delta))
     return MembershipAttack(
         len(scores), _count(scores, target.member, 0.5).accuracy, float(roc_auc_score(target.member, scores)),
         chosen, least_epsilon=least_epsilon(chosen, delta), delta=delta, by=target.by,
@@ -93,6 +94,13 @@ def _threshold(scores: Tensor, member: Tensor, delta: float) -> float:
     """Returns the threshold with the largest bound on rows of known membership."""
     tried = torch.quantile(scores, torch.linspace(0.005, 0.995, _THRESHOLDS, dtype=scores.dtype)).tolist()
     return float(max(tried, key=lambda threshold: least_epsilon(_count(scores, member, threshold), delta)))
+
+
+def _as_many(member: Tensor, among: Tensor, draws: torch.Generator) -> list[Tensor]:
+    """Draws as many members as others, bool (n,) each, among some rows: their places, int64 (m,) twice."""
+    kinds = [(kind & among).nonzero().flatten() for kind in (member, ~member)]
+    most = min(map(len, kinds))
+    return [kind[torch.randperm(len(kind), generator=draws)[:most]] for kind in kinds]
 
 
 def _count(scores: Tensor, member: Tensor, threshold: float) -> Counts:
@@ -201,3 +209,76 @@ def delta_of(summary: Mapping[str, object]) -> float:
     """Returns the delta of the run's claim, or 1e-5 if it makes none."""
     claimed = summary.get("delta")
     return float(claimed) if isinstance(claimed, float | int) else 1e-5
+
+
+_ALARMS = 0.01  # false positives, at which true ones are reported
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Result of separating members from others.
+
+    Args:
+        area: of the likelihood ratios.
+        baseline: area of the confidence alone, without shadows (Yeom et al. 2018).
+        hits: share of members above the threshold that one in a hundred of the others exceeds.
+        least_epsilon: lower bound, at a threshold chosen on half of the rows and counted on the other half.
+    """
+
+    rows: int
+    area: Area
+    baseline: Area
+    hits: float
+    interval: tuple[float, float]
+    least_epsilon: float
+    delta: float
+
+
+def infer_members(run: AttackedRun, shadows: Iterable[AttackedRun], delta: float, seed: int) -> Likelihood:
+    """Compares the run's confidence in every row with that of one or more shadows; `delta` is the bound's."""
+    if not run.opens:
+        raise InputError(f"{run.protocol}: its model cannot be restored", hint="take another run")
+    rows, found = confidence(run, run)
+    total, count = torch.zeros_like(found), torch.zeros_like(found)
+    for shadow in shadows:
+        _, usual = confidence(run, shadow)
+        out = ~torch.isin(_sources(run, rows), _sources(shadow, shadow.schedule.partition.train))
+        total[out] += usual[out]
+        count[out] += 1
+    member, seen = torch.isin(rows, run.schedule.partition.train), count > 0
+    chosen = torch.stack(_as_many(member, seen, generator("likelihood", seed)), dim=1).flatten()
+    return judged(found, found - total / count.clamp(min=1), member, chosen, delta)
+
+
+def judged(plain: Tensor, ratio: Tensor, member: Tensor, chosen: Tensor, delta: float) -> Likelihood:
+    """Returns the result for given scores.
+
+    Args:
+        plain, ratio: confidence, and its excess over the usual one, float64 (n,).
+        member: bool (n,).
+        chosen: the rows to judge, members and others alternating, int64.
+    """
+    plain, ratio, member = plain[chosen], ratio[chosen], member[chosen]
+    others = ratio[~member].sort(descending=True).values
+    threshold = others[math.floor(_ALARMS * len(others))]
+    hits = int((ratio[member] > threshold).sum())
+    half = len(chosen) // 2
+    best = _threshold(ratio[:half], member[:half], delta)
+    return Likelihood(
+        len(chosen), area(ratio[:, None], member[:, None]), area(plain[:, None], member[:, None]),
+        hits / int(member.sum()), clopper_pearson(hits, int(member.sum())),
+        least_epsilon=least_epsilon(_count(ratio[half:], member[half:], best), delta), delta=delta,
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def confidence(run: AttackedRun, by: AttackedRun) -> tuple[Tensor, Tensor]:
+    """Rows of `run`, int64 (n,), and log(p / (1 - p)) of their true classes by the model of `by`, float64 (n,)."""
+    rows, parts = predicted(run, by)
+    logs = by.joint().logits(parts).double().log_softmax(1)
+    true = torch.nn.functional.one_hot(run.labels[rows], logs.shape[1]).bool()
+    return rows, logs[true] - logs.masked_fill(true, -math.inf).logsumexp(1)
+
+
+def _sources(run: AttackedRun, rows: Tensor) -> Tensor:
+    return rows if run.sample is None else run.sample[rows]

@@ -14,8 +14,7 @@ from colonnade.reports import guarantee
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.console.screen import out as console
 from colonnade_lab.attacks.run import open_run
-from colonnade_lab.commands.attack_kinds import KINDS, OF_ALIGNED, WITHOUT_CAPTURE, claimed
-from colonnade_lab.commands.attack_options import Options
+from colonnade_lab.commands.attack_kinds import KINDS, Options, claimed
 
 
 def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
@@ -27,12 +26,13 @@ def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
     if not 0 < options.known < 1:
         raise InputError(f"--known {options.known:g}: expected a share between 0 and 1", hint="the default is 0.2")
     torch.set_num_threads(1)  # small products: threads cost more than they save, here and in BLAS
-    run = open_run(folder.resolve(), captured=kind not in WITHOUT_CAPTURE, aligned=kind in OF_ALIGNED)
-    names = run.victims(options.party, captured=kind not in WITHOUT_CAPTURE)
+    chosen = KINDS[kind]
+    run = open_run(folder.resolve(), captured=chosen.captured, aligned=chosen.aligned)
+    names = run.victims(options.party, captured=chosen.captured)
     place = (out or RunFolder(folder).attacks).resolve()
     make_folder(place)
     with console.status(kind), threadpool_limits(1):
-        found, table = KINDS[kind](run, names, options, place)
+        found, table = chosen.attack(run, names, options, place)
     path = place / f"{kind}.json"
     about = {
         "attack": kind,

@@ -78,7 +78,7 @@ def attack(
 ) -> None:
     """Attack a captured run as curious members could, and report what they learn."""
     from colonnade_lab.commands.attack import attack as run_it  # noqa: PLC0415
-    from colonnade_lab.commands.attack_options import Options  # noqa: PLC0415
+    from colonnade_lab.commands.attack_kinds import Options  # noqa: PLC0415
 
     run_it(run, kind, out, Options(party, known, epochs, seed, shadows, canaries, labels, attacker, starts, rounds))
 

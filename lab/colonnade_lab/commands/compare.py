@@ -7,19 +7,24 @@ from pathlib import Path
 
 from rich.table import Table
 
-from colonnade.reports.console.outputs import make_folder, refuse_unwritable
+from colonnade.reports.console.outputs import make_folder
 from colonnade.reports.console.screen import out as console
-from colonnade.reports.words import counted
-from colonnade_lab.comparison.attacked import perform
-from colonnade_lab.comparison.epsilons import deltas, in_words
 from colonnade_lab.comparison.pages import ComparisonPages
-from colonnade_lab.comparison.plan import FILE, ComparisonPlan, chosen, job, jobs, read_plan, with_outside
-from colonnade_lab.comparison.protocol_results import ProtocolResults
-from colonnade_lab.comparison.recommendations import needs
-from colonnade_lab.comparison.table import head, row
-from colonnade_lab.papers.keeping import keep_all, refuse_failed
+from colonnade_lab.comparison.plan import (
+    FILE,
+    ComparisonPlan,
+    chosen,
+    deltas,
+    in_words,
+    job,
+    jobs,
+    read_plan,
+    with_outside,
+)
+from colonnade_lab.comparison.protocol_results import ProtocolResults, perform
+from colonnade_lab.comparison.table import head, needs, row
 from colonnade_lab.papers.results import Results
-from colonnade_lab.papers.work import about, missing, run_all
+from colonnade_lab.papers.work import announce, missing, refuse_failed, run_missing
 
 
 @dataclass(frozen=True)
@@ -45,12 +50,8 @@ def compare(options: ComparisonOptions) -> None:
     results = Results(options.out)
     wanted = list(jobs(plan, names, options.seeds))
     todo = missing(wanted, results)
-    rest = f"{len(todo)} to be run, {about(todo, options.processes)}" if todo else "kept"
-    console.print(f"{counted(len(wanted), 'run')} with {counted(options.seeds, 'seed')}: {rest}", markup=False)
-    if todo and not options.only_list:
-        refuse_unwritable(options.out)
-    outcomes = () if options.only_list else run_all(todo, options.processes, perform)
-    failed = keep_all(outcomes, len(todo), results, lambda job: job.name)
+    announce(wanted, todo, options.seeds, options.processes)
+    failed = [] if options.only_list else run_missing(todo, results, options.processes, perform)
     every = [_results_of(plan, name, options, results) for name in names]
     _show(every, plan)
     kept = [one for name in plan.protocols if (one := _results_of(plan, name, options, results)).found]

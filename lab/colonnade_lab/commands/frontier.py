@@ -8,17 +8,15 @@ from pathlib import Path
 from rich.table import Table
 
 from colonnade.common.errors import InputError
-from colonnade.reports.console.outputs import make_folder, refuse_unwritable
+from colonnade.reports.console.outputs import make_folder
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.words import counted
 from colonnade_lab.frontier.pages import FrontierPages, console_rows
 from colonnade_lab.frontier.plan import FILE, PAPER, FrontierPlan, chosen_sets, read_frontier
 from colonnade_lab.frontier.standing import SetFrontier, set_frontier
 from colonnade_lab.frontier.training import perform
-from colonnade_lab.papers.keeping import keep_all, refuse_failed
 from colonnade_lab.papers.results import Results
-from colonnade_lab.papers.running import Job
-from colonnade_lab.papers.work import about, missing, run_all
+from colonnade_lab.papers.work import about, announce, missing, refuse_failed, run_missing
 
 
 @dataclass(frozen=True)
@@ -44,11 +42,12 @@ def show_frontier(options: FrontierOptions) -> None:
     results = Results(options.out, f"{PAPER}.json")
     wanted = list(dict.fromkeys(plan.jobs(sets, options.seeds)))
     todo = missing(wanted, results)
-    _announce(options, plan, sets, wanted, todo)
-    if todo and not options.only_list:
-        refuse_unwritable(options.out)
-    outcomes = () if options.only_list else run_all(todo, options.processes, perform)
-    failed = keep_all(outcomes, len(todo), results, lambda job: job.name)
+    announce(wanted, todo, options.seeds, options.processes)
+    for name in sets:
+        if own := [job for job in todo if job.name.startswith(f"{name}/")]:
+            said = f"{plan.sets[name].title}: {counted(len(own), 'run')}, {about(own, options.processes)}"
+            console.print(said, style="dim", markup=False)
+    failed = [] if options.only_list else run_missing(todo, results, options.processes, perform)
     seeds = max(options.seeds, results.seeds(PAPER))
     every = [one for name in plan.sets if (one := set_frontier(plan, name, results.get, seeds)).seeds]
     _show([one for one in every if one.name in sets], plan)
@@ -62,18 +61,6 @@ def refuse_mixed(**options: bool) -> None:
     """Refuses options that belong to the papers' runs."""
     if given := [f"--{name}" for name, value in options.items() if value]:
         raise InputError(f"{given[0]} with --frontier, which runs on the virtual clock alone", hint="leave one out")
-
-
-def _announce(
-    options: FrontierOptions, plan: FrontierPlan, sets: tuple[str, ...], wanted: list[Job], todo: list[Job]
-) -> None:
-    processes = counted(options.processes, "process")
-    rest = f"{len(todo)} to be run, {about(todo, options.processes)} by {processes}" if todo else "all are kept"
-    console.print(f"{counted(len(wanted), 'run')} with {counted(options.seeds, 'seed')}: {rest}", markup=False)
-    for name in sets:
-        if own := [job for job in todo if job.name.startswith(f"{name}/")]:
-            said = f"{plan.sets[name].title}: {counted(len(own), 'run')}, {about(own, options.processes)}"
-            console.print(said, style="dim", markup=False)
 
 
 def _show(found: list[SetFrontier], plan: FrontierPlan) -> None:

@@ -10,21 +10,18 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from colonnade.reports.console.outputs import make_folder, refuse_unwritable
+from colonnade.reports.console.outputs import make_folder
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.words import counted
+from colonnade_lab.pages.counts import tally, total_words
 from colonnade_lab.pages.pages import PaperPages
 from colonnade_lab.pages.tables import claim_words
-from colonnade_lab.pages.words import total_words
-from colonnade_lab.papers.code import code_digest
-from colonnade_lab.papers.counts import tally
-from colonnade_lab.papers.keeping import keep_all, refuse_failed
 from colonnade_lab.papers.measures import RunRecord
 from colonnade_lab.papers.paper_comparison import TableStanding, stand
 from colonnade_lab.papers.papers import Paper, chosen, introduction
-from colonnade_lab.papers.results import Results
+from colonnade_lab.papers.results import Results, code_digest
 from colonnade_lab.papers.running import Job
-from colonnade_lab.papers.work import about, jobs, missing, run_all
+from colonnade_lab.papers.work import about, announce, jobs, missing, refuse_failed, run_missing
 
 _MARKS = {
     "agrees": "[green]agrees[/]", "better": "[green]better[/]", "worse": "[red]worse[/]", "differs": "[red]differs[/]",
@@ -61,11 +58,8 @@ def reproduce(options: ReproductionOptions) -> None:
     results = Results(options.out)
     wanted = jobs([(options.label(name), paper) for name, paper in papers], options.seeds, wire=options.wire)
     todo = missing(wanted, results)
-    _announce(options, len(wanted), todo)
-    if todo and not options.only_list:
-        refuse_unwritable(options.out)
-    outcomes = () if options.only_list else run_all(todo, options.processes)
-    failed = keep_all(outcomes, len(todo), results, _name)
+    announce(wanted, todo, options.seeds, options.processes)
+    failed = [] if options.only_list else run_missing(todo, results, options.processes, name="{0.paper}/{0.name}")
     find = {name: partial(_find, options, results, name, paper) for name, paper in papers}
     standings = {
         name: stand(paper, find[name], max(options.seeds, results.seeds(options.label(name), wire=options.wire)))
@@ -87,22 +81,12 @@ def reproduce(options: ReproductionOptions) -> None:
     refuse_failed(failed)
 
 
-def _announce(options: ReproductionOptions, wanted: int, todo: list[Job]) -> None:
-    how_long = f"{about(todo, options.processes)} by {counted(options.processes, 'process')}" if todo else ""
-    rest = f"{len(todo)} to be run, {how_long}" if todo else "all are kept"
-    console.print(f"{counted(wanted, 'run')} with {counted(options.seeds, 'seed')}: {rest}", markup=False)
-
-
 def _announce_other_code(wanted: list[Job], results: Results) -> None:
     """Prints how many results other code produced. They count, but running them again may give other numbers."""
     made = [found for job in wanted if (found := results.made_by(job))]
     if other := sum(not found.endswith(f"code {code_digest()}") for found in made):
         said = f"{other} of {counted(len(made), 'result')} were made by other code than this, {code_digest()}"
         console.print(said, style="dim", markup=False, soft_wrap=True)
-
-
-def _name(job: Job) -> str:
-    return f"{job.paper}/{job.name}"
 
 
 def _find(

@@ -6,14 +6,59 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from colonnade.reports.html.curves import Curve, curves
 from colonnade.reports.html.svg import colour
-from colonnade.reports.plots import as_file, lines
-from colonnade_lab.comparison.epsilons import ABOUT
-from colonnade_lab.comparison.plan import PLAIN, UNITS, Unit
+from colonnade.reports.plots import GREY, RING, Mark, as_file, legend, lines, picture, rows
+from colonnade_lab.comparison.plan import ABOUT, PLAIN, UNITS, Unit
 from colonnade_lab.comparison.protocol_results import ProtocolResults
 from colonnade_lab.papers.measures import Point, RunRecord
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+LEAKS = "What attacks find: labels named by a party, features rebuilt by the server"
+_LABELS: Mark = {"marker": "o", "color": "#d62728", "linestyle": ""}
+_FEATURES: Mark = {"marker": "s", "color": "#1f77b4", "linestyle": ""}
+_MEANINGS = {
+    "training labels that a party names": _LABELS,
+    "by chance": RING,
+    "variance of the columns that the server rebuilds": _FEATURES,
+}
+
+
+def draw_leaks(results: Sequence[ProtocolResults]) -> str:
+    """One row per attacked protocol; "" if there are none."""
+    shown = [result for result in results if not (math.isnan(result.named[0]) and math.isnan(result.rebuilt))]
+    if not shown:
+        return ""
+
+    def paint(figure: Figure) -> None:
+        axes = rows(figure.subplots(), [result.name for result in shown])
+        axes.set_xlim(-0.02, 1.02)
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
+        for y, result in enumerate(shown):
+            axes.plot(result.named, [y, y], color=GREY, linewidth=1)
+            for value, mark in zip((*result.named, rebuilt_share(result)), (_LABELS, RING, _FEATURES), strict=True):
+                axes.plot(value, y, **mark)
+        legend(figure, _MEANINGS)
+
+    size = (720, 70 + 22 * len(shown))
+    return picture(size, paint, title=LEAKS, about="; ".join(_spoken(result) for result in shown))
+
+
+def rebuilt_share(result: ProtocolResults) -> float:
+    """Share of the columns' variance that the server reconstructs, 0 to 1; NaN where no message has a line per row."""
+    return math.nan if math.isnan(result.rebuilt) else max(0.0, 1 - result.rebuilt)
+
+
+def _spoken(result: ProtocolResults) -> str:
+    named = "no labels to be read" if math.isnan(result.named[0]) else f"{result.named[0]:.0%} of labels"
+    made = "no rows to rebuild" if math.isnan(result.rebuilt) else f"{rebuilt_share(result):.0%} of the variance"
+    return f"{result.name}: {named}, {made}"
+
 
 _SIZE = (460, 320)
 _DASHES = ("", "6 3", "2 3")
@@ -25,7 +70,7 @@ Say = Callable[[float], str]
 
 
 @dataclass(frozen=True)
-class Figure:
+class CurveFigure:
     """A picture with curves.
 
     Args:
@@ -52,14 +97,14 @@ class Figure:
         return as_file(lines(self.drawn, _percent, self.across, span=_SPAN, foot=self.foot, title=self.title))
 
 
-def figures(results: Sequence[ProtocolResults], deltas: Mapping[Unit, float] = _UNKNOWN) -> list[Figure]:
+def figures(results: Sequence[ProtocolResults], deltas: Mapping[Unit, float] = _UNKNOWN) -> list[CurveFigure]:
     plain = [(result, _first(result, PLAIN)) for result in results]
     slow = [(result, _first(result, result.fastest[0] or PLAIN)) for result in results]
     made = [
-        Figure("rounds", "Test accuracy against rounds", "rounds", _curves(plain, lambda at: at.round), _plain),
-        Figure("bytes", "Test accuracy against bytes of training, both ways", "MB, in powers of ten",
+        CurveFigure("rounds", "Test accuracy against rounds", "rounds", _curves(plain, lambda at: at.round), _plain),
+        CurveFigure("bytes", "Test accuracy against bytes of training, both ways", "MB, in powers of ten",
                _curves(plain, lambda at: _log(at.bytes / 1e6, _LEAST_MB)), lambda x: f"{_power(x, _LEAST_MB)} MB"),
-        Figure("seconds", "Test accuracy against seconds with stragglers, each in its quicker way",
+        CurveFigure("seconds", "Test accuracy against seconds with stragglers, each in its quicker way",
                "seconds of delays, in powers of ten", _curves(slow, lambda at: _log(at.seconds, _LEAST_SECONDS)),
                lambda x: f"{_power(x, _LEAST_SECONDS)} s"),
     ]  # fmt: skip
@@ -81,7 +126,7 @@ def _curves(found: Sequence[tuple[ProtocolResults, RunRecord | None]], x: Callab
     return drawn
 
 
-def _noisy(results: Sequence[ProtocolResults], unit: Unit, deltas: Mapping[Unit, float]) -> Figure:
+def _noisy(results: Sequence[ProtocolResults], unit: Unit, deltas: Mapping[Unit, float]) -> CurveFigure:
     drawn = []
     for number, result in enumerate(results):
         epsilons = sorted(float(name.partition("-")[2]) for name in result.found if name.startswith(f"{unit}-"))
@@ -90,7 +135,7 @@ def _noisy(results: Sequence[ProtocolResults], unit: Unit, deltas: Mapping[Unit,
             drawn.append(Curve(result.name, points, *strokes(number)))
     title, delta = f"Test accuracy against epsilon of {ABOUT[unit]}", deltas.get(unit)
     foot = "epsilon" if delta is None else f"epsilon at delta {delta:g}"
-    return Figure(f"epsilon-{unit}", title, foot, drawn, lambda x: f"{2**x:.3g}")
+    return CurveFigure(f"epsilon-{unit}", title, foot, drawn, lambda x: f"{2**x:.3g}")
 
 
 def _first(result: ProtocolResults, condition: str) -> RunRecord | None:

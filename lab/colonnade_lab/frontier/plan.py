@@ -12,8 +12,7 @@ from colonnade.common.contracts.registry import CONTRACTS, NAMES
 from colonnade.common.errors import ConfigError, InputError, nearest
 from colonnade.common.messaging.message import PartyMessage, schema
 from colonnade.common.section import Section
-from colonnade_lab.papers.lists import read_list
-from colonnade_lab.papers.papers import PLANS, Name, PaperRun
+from colonnade_lab.papers.papers import PLANS, Name, PaperRun, read_list
 from colonnade_lab.papers.running import Job
 
 FILE = PLANS / "frontier.yaml"

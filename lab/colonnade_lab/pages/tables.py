@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from colonnade_lab.papers.counts import tally
+from colonnade_lab.pages.counts import tally
 from colonnade_lab.papers.measures import unit
-from colonnade_lab.papers.orders import Pair
 from colonnade_lab.papers.paper_comparison import (
     CellStanding,
     ClaimStanding,
+    Pair,
     TableStanding,
     difference_words,
 )

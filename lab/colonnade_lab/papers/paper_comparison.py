@@ -1,17 +1,19 @@
-"""Comparison with the papers: the paper's value, ours over seeds, and the verdict, for every cell and claim."""
+"""Comparison with the papers: the paper's value, ours over seeds, and the verdict, for every cell, order and claim."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 
 from colonnade_lab.papers.intervals import Interval, Outcome, Seeds, decide, interval, mean, paired, turned
 from colonnade_lab.papers.measures import (
     RunRecord,
     Verdict,
     exact_verdict,
+    family,
     lower_is_better,
     possible,
     unit,
@@ -20,8 +22,72 @@ from colonnade_lab.papers.measures import (
 from colonnade_lab.papers.measures import (
     seeds as seeds_of,
 )
-from colonnade_lab.papers.orders import Pair, pairs
 from colonnade_lab.papers.papers import Cell, Claim, Paper, PaperTable
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two cells; the paper has the first above the second.
+
+    Args:
+        leads: ours of the first minus ours of the second, one per seed that both have.
+        run: whether both were run.
+    """
+
+    above: Cell
+    below: Cell
+    leads: tuple[float, ...]
+    run: bool
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Our order compared with the paper's; None if a cell has no run."""
+        return decide(self.leads) if self.run else None
+
+    @property
+    def words(self) -> str:
+        """Names both by their difference: `VIMADMM above VAFL, MNIST`."""
+        if self.above.column == self.below.column:
+            return f"{self.above.row} above {self.below.row}, {self.above.column}".rstrip(", ")
+        return f"{self.above.column} above {self.below.column}, {self.above.row}".rstrip(", ")
+
+
+def pairs(table: PaperTable, ours: Sequence[Seeds]) -> tuple[Pair, ...]:
+    """All pairs of results in a column, a row or both whose values the paper separates by more than the slack.
+
+    Cells of one run and one measure are no pair, since they have one value here. Nor are cells of several data sets
+    (`group`) or of several measures; all accuracies of test rows are one measure. Repeated and `shown` cells are
+    compared with results alone: two of them are a pair where they are printed first.
+
+    Args:
+        ours: values of each of its cells, one per seed.
+    """
+    return tuple(_pairs(table, ours))
+
+
+def _pairs(table: PaperTable, ours: Sequence[Seeds]) -> Iterator[Pair]:
+    learned = [(cell, found) for cell, found in zip(table.cells, ours, strict=True) if cell.kind != "accounting"]
+    for (one, first), (other, second) in combinations(learned, 2):
+        if "result" not in {one.kind, other.kind} or not _beside(one, other, table.order) or not _separated(one, other):
+            continue
+        run = bool(first) and bool(second)
+        if one.paper > other.paper:
+            yield Pair(one, other, paired(first, second), run)
+        else:
+            yield Pair(other, one, paired(second, first), run)
+
+
+def _beside(one: Cell, other: Cell, order: str) -> bool:
+    """True if the table puts them into one column or row that its `order` includes."""
+    columns = order in {"columns", "both"} and one.column == other.column
+    rows = order in {"rows", "both"} and one.row == other.row
+    same = (one.run, one.measure) == (other.run, other.measure)
+    return (columns or rows) and not same and one.kin == other.kin and family(one.measure) == family(other.measure)
+
+
+def _separated(one: Cell, other: Cell) -> bool:
+    return abs(one.paper - other.paper) > max(one.slack, other.slack)
+
 
 _WORST_FIRST: tuple[Outcome, ...] = ("reversed", "not reached", "open", "holds")
 

@@ -1,23 +1,102 @@
-"""The papers' values and our runs for them: plans/papers/*.yaml, one file per paper."""
+"""YAML lists of runs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, model_validator
+import yaml
+from pydantic import Field, ValidationError, model_validator
 
 from colonnade.common.data.known_sets.catalogue import KNOWN
 from colonnade.common.errors import ConfigError, InputError, nearest
 from colonnade.common.parsing.yaml_tree import override, read_tree
 from colonnade.common.section import Section
 from colonnade.launcher.demo import EXPERIMENTS
-from colonnade_lab.papers.lists import Printed, read_list
 from colonnade_lab.papers.measures import Better, Measure, better_of, decimals, known_measure, slack
-from colonnade_lab.papers.placeholders import Placeholder, placeholders, typed
+
+_Listed = TypeVar("_Listed", bound=Section)
+
+
+class Printed(float):
+    """A number of a list that keeps its decimal digits: 95.00 has two."""
+
+    digits: int = 0
+
+
+class _ListLoader(yaml.SafeLoader):
+    """Keeps the digits of numbers."""
+
+
+def _printed(loader: _ListLoader, node: yaml.ScalarNode) -> float:
+    number = Printed(loader.construct_yaml_float(node))
+    number.digits = len(node.value.partition("e")[0].partition(".")[2])
+    return number
+
+
+_ListLoader.add_constructor("tag:yaml.org,2002:float", _printed)
+
+
+def read_list(path: Path, kind: type[_Listed]) -> _Listed:
+    """Reads and validates a list; errors name the file and the key."""
+    tree: Any = yaml.load(path.read_text(encoding="utf-8"), _ListLoader)  # noqa: S506  # a SafeLoader
+    try:
+        return kind.model_validate(tree)
+    except ConfigError as wrong:
+        raise ConfigError(f"{path}: {wrong}", hint=wrong.hint) from None
+    except ValidationError as invalid:
+        first = invalid.errors()[0]
+        raise ConfigError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+_OURS = r"([a-z0-9_]+)\.([a-z_]+(?:@[a-z0-9_.]+)?)"
+_THEIRS = r"paper ([a-z0-9_]+): ([^{}]+)"
+_PLACE = re.compile(r"\{(?:" + _THEIRS + "|" + _OURS + r"(?: ([-/]) " + _OURS + r")?)\}")
+_TYPED = re.compile(r"\d[\d.,]*\s*(%|points?\b|[MKG]i?B\b|seconds\b|s\b|times\b)")
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """A placeholder in a text.
+
+    Args:
+        table, label: of the paper's cell; empty for a value of ours.
+        values: run and measure of one value, or of two.
+        sign: `-` or `/` between two.
+    """
+
+    table: str = ""
+    label: str = ""
+    values: tuple[tuple[str, str], ...] = ()
+    sign: str = ""
+
+
+def placeholders(text: str) -> Iterator[Placeholder]:
+    return (_read(found) for found in _PLACE.finditer(text))
+
+
+def fill(text: str, said: Callable[[Placeholder], str]) -> str:
+    """Replaces each placeholder by what `said` returns."""
+    return _PLACE.sub(lambda found: said(_read(found)), text)
+
+
+def typed(text: str) -> str:
+    """First measured number that the text has outside of placeholders; "" if there is none."""
+    found = _TYPED.search(_PLACE.sub("", text))
+    return found[0] if found else ""
+
+
+def _read(found: re.Match[str]) -> Placeholder:
+    table, label, run, measure, sign, other, second = found.groups()
+    if table:
+        return Placeholder(table, label.strip())
+    values = ((run, measure), (other, second)) if sign else ((run, measure),)
+    return Placeholder(values=values, sign=sign or "")
+
 
 PLANS = Path(__file__).parents[1] / "plans"
 

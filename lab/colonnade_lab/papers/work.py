@@ -1,21 +1,66 @@
-"""Jobs that have no result yet, and the processes that run them."""
+"""Jobs that have no result yet, the processes that run them, and progress as they end."""
 
 from __future__ import annotations
 
 import multiprocessing
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import BaseContext
 
-from colonnade.common.errors import ColonnadeError, EnvironmentFault
+from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
 from colonnade.common.run.python_child import safe_children
+from colonnade.reports.console.outputs import refuse_unwritable
+from colonnade.reports.console.screen import out as console
 from colonnade.reports.words import counted
 from colonnade_lab.papers.measures import RunRecord
 from colonnade_lab.papers.papers import Paper
-from colonnade_lab.papers.results import Results
+from colonnade_lab.papers.results import Results, code_digest
 from colonnade_lab.papers.running import Job, perform
+
+
+def announce(wanted: list[Job], todo: list[Job], seeds: int, processes: int) -> None:
+    how_long = f"{about(todo, processes)} by {counted(processes, 'process')}" if todo else ""
+    rest = f"{len(todo)} to be run, {how_long}" if todo else "all are kept"
+    console.print(f"{counted(len(wanted), 'run')} with {counted(seeds, 'seed')}: {rest}", markup=False)
+
+
+def run_missing(
+    todo: list[Job],
+    results: Results,
+    processes: int,
+    how: Callable[[Job], RunRecord] = perform,
+    name: str = "{0.name}",
+) -> list[str]:
+    """Runs jobs, stores every record as it arrives, prints progress, and returns the names of failed runs."""
+    if todo:
+        refuse_unwritable(results.path.parent)
+    failed, begun = [], time.monotonic()
+    code_digest()  # fixes the digest now, in case files are edited during the runs
+    for number, (job, outcome) in enumerate(run_all(todo, processes, how), 1):
+        said = f"{name.format(job)}, seed {job.seed}"
+        place = f"[{number}/{len(todo)}, {(time.monotonic() - begun) / 60:.1f} min]"
+        if isinstance(outcome, ColonnadeError):
+            failed.append(said)
+            console.print(f"{place} {said}: {outcome}", style="red", markup=False, soft_wrap=True)
+            if outcome.hint:
+                console.print(f"    {outcome.hint}", style="dim", markup=False, soft_wrap=True)
+            continue
+        results.keep(job, outcome)
+        accuracy = outcome.metrics.get("test_accuracy")
+        found = "" if accuracy is None else f" {accuracy:.2%}"
+        line = f"{place} {said}:{found} in {outcome.wall:.1f} s"
+        console.print(line, style="dim", markup=False, soft_wrap=True)
+    return failed
+
+
+def refuse_failed(failed: list[str]) -> None:
+    if failed:
+        hint = "the others are kept; run the command again to try these once more"
+        rest = f" and {len(failed) - 5} more" if len(failed) > 5 else ""
+        raise InputError(f"{len(failed)} runs have failed: {', '.join(failed[:5])}{rest}", hint=hint)
 
 
 def jobs(papers: Iterable[tuple[str, Paper]], seeds: int, *, wire: bool) -> list[Job]:

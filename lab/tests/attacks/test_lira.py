@@ -9,8 +9,8 @@ import torch
 
 from colonnade.common.data.rows import generator
 from colonnade.simulation.folder import simulate_captured
-from colonnade_lab.attacks.lira import infer_members, judged
-from colonnade_lab.attacks.shadows import pool, shadows
+from colonnade_lab.attacks.membership import infer_members, judged
+from colonnade_lab.attacks.simulated import pool, shadows
 from lab.tests.attacks.stage import captured
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from colonnade_lab.attacks.membership import Candidates, candidates, delta_of, o
 from colonnade_lab.attacks.predictions import predicted
 from colonnade_lab.attacks.rows import by_field, pieces
 from colonnade_lab.attacks.run import AttackedRun, open_run
-from colonnade_lab.attacks.shadows import like, pool, shadows
+from colonnade_lab.attacks.simulated import like, pool, shadows
 from lab.tests.attacks.stage import SPLIT, captured
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,7 @@ from torch import Tensor
 from colonnade.common.data.rows import generator
 from colonnade_lab.attacks.inversion import invert
 from colonnade_lab.attacks.labels import combined, directions, guesses, infer
-from colonnade_lab.attacks.rows import Piece
-from colonnade_lab.attacks.transcript import Transcript, principal
+from colonnade_lab.attacks.rows import Piece, Transcript, principal
 from lab.tests.attacks.stage import SPLIT, captured
 
 pytestmark = pytest.mark.slow

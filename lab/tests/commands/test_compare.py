@@ -31,8 +31,7 @@ from colonnade_lab.comparison.plan import (
     read_plan,
 )
 from colonnade_lab.comparison.protocol_results import ProtocolResults
-from colonnade_lab.comparison.recommendations import needs
-from colonnade_lab.comparison.table import head, row
+from colonnade_lab.comparison.table import head, needs, row
 from colonnade_lab.papers.measures import Point, RunRecord, value
 from tests.cli.read.browser import CHROMIUM, Browser
 

@@ -12,9 +12,9 @@ from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 from colonnade.common.parsing.file import load
 from colonnade.simulation.federation import Simulation
 from colonnade_lab.commands.reproduce import ReproductionOptions, reproduce
+from colonnade_lab.pages.counts import count
 from colonnade_lab.pages.pages import PaperPages
 from colonnade_lab.papers import running
-from colonnade_lab.papers.counts import count
 from colonnade_lab.papers.measures import Point, RunRecord, lower_is_better, value
 from colonnade_lab.papers.paper_comparison import CellStanding, ClaimStanding, stand
 from colonnade_lab.papers.papers import Cell, Claim, Paper, PaperRun, PaperTable, chosen, read_paper

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from colonnade.common.errors import ConfigError
-from colonnade_lab.pages.evidence import agreement, support
-from colonnade_lab.pages.findings import Texts, findings
+from colonnade_lab.pages.findings import Texts, agreement, findings, support
 from colonnade_lab.papers.measures import Point, RunRecord
 from colonnade_lab.papers.paper_comparison import CellStanding, stand
 from colonnade_lab.papers.papers import Cell, Paper

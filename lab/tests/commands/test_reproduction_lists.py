@@ -9,7 +9,6 @@ from pydantic import ValidationError
 
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import load
-from colonnade_lab.papers.idle import idle_claims
 from colonnade_lab.papers.papers import (
     Cell,
     Claim,
@@ -21,6 +20,7 @@ from colonnade_lab.papers.papers import (
     names,
     read_paper,
 )
+from lab.tests.commands.idle import idle_claims
 
 NOISE = "federation.privacy={clip: 0.05, epsilon: 8, delta: 1.0e-5}"
 QUICK = PaperRun(file="demo.yaml", set=("federation.epochs=1",), minutes=0.1)

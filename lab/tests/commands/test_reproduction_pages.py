@@ -13,12 +13,11 @@ from colonnade_lab.commands.reproduce import ReproductionOptions, reproduce
 from colonnade_lab.comparison.plan import jobs as comparison_jobs
 from colonnade_lab.comparison.plan import read_plan
 from colonnade_lab.frontier.plan import read_frontier
-from colonnade_lab.papers.code import code_digest, digest_of
-from colonnade_lab.papers.counts import Count, count
+from colonnade_lab.pages.counts import Count, count
 from colonnade_lab.papers.measures import RunRecord
 from colonnade_lab.papers.paper_comparison import TableStanding, stand
 from colonnade_lab.papers.papers import Paper, PaperRun, chosen
-from colonnade_lab.papers.results import Results
+from colonnade_lab.papers.results import Results, code_digest, digest_of
 from colonnade_lab.papers.running import Job
 from colonnade_lab.papers.work import jobs
 

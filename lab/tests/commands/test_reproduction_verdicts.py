@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
-from colonnade_lab.papers.counts import Verdicts, count
+from colonnade_lab.pages.counts import Verdicts, count
 from colonnade_lab.papers.intervals import Value, decide, interval, paired
 from colonnade_lab.papers.measures import Point, RunRecord, lower_is_better, possible, value
-from colonnade_lab.papers.orders import pairs
-from colonnade_lab.papers.paper_comparison import CellStanding, ClaimStanding, TableStanding
+from colonnade_lab.papers.paper_comparison import CellStanding, ClaimStanding, TableStanding, pairs
 from colonnade_lab.papers.papers import Cell, Claim, PaperTable
 
 MEASURES = st.sampled_from(["accuracy", "auc", "own@party1", "deviation", "mb@95", "seconds@80", "up", "rounds@90"])

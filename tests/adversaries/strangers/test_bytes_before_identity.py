@@ -10,7 +10,7 @@ import ssl
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.raw_http2 import Greedy
+from benchmarks.strangers import Greedy
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.protocols.split import CONTRACT

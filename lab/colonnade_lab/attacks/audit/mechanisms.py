@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from colonnade.common.config.label_privacy import LabelPrivacyConfig, ResponseNo
 from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
 from colonnade.common.privacy.accounting.plan import PrivacyPlan, release_cost
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
@@ -32,6 +33,7 @@ from colonnade.common.privacy.release import GaussianRelease
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.response_noise import RowNoise
 from colonnade.common.privacy.rows import NoisySteps, RowRelease, SampledSteps, deviation
+from colonnade.common.privacy.shaped import Shape
 from colonnade.common.privacy.sum_noise import NoiseShare, ring, sum_deviation
 from colonnade_lab.attacks.audit.canaries import Audited
 from colonnade_lab.attacks.run import AttackedRun
@@ -275,3 +277,63 @@ def noisy_sums(plan: PrivacyPlan, ring: Ring, releases: int, shares: int = 0) ->
 
     name = f"noise once, {shares} shares, sigma {plan.noise_multiplier:g}, {plan.config.adjacency}, {releases} releases"
     return Audited(name, plan.epsilon(releases), plan.config.delta, scores, gaussian=True)
+
+
+NORMAL = 0.9987
+"""p2 of mu + 3 sd; p1 is taken as 1, which is in the theorem's favour."""
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """A batch of embeddings before the clip, (n, width), and a replacement of its first row, (width,)."""
+
+    rows: Tensor
+    other: Tensor
+    name: str
+
+
+def rescaled(
+    pair: Neighbours, t: float, sigma: float, delta: float, *, shrink: bool = True, normals: Normals = secure_normals
+) -> Audited:
+    """Audits one training release of the whole batch under `rescale: paper`; a canary is the first row of a batch.
+
+    Every canary has its own batch, with the same other rows, which the attacker knows. Its score is the exact
+    log-likelihood ratio of the whole release.
+
+    Args:
+        t: half the diameter of the ball.
+        sigma: noise multiplier: N(0, 4 sigma^2 t^2) in every entry.
+        delta: of the clip's guarantee.
+        shrink: False to keep factors at 1 or above.
+    """
+    first = pair.rows.double()
+    second = torch.cat([pair.other.double()[None], first[1:]])
+    means = [_shaped(rows, t, sigma, shrink=shrink) for rows in (first, second)]
+    apart, noise = means[1] - means[0], 2 * sigma * t
+
+    def scores(coins: Tensor) -> Tensor:
+        found = torch.zeros(len(coins), dtype=torch.float64)
+        for place, coin in enumerate(coins.tolist()):
+            sent = means[int(coin)] + noise * normals(apart.shape)
+            found[place] = ((sent - (means[0] + means[1]) / 2) * apart).sum() / noise**2
+        return found
+
+    claimed = gaussian_epsilon(sigma, delta)
+    name = f"rescale: paper, sigma {sigma:g}, {pair.name}"
+    return Audited(name, claimed, delta / NORMAL, scores, gaussian=True)
+
+
+def exact_epsilon(pair: Neighbours, t: float, sigma: float, delta: float, *, shrink: bool = True) -> float:
+    """Returns the exact epsilon at delta / p2 between two batches, from the distance of their releases."""
+    first = pair.rows.double()
+    second = torch.cat([pair.other.double()[None], first[1:]])
+    one, other = (_shaped(rows, t, sigma, shrink=shrink) for rows in (first, second))
+    mu = float((one - other).norm()) / (2 * sigma * t)
+    return gaussian_epsilon(1 / mu, delta / NORMAL) if mu > 0 else 0.0
+
+
+def _shaped(rows: Tensor, t: float, sigma: float, *, shrink: bool) -> Tensor:
+    """Clips a training batch, (n, width), and rescales it by its own distances, with the code of a run."""
+    shape = Shape("ball", t, Rescale("paper", t, 2 * sigma * t, shrink=shrink), leaves=True)
+    made: Tensor = shape.train()(rows)
+    return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -10,7 +11,36 @@ from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from colonnade_lab.attacks.columns.marginals import Marginals
+
+@dataclass(frozen=True)
+class Marginals:
+    """Sorted values of every column over the training rows, float64 (rows, columns), not assigned to rows."""
+
+    values: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor) -> Marginals:
+        return cls(x.sort(0).values)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.values.mean(0)
+
+    def quantiles(self, count: int) -> Tensor:
+        """Returns the values at the middles of `count` equal shares, (count, columns)."""
+        at = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+        return torch.quantile(self.values, at, dim=0)
+
+    def distance(self, x: Tensor) -> float:
+        """Distance of some rows' columns (n, columns) from these distributions: 0 if equal; zeros give about .8.
+
+        This is Wasserstein's distance in standard deviations, averaged over the columns that vary.
+        """
+        spread = self.values.std(0, correction=0)
+        varies = spread > 0
+        apart = (x.sort(0).values - self.quantiles(len(x))).abs().mean(0)
+        return float((apart[varies] / spread[varies]).clamp(max=10).mean())
+
 
 _STEPS = 24  # rounds of sorting and regression
 _DRAWN = 8  # random first directions, beside the independent components

@@ -8,7 +8,7 @@ import pytest
 
 from colonnade.common.errors import InputError
 from colonnade.simulation.folder import simulate_captured
-from colonnade_lab.attacks.active.backdoor import open_backdoor
+from colonnade_lab.attacks.backdoor import open_backdoor
 from lab.tests.attacks.stage import SPLIT, captured
 
 pytestmark = pytest.mark.slow

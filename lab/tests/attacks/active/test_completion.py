@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from colonnade.simulation.folder import simulate_captured
-from colonnade_lab.attacks.active.completion import Hastened, complete_actively
+from colonnade_lab.attacks.completion import Hastened, complete_actively
 from lab.tests.attacks.stage import captured
 
 pytestmark = pytest.mark.slow

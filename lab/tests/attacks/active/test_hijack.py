@@ -10,7 +10,7 @@ import torch
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade.simulation.folder import simulate_captured
-from colonnade_lab.attacks.active.hijack import AuxiliaryEncoder, Hijack, hijack
+from colonnade_lab.attacks.hijack import AuxiliaryEncoder, Hijack, hijack
 from lab.tests.attacks.stage import SPLIT, captured
 
 pytestmark = pytest.mark.slow

@@ -15,8 +15,7 @@ from torch import Tensor
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
-from colonnade_lab.attacks.audit.canaries import Audited, audit
-from colonnade_lab.attacks.audit.one_run import Guesses, least_of_any, least_of_gaussian, p_value
+from colonnade_lab.attacks.audit.canaries import Audited, Guesses, audit, least_of_any, least_of_gaussian, p_value
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
 from colonnade.common.privacy.noise import seeded_normals
 from colonnade.common.privacy.regions import bring_into
 from colonnade_lab.attacks.audit.canaries import audit
-from colonnade_lab.attacks.audit.rescaling import Neighbours, exact_epsilon, rescaled
+from colonnade_lab.attacks.audit.mechanisms import Neighbours, exact_epsilon, rescaled
 
 pytestmark = pytest.mark.slow
 

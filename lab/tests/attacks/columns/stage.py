@@ -11,7 +11,7 @@ from torch import Tensor
 from colonnade.common.config.models import LinearConfig, MlpConfig, ModelConfig
 from colonnade.common.config.optimisers import SgdConfig
 from colonnade_lab.attacks.columns.attackers import Knowledge
-from colonnade_lab.attacks.columns.marginals import Marginals
+from colonnade_lab.attacks.columns.matching import Marginals
 from colonnade_lab.attacks.columns.sight import Seen, SeenMember, Sight
 from tests.support.federation import config
 

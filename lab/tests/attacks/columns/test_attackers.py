@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from colonnade.common.config.models import ModelConfig
-from colonnade_lab.attacks.columns.attackers import ATTACKERS, score
-from colonnade_lab.attacks.columns.marginals import Marginals
-from colonnade_lab.attacks.columns.names import COMPONENTS, PRODUCTS, ROWS, SEARCH, START
+from colonnade_lab.attacks.columns.attackers import ATTACKERS, COMPONENTS, PRODUCTS, ROWS, SEARCH, START, score
+from colonnade_lab.attacks.columns.matching import Marginals
 from lab.tests.attacks.columns.stage import DEEP, LINEAR, distinct, known, secret, sight
 
 pytestmark = pytest.mark.slow

@@ -15,8 +15,7 @@ from colonnade.common.data.draws import SecretDraws
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import parse
 from colonnade.simulation.folder import simulate_captured
-from colonnade_lab.attacks.columns.attackers import ATTACKERS, knowledge
-from colonnade_lab.attacks.columns.names import PRODUCTS, SEARCH, START
+from colonnade_lab.attacks.columns.attackers import ATTACKERS, PRODUCTS, SEARCH, START, knowledge
 from colonnade_lab.attacks.columns.sight import views
 from colonnade_lab.attacks.run import AttackedRun, open_run
 from tests.support.household import colonnade

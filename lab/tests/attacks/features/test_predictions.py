@@ -11,8 +11,17 @@ from torch import Tensor, nn
 from colonnade.client.training.local import Local
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
-from colonnade_lab.attacks.features.coalition import Coalition, centred
-from colonnade_lab.attacks.features.predictions import ESA, GRN, REGRESSION, generate, infer_features, regress, solve
+from colonnade_lab.attacks.features import (
+    ESA,
+    GRN,
+    REGRESSION,
+    Coalition,
+    centred,
+    generate,
+    infer_features,
+    regress,
+    solve,
+)
 from lab.tests.attacks.stage import captured
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,7 @@ from torch import nn
 from colonnade.client.training.local import Local
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
-from colonnade_lab.attacks.features.prior import Prior, likeliest
-from colonnade_lab.attacks.features.white_box import explain, invert_knowing
+from colonnade_lab.attacks.features import Prior, explain, invert_knowing, likeliest
 from lab.tests.attacks.stage import SPLIT, captured
 
 pytestmark = pytest.mark.slow

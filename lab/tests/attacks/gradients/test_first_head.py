@@ -13,7 +13,7 @@ from colonnade.common.data.draws import SecretDraws
 from colonnade.server.protocols import SERVE
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.folder import simulate_captured
-from colonnade_lab.attacks.gradients.first_head import name_labels
+from colonnade_lab.attacks.first_head import name_labels
 from colonnade_lab.attacks.run import AttackedRun, open_run
 from lab.tests.attacks.stage import captured
 from tests.support.federation import config

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.data.rows import generator
-from colonnade_lab.attacks.gradients.matching import match, match_batches
+from colonnade_lab.attacks.gradients import match, match_batches
 from colonnade_lab.attacks.labels import best_names, clusters, directions
 from colonnade_lab.attacks.run import accuracy
 from lab.tests.attacks.stage import captured

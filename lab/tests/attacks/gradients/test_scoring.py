@@ -9,7 +9,7 @@ import torch
 
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
-from colonnade_lab.attacks.gradients.scoring import DIRECTION, NORM, Scored, Scores, areas, by_epoch, score
+from colonnade_lab.attacks.gradients import DIRECTION, NORM, Scored, Scores, areas, by_epoch, score
 from colonnade_lab.attacks.rows import Piece
 from lab.tests.attacks.stage import SPLIT, captured
 

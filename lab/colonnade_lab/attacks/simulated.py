@@ -1,11 +1,17 @@
-"""Shadow federations: like the attacked one, but on other rows, whose members the attacker knows."""
+"""Simulates federations like the attacked one: on other rows (shadows), or with a member that deviates.
+
+A deviating member's side is a coroutine that replaces the protocol's, in one process and on the virtual clock. A
+process of a real federation cannot be given one.
+"""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,11 +23,21 @@ from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade_lab.attacks.run import AttackedRun, open_run
 
-Simulate = Callable[[Config, Path, Path, Tensor], object]
-"""(config, the folder that its paths are relative to, the run's own folder, rows of the sources) -> a captured run."""
+Deviation = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
+"""(context, link or cohort, config of the protocol) -> one member's side."""
+Simulate = Callable[..., object]
+"""`colonnade.simulation.folder.simulate_captured`, which brings all protocols."""
 
 _LAST = 10**9  # epochs between two kept ones: only the last is kept
 _FEWEST = 20
+
+
+@contextmanager
+def deviating(run: AttackedRun, instead: Mapping[str, Deviation], simulate: Simulate) -> Iterator[AttackedRun]:
+    """Simulates the run with other sides for some members, by name, and deletes its folder afterwards."""
+    with tempfile.TemporaryDirectory(prefix="colonnade-deviating-") as name:
+        simulate(_still(run.config), run.base, Path(name), run.sample, instead=instead)
+        yield open_run(Path(name), run.sample, captured=False)
 
 
 @dataclass(frozen=True)
@@ -71,13 +87,13 @@ def shadows(run: AttackedRun, own: Pool, count: int, seed: int, simulate: Simula
 
 def like(config: Config, train: int, seed: int) -> Config:
     """The same federation on `train` training rows and as many held out, with another seed, to its last round."""
-    rows = RowsConfig(train=train, validation=0, test=train)
-    batch = min(config.federation.batch, train)
+    rows, batch = RowsConfig(train=train, validation=0, test=train), min(config.federation.batch, train)
     changed = {"rows": rows, "seed": seed, "batch": batch, "stop": None}
+    return _still(config.model_copy(update={"federation": config.federation.model_copy(update=changed)}))
+
+
+def _still(config: Config) -> Config:
+    """Returns the configuration without captures of training but the last epoch, and without injected faults."""
     own = {"capture": CaptureConfig(every=_LAST), "chaos": ChaosConfig()}
-    return config.model_copy(
-        update={
-            "federation": config.federation.model_copy(update=changed),
-            "parties": {name: party.model_copy(update=own) for name, party in config.parties.items()},
-        }
-    )
+    parties = {name: party.model_copy(update=own) for name, party in config.parties.items()}
+    return config.model_copy(update={"parties": parties})

@@ -1,13 +1,14 @@
-"""Counts of three kinds: results compared with the paper's values, the paper's orders, and its claims."""
+"""Counts of results, orders and claims, and the sentences of the pages about them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from colonnade.common.run.environment import describe_environment
 from colonnade_lab.papers.intervals import Outcome
 from colonnade_lab.papers.measures import Verdict
-from colonnade_lab.papers.paper_comparison import TableStanding
+from colonnade_lab.papers.paper_comparison import TableStanding, with_all
 
 
 @dataclass(frozen=True)
@@ -123,3 +124,65 @@ def _verdicts(verdicts: Iterable[Verdict | None]) -> Verdicts:
     found = list(verdicts)
     counted = (found.count(each) for each in ("agrees", "better", "worse", "differs", "undecided", None))
     return Verdicts(*counted)
+
+
+_WIRE = "processes over the wire, so that bytes count evaluations, and what the wire adds"
+_VIRTUAL = "the virtual clock: the same code, without a network"
+_RULES = (
+    "Ours are means over seeds with their 95 % interval in brackets (Student's t, cut where values end; no deviation "
+    "between seeds is taken to be below the binomial error of the test rows, or the distance between two looks); ± "
+    "is the paper's own deviation. A result *agrees* with the paper if the whole interval is within a point of "
+    "accuracy, a quarter of a point of deviation between classes, or a hundredth of bytes and seconds, plus half of "
+    "the last digit that the paper prints. It is *better* or *worse* if the whole interval is outside on that side, "
+    "and *differs* where neither direction is better. All else is *undecided*, and so is all of one seed. Results of "
+    "the paper's own method are counted apart from those of methods that it compares itself with: that these are "
+    "better here refutes the paper's margin and is no success. The *order* of the paper is counted separately: of "
+    "all pairs of a column that the paper separates by more than this slack, one *holds* or is *reversed* if the "
+    "interval of the difference, paired by seed, excludes 0; otherwise it is *open*. Claims are decided in the same "
+    "way; one whose lead is there but shorter than what it asks for is *not reached*. A lead that a claim asks for "
+    "is ours unless the claim quotes the paper's. Numbers that follow from shapes, such as bytes a round, are "
+    "*accounting*, which one seed decides, and so are bytes to an accuracy that all seeds had at the first look. A "
+    "number that is printed again is a *repeat*. Neither is counted as a result, nor is a number that is *shown* "
+    "only, because a setting was fitted to it, a setting of ours that is not the paper's decides it, or the larger "
+    "class alone comes as far."
+)
+
+
+def how(seeds: int, *, quick: bool, wire: bool) -> str:
+    command = "colonnade reproduce --quick" if quick else "colonnade reproduce"
+    system = describe_environment()
+    return (
+        f"Written by `{command} --seeds {seeds}` ({_WIRE if wire else _VIRTUAL}; {system['system']}, "
+        f"torch {system['torch']}). {_RULES}"
+    )
+
+
+def total_words(tables: Sequence[TableStanding], seeds: int) -> str:
+    """Counts of these tables, and of results with enough seeds, in a few sentences."""
+    found, whole = count(tables), with_all(tables, seeds)
+    return " ".join(filter(None, [*_counted(found), _few(tables, whole, seeds)]))
+
+
+def _counted(found: Count) -> list[str]:
+    agree, shapes = found.accounting[1], found.accounting[0]
+    return [
+        f"Of {found.proposals.listed} results of the papers' own methods, {found.proposals.words}."
+        if found.proposals.listed else "",
+        f"Of {found.others.listed} results of methods that they compare themselves with, {found.others.words}."
+        if found.others.listed else "",
+        f"Of {found.pairs.listed} pairs that the paper separates, {found.pairs.words}." if found.pairs.listed else "",
+        f"Of {found.claims.listed} claims, {found.claims.words}." if found.claims.listed else "",
+        f"Of {found.own.listed} claims beyond the paper, {found.own.words}." if found.own.listed else "",
+        f"Claims that a setting of ours decides, which is not the paper's: {found.settings}." if found.settings else "",
+        f"Accounting: {agree} of {shapes} agree." if shapes else "",
+        f"Repeats: {found.repeats}." if found.repeats else "",
+        f"{found.excluded} cells of the papers are left out, for reasons given with them." if found.excluded else "",
+    ]  # fmt: skip
+
+
+def _few(tables: Sequence[TableStanding], whole: int, seeds: int) -> str:
+    done = sum(bool(one.ours) for table in tables for one in table.cells)
+    done += sum(all(one.ours.values()) for table in tables for one in table.claims)
+    if whole >= done:
+        return ""
+    return f"{whole} of the {done} cells and claims that were run have all {seeds} seeds yet, the others fewer."

@@ -15,8 +15,8 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-from benchmarks.report import Figure
-from benchmarks.times import times
+from benchmarks.report import Figure, times
+from benchmarks.runs import rounds_in_turn
 from colonnade.common.aggregation.field import Field
 from colonnade.common.aggregation.lagrange import agreed_code
 from colonnade.common.crypto.uniform import secure_elements
@@ -72,3 +72,19 @@ def _round(name: str) -> list[Figure]:
         Figure(f"a party's model into {PARTIES} shares, {name}", encode, 30.0, "ms", encode_floor, against),
         Figure(f"{SEGMENTS} sums from {code.threshold} answers, {name}", decode, 30.0, "ms", decode_floor, against),
     ]
+
+
+_SETS = (
+    "federation.rounds=60", "federation.epochs=0", "federation.evaluate.every=1000", "federation.rows.validation=0",
+    "federation.rows.test=256",
+)  # fmt: skip
+
+
+def coded() -> list[Figure]:
+    """Cost of coding without stragglers: a FedVS round among 28 parties against the same in plaintext.
+
+    Fashion-MNIST, K = 6, T = 1, batches of 256 (experiments/fedvs/fashion.yaml), split_avg with the same networks, as
+    processes over mutual TLS.
+    """
+    plain, ours = rounds_in_turn(*((f"{name}/fashion.yaml", *_SETS) for name in ("split_avg", "fedvs")), times=1)
+    return [Figure("FedVS round, 28 parties, K = 6, T = 1, batch 256", ours, 6, "ms", plain, "split_avg")]

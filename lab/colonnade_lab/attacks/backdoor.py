@@ -20,10 +20,10 @@ from colonnade.common.conversation.conversation import Link
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.outgoing import Released
-from colonnade_lab.attacks.active.deviation import Deviation, Simulate, deviating
 from colonnade_lab.attacks.bounds import clopper_pearson
 from colonnade_lab.attacks.predictions import predicted
 from colonnade_lab.attacks.run import AttackedRun, accuracy
+from colonnade_lab.attacks.simulated import Deviation, Simulate, deviating
 
 _FACTOR = 2.0  # trigger's length over the mean length of the party's embeddings
 

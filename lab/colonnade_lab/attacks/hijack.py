@@ -23,10 +23,10 @@ from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.errors import InputError
 from colonnade.server.protocols import SERVE
 from colonnade.server.training.context import ServerContext
-from colonnade_lab.attacks.active.deviation import Deviation, Simulate, deviating
 from colonnade_lab.attacks.inversion import Inversion, known_rows, reconstruct
 from colonnade_lab.attacks.predictions import predicted
 from colonnade_lab.attacks.run import AttackedRun
+from colonnade_lab.attacks.simulated import Deviation, Simulate, deviating
 
 _LONGER = 3.0  # codes, than a party's first embeddings: found on the digits
 

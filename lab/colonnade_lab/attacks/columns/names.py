@@ -1,1 +1,0 @@
-SEARCH, START, PRODUCTS, COMPONENTS, ROWS = "starts", "known-start", "products", "components", "known-rows"

@@ -1,1 +1,0 @@
-"""Labels from cut-layer gradients: scores of single rows, and reconstruction batch by batch."""
