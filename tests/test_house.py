@@ -26,8 +26,6 @@ ACROSS = {
     "common/models/contrastive.py",
     "common/privacy/accounting/sums.py",
     "common/run/torch_defaults.py",
-    "lab/colonnade_lab/commands/attack_lira.py",
-    "lab/colonnade_lab/pages/pictures.py",
     "lab/colonnade_lab/papers/longtail.py",
     "server/alignment/pledges.py",
     "server/training/metrics/fall.py",
