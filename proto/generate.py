@@ -31,9 +31,9 @@ BY_HAND = ("federation", "serving", "tensor")
 _TYPES: Mapping[type, str] = {int: "uint32", float: "double", str: "string", bool: "bool"}
 _EVERYWHERE = {"part": '"validation" or "test"', "block": "from 0"}  # fields of every evaluation message
 _STEMS = {  # modules whose .proto file has another name
-    "alignment.messages": "alignment", "prediction.messages": "prediction",
-    "secure_aggregation.messages": "secure_aggregation",
-}  # fmt: skip
+    "alignment.messages": "alignment",
+    "aggregation.messages": "secure_aggregation",
+}
 _WIDTH = 117  # of a comment line, without its slashes
 
 
