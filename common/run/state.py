@@ -17,7 +17,7 @@ _KINDS = {"dampening", "betas", "lr_decay", "alpha", "rho"}
 
 
 @runtime_checkable
-class Kept(Protocol):
+class OwnState(Protocol):
     """An object of a protocol's own that a checkpoint can hold, such as a tree that grows."""
 
     def state(self) -> Any:
@@ -44,7 +44,7 @@ class State:
     """Modules, optimisers, duals, generators by name: the content of a checkpoint, which a resume restores.
 
     A protocol side keeps everything that outlives a round here, so that it can be stopped and resumed: modules,
-    optimisers, torch generators, objects of its own (`Kept`), and tensors, lists and dicts that it changes in place.
+    optimisers, torch generators, own objects (`OwnState`), and tensors, lists and dicts that it changes in place.
     `restored` is the snapshot to resume from; None at the beginning of a run.
     """
 
@@ -85,7 +85,7 @@ def _contents(name: str, kept: Any) -> Any:
         return dict(kept.state_dict())
     if isinstance(kept, Tensor | dict | list):
         return kept
-    if isinstance(kept, Kept):
+    if isinstance(kept, OwnState):
         return kept.state()
     raise TypeError(f"state {name!r}: a {type(kept).__name__} cannot be saved, or not be changed in place")
 
@@ -110,7 +110,7 @@ def _restore(name: str, made: Any, restored: Snapshot) -> None:
                 made.update(deepcopy(saved))
             case list():
                 made[:] = deepcopy(saved)
-            case Kept():
+            case OwnState():
                 made.restore(deepcopy(saved))
             case _:
                 raise TypeError(f"a {type(made).__name__} cannot be restored")
