@@ -26,6 +26,7 @@ ACROSS = {
     "common/models/contrastive.py",
     "common/privacy/accounting/sums.py",
     "common/run/torch_defaults.py",
+    "lab/colonnade_lab/attacks/pictures.py",
     "lab/colonnade_lab/papers/longtail.py",
     "server/alignment/pledges.py",
     "server/training/metrics/fall.py",
