@@ -24,9 +24,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from colonnade.common.errors import ConfigError
+from colonnade.common.section import Section
 
 _NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
 _TIME = re.compile(rf"{_NUMBER} *(ms|s|min|h)")
@@ -195,10 +196,8 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 UNUSED_RATE = "chaos.computing has no effect: a process computes as fast as it can; `colonnade simulate` follows it"
 
 
-class ComputingConfig(BaseModel):
+class ComputingConfig(Section):
     """The time that a member's computing takes on the virtual clock. In a process it takes as long as it takes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     computing: Annotated[str, AfterValidator(_rate)] = Field(
         default="",

@@ -31,7 +31,17 @@ def _check_sign(value: object) -> object:
     return value
 
 
-class BitsConfig(Section):
+class _FormConfig(Section):
+    @property
+    def form(self) -> Form:
+        """The form that both ends use."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return str(self.form)
+
+
+class BitsConfig(_FormConfig):
     """A fixed number of bits an entry, on a scale for 8 or fewer."""
 
     bits: Annotated[int, BeforeValidator(_check_bits)] = Field(description="bits of an entry")
@@ -49,7 +59,6 @@ class BitsConfig(Section):
 
     @property
     def form(self) -> Form:
-        """The form that both ends use."""
         return Coded(
             self.bits,
             nearest=self.rounding == "nearest",
@@ -57,25 +66,18 @@ class BitsConfig(Section):
             symmetric=self.scale == "symmetric",
         )
 
-    def __str__(self) -> str:
-        return str(self.form)
 
-
-class TopConfig(Section):
+class TopConfig(_FormConfig):
     """The largest entries alone."""
 
     top: float = Field(gt=0, lt=1, description="share of the entries that are sent, the largest by magnitude")
 
     @property
     def form(self) -> Form:
-        """The form that both ends use."""
         return Largest(self.top)
 
-    def __str__(self) -> str:
-        return str(self.form)
 
-
-class SignConfig(Section):
+class SignConfig(_FormConfig):
     """Signs, and the mean magnitude."""
 
     sign: Annotated[Literal[True], BeforeValidator(_check_sign)] = Field(
@@ -84,11 +86,7 @@ class SignConfig(Section):
 
     @property
     def form(self) -> Form:
-        """The form that both ends use."""
         return Signs()
-
-    def __str__(self) -> str:
-        return str(self.form)
 
 
 # Tags must not be keys: errors are located by their path of keys.

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from colonnade.common.config.privacy import Accounting
 from colonnade.common.errors import ConfigError
@@ -24,7 +24,7 @@ CONVEX = 0.5  # largest eigenvalue of the covariance of a one-hot vector: above,
 Amount = Annotated[float, Field(ge=1e-6, le=1e6)]
 
 
-class LabelPrivacyConfig(BaseModel):
+class LabelPrivacyConfig(Section):
     """`server.privacy.labels`: noise on the training labels, given by one of two numbers.
 
     Args:
@@ -37,8 +37,6 @@ class LabelPrivacyConfig(BaseModel):
         seeded: draws the noise from the federation's seed, which every member knows: for tests and
             benchmarks. It then protects nothing.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     mechanism: Literal["laplace", "subset"] = Field(
         default="laplace",
@@ -118,7 +116,7 @@ def _of(deviation: float) -> float:
     return SENSITIVITY * math.sqrt(2) / deviation
 
 
-class ResponseNoiseConfig(BaseModel):
+class ResponseNoiseConfig(Section):
     """`server.privacy.answers`: noise on responses to the parties.
 
     Args:
@@ -130,8 +128,6 @@ class ResponseNoiseConfig(BaseModel):
         seeded: draws the noise from the federation's seed, which every member knows: for tests and
             benchmarks. It then protects nothing.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     clip: Amount = Field(description="C, the largest L2 norm of a row's share of a response")
     head_clip: Amount = Field(description="C_0, the largest L2 norm of a row's gradient at the server's parameters")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.config.chaos import ChaosConfig, ComputingConfig
@@ -44,6 +44,14 @@ def _on_loopback(value: Any) -> Any:
     return f"127.0.0.1:{value}" if bare or (isinstance(value, str) and value.isdecimal()) else value
 
 
+def _without_momentum(value: Any) -> Any:
+    """Sets the momentum of heads to zero unless it is given; local models have one by default."""
+    if value == "sgd" or (isinstance(value, dict) and value.get("name", "sgd") == "sgd"):
+        return {"momentum": 0.0, **(value if isinstance(value, dict) else {})}
+    return value
+
+
+HeadOptimiser = Annotated[OptimiserConfig, BeforeValidator(_without_momentum)]
 Address = Annotated[str, AfterValidator(_check_address)]
 Endpoint = Annotated[str, AfterValidator(_check_address), BeforeValidator(_on_loopback)]
 
@@ -109,18 +117,13 @@ class ServerConfig(_Member):
     head: HeadConfig = Field(
         default=LinearHeadConfig(), description=f"the server's model, on the parties' embeddings; {_LEFT_OUT}"
     )
-    optimiser: OptimiserConfig = Field(default=PLAIN, description=f"optimiser of the head; {_LEFT_OUT}")
+    optimiser: HeadOptimiser = Field(default=PLAIN, description=f"optimiser of the head; {_LEFT_OUT}")
     chaos: ComputingConfig = Field(
         default=ComputingConfig(), description="the time of the server's computing on the virtual clock"
     )
     active: ActiveConfig | None = Field(
         default=None, description="columns and bottom model of the server, in protocols that support them"
     )
-
-    @field_validator("optimiser", mode="before")
-    @classmethod
-    def _plain_sgd(cls, value: Any) -> Any:
-        return _without_momentum(value)
 
     def copies(self, cache: Cache | None) -> Cache | None:
         """Where copies of the labels are kept; nowhere if labels are private: the true ones stay in their own table."""
@@ -137,7 +140,7 @@ class PartyConfig(_Member):
     head: HeadConfig = Field(
         default=LinearHeadConfig(), description="the party's prediction network, in protocols where it has one"
     )
-    head_optimiser: OptimiserConfig = Field(
+    head_optimiser: HeadOptimiser = Field(
         default=PLAIN,
         description=f"optimiser of the party's head, in protocols where it has one; {_LEFT_OUT}",
     )
@@ -146,11 +149,6 @@ class PartyConfig(_Member):
     capture: CaptureConfig | None = Field(
         default=None, description="records the party's traffic on its disk, for research; left out, nothing"
     )
-
-    @field_validator("head_optimiser", mode="before")
-    @classmethod
-    def _plain_sgd(cls, value: Any) -> Any:
-        return _without_momentum(value)
 
 
 class LaunchConfig(Section):
@@ -170,10 +168,3 @@ class Config(Section):
     search: dict[str, SearchedKey] | None = Field(
         default=None, description="values that `tune` tries, by the key as for --set; every other command ignores them"
     )
-
-
-def _without_momentum(value: Any) -> Any:
-    """Sets the momentum of heads to zero unless it is given; local models have one by default."""
-    if value == "sgd" or (isinstance(value, dict) and value.get("name", "sgd") == "sgd"):
-        return {"momentum": 0.0, **(value if isinstance(value, dict) else {})}
-    return value

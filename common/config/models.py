@@ -35,6 +35,11 @@ from pydantic import (
 
 from colonnade.common.errors import ConfigError, nearest
 from colonnade.common.run.plug_ins import Extended, PlugIns
+from colonnade.common.section import Section, kind
+
+Embedding = Annotated[
+    PositiveInt, Field(description="width of the embedding; left out, the protocol's `embedding` if it has one")
+]
 
 MODELS = PlugIns(
     "models", ("mlp", "cnn", "lenet", "resnet18", "resnet50", "linear", "polynomial", "normed", "product", "own")
@@ -42,105 +47,69 @@ MODELS = PlugIns(
 """Models of installed packages; the names of built-in towers and heads are taken in both places."""
 
 
-class MlpConfig(BaseModel):
+class MlpConfig(Section):
     """Two linear layers with a ReLU after each, or after the first alone; the authors use widths of 120 and 60."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Literal["mlp"] = Field(default="mlp", description="the model, which decides the other keys of this section")
+    name: Literal["mlp"] = kind("mlp", "the model")
     hidden: PositiveInt = Field(default=120, description="width of the first layer")
-    embedding: PositiveInt = Field(
-        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
-    )
+    embedding: Embedding = 60
     signed: bool = Field(default=False, description="embeddings may be negative: no ReLU after the second layer")
 
 
-class LinearConfig(BaseModel):
+class LinearConfig(Section):
     """One linear layer, with a ReLU unless `activation` is `none`. The paper's width is 64."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Literal["linear"] = Field(
-        default="linear", description="the model, which decides the other keys of this section"
-    )
-    embedding: PositiveInt = Field(
-        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
-    )
+    name: Literal["linear"] = kind("linear", "the model")
+    embedding: Embedding = 60
     activation: Literal["relu", "none"] = Field(default="relu", description="function after the layer")
 
 
-class PolynomialConfig(BaseModel):
+class PolynomialConfig(Section):
     """`layers` is D, the highest power; one layer is linear. The paper has 1 or 2, and gives no width."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Literal["polynomial"] = Field(
-        default="polynomial", description="the model, which decides the other keys of this section"
-    )
+    name: Literal["polynomial"] = kind("polynomial", "the model")
     layers: PositiveInt = Field(default=2, description="D, the highest power of a value")
-    embedding: PositiveInt = Field(
-        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
-    )
+    embedding: Embedding = 60
 
     clip: float = Field(
         default=0, ge=0, allow_inf_nan=False, description="bound of the values that powers are taken of; 0: none"
     )
 
 
-class CnnConfig(BaseModel):
+class CnnConfig(Section):
     """Two 3 x 3 convolutions of `channels` maps, each halving height and width, and a linear layer unless `flat`.
 
     The maximum is taken before ReLU: the same result for a quarter of the work.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Literal["cnn"] = Field(default="cnn", description="the model, which decides the other keys of this section")
+    name: Literal["cnn"] = kind("cnn", "the model")
     channels: tuple[PositiveInt, PositiveInt] = Field(default=(16, 32), description="maps of the two convolutions")
-    embedding: PositiveInt = Field(
-        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
-    )
+    embedding: Embedding = 60
     flat: bool = Field(default=False, description="the features themselves are the embedding: no linear layer")
 
 
-class LenetConfig(BaseModel):
+class LenetConfig(Section):
     """LeNet for images of any height and width; S4 averages, or repeats, its input to 5 x 5."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Literal["lenet"] = Field(
-        default="lenet", description="the model, which decides the other keys of this section"
-    )
-    embedding: PositiveInt = Field(
-        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
-    )
+    name: Literal["lenet"] = kind("lenet", "the model")
+    embedding: Embedding = 60
 
 
-class ResnetConfig(BaseModel):
+class ResnetConfig(Section):
     """A residual network with 18 or 50 layers, for images of any height and width."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Literal["resnet18", "resnet50"] = Field(
-        default="resnet18", description="the model, which decides the other keys of this section"
-    )
-    embedding: PositiveInt = Field(
-        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
-    )
+    name: Literal["resnet18", "resnet50"] = kind("resnet18", "the model")
+    embedding: Embedding = 60
 
 
 TowerConfig = MlpConfig | LinearConfig | PolynomialConfig | CnnConfig | LenetConfig | ResnetConfig
 """Built-in towers."""
 
 
-class LinearHeadConfig(BaseModel):
+class LinearHeadConfig(Section):
     """One linear layer, without a bias like the heads of VIMADMM (its W_k)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Literal["linear"] = Field(
-        default="linear", description="the head, which decides the other keys of this section"
-    )
+    name: Literal["linear"] = kind("linear", "the head")
     bias: bool = Field(default=False, description="adds a bias to every score")
 
     def size(self, inputs: int, classes: int) -> int:
@@ -148,29 +117,23 @@ class LinearHeadConfig(BaseModel):
         return (inputs + self.bias) * classes
 
 
-class ProductHeadConfig(BaseModel):
+class ProductHeadConfig(Section):
     """h W_k: the linear head of one party in VIMADMM."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Literal["linear"] = Field(
-        default="linear", description="the head, which decides the other keys of this section"
-    )
+    name: Literal["linear"] = kind("linear", "the head")
 
     def size(self, inputs: int, classes: int) -> int:
         """Number of parameters."""
         return inputs * classes
 
 
-class MlpHeadConfig(BaseModel):
+class MlpHeadConfig(Section):
     """`layers` linear layers with ReLU and dropout between: the non-linear head of VIMADMM, Section V-B2.
 
     The paper has two layers (three for NUS-WIDE) and a dropout of .25; it gives no width.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Literal["mlp"] = Field(default="mlp", description="the head, which decides the other keys of this section")
+    name: Literal["mlp"] = kind("mlp", "the head")
     hidden: PositiveInt = Field(default=128, description="width of the hidden layers")
     layers: Annotated[int, Field(ge=2)] = Field(default=2, description="linear layers, the last one included")
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
@@ -186,17 +149,13 @@ class MlpHeadConfig(BaseModel):
         return [inputs] + [self.hidden] * (self.layers - 1)
 
 
-class NormedHeadConfig(BaseModel):
+class NormedHeadConfig(Section):
     """Linear, batch norm, linear, ReLU, batch norm, weight-normed linear: FedVS, Appendix C, for credit cards.
 
     The paper ends in a sigmoid of one score; two scores with a softmax are equivalent. It gives no width.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Literal["normed"] = Field(
-        default="normed", description="the head, which decides the other keys of this section"
-    )
+    name: Literal["normed"] = kind("normed", "the head")
     hidden: PositiveInt = Field(default=128, description="width of the hidden layers")
 
 

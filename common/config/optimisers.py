@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
+
+from colonnade.common.section import Section, kind
 
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Decay = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Momentum = Annotated[float, Field(ge=0, lt=1)]
 
 
-class _OptimiserBase(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SgdConfig(_OptimiserBase):
+class SgdConfig(Section):
     """Stochastic gradient descent; the defaults are those of VIMADMM's local models on MNIST.
 
     Plain with `momentum: 0`; Nesterov's momentum instead of Polyak's if `nesterov` is true.
     """
 
-    name: Literal["sgd"] = Field(
-        default="sgd", description="the optimiser, which decides the other keys of this section"
-    )
+    name: Literal["sgd"] = kind("sgd", "the optimiser")
     lr: Rate = Field(default=0.1, description="learning rate")
     momentum: Momentum = Field(default=0.9, description="share of the last step that is added to the next; heads: 0")
     weight_decay: Decay = Field(default=1e-3, description="L2 penalty, added to the gradient as this times a weight")
@@ -36,12 +32,10 @@ class SgdConfig(_OptimiserBase):
         return self
 
 
-class AdamConfig(_OptimiserBase):
+class AdamConfig(Section):
     """Adam; its weight decay is part of the gradient."""
 
-    name: Literal["adam"] = Field(
-        default="adam", description="the optimiser, which decides the other keys of this section"
-    )
+    name: Literal["adam"] = kind("adam", "the optimiser")
     lr: Rate = Field(default=1e-3, description="learning rate")
     betas: tuple[Momentum, Momentum] = Field(
         default=(0.9, 0.999), description="decay of the running means of gradients and of their squares"
@@ -50,12 +44,10 @@ class AdamConfig(_OptimiserBase):
     weight_decay: Decay = Field(default=0.0, description="L2 penalty, added to the gradient as this times a weight")
 
 
-class AdamWConfig(_OptimiserBase):
+class AdamWConfig(Section):
     """Adam with decoupled weight decay."""
 
-    name: Literal["adamw"] = Field(
-        default="adamw", description="the optimiser, which decides the other keys of this section"
-    )
+    name: Literal["adamw"] = kind("adamw", "the optimiser")
     lr: Rate = Field(default=1e-3, description="learning rate")
     betas: tuple[Momentum, Momentum] = Field(
         default=(0.9, 0.999), description="decay of the running means of gradients and of their squares"
@@ -64,12 +56,10 @@ class AdamWConfig(_OptimiserBase):
     weight_decay: Decay = Field(default=1e-2, description="share of a weight, times `lr`, that a step removes")
 
 
-class AdagradConfig(_OptimiserBase):
+class AdagradConfig(Section):
     """Adagrad, one of the optimisers of VFedMH, Section 5.6."""
 
-    name: Literal["adagrad"] = Field(
-        default="adagrad", description="the optimiser, which decides the other keys of this section"
-    )
+    name: Literal["adagrad"] = kind("adagrad", "the optimiser")
     lr: Rate = Field(default=1e-2, description="learning rate")
     lr_decay: Decay = Field(
         default=0.0, description="decay of the learning rate: step t has lr / (1 + (t - 1) lr_decay)"
@@ -79,12 +69,10 @@ class AdagradConfig(_OptimiserBase):
     weight_decay: Decay = Field(default=0.0, description="L2 penalty, added to the gradient as this times a weight")
 
 
-class RmspropConfig(_OptimiserBase):
+class RmspropConfig(Section):
     """RMSprop."""
 
-    name: Literal["rmsprop"] = Field(
-        default="rmsprop", description="the optimiser, which decides the other keys of this section"
-    )
+    name: Literal["rmsprop"] = kind("rmsprop", "the optimiser")
     lr: Rate = Field(default=1e-2, description="learning rate")
     alpha: Momentum = Field(default=0.99, description="decay of the running mean of squared gradients")
     eps: Rate = Field(default=1e-8, description="added to the denominator, for numerical stability")
@@ -93,12 +81,10 @@ class RmspropConfig(_OptimiserBase):
     weight_decay: Decay = Field(default=0.0, description="L2 penalty, added to the gradient as this times a weight")
 
 
-class AdadeltaConfig(_OptimiserBase):
+class AdadeltaConfig(Section):
     """Adadelta, which adapts its rate: `lr` only scales it."""
 
-    name: Literal["adadelta"] = Field(
-        default="adadelta", description="the optimiser, which decides the other keys of this section"
-    )
+    name: Literal["adadelta"] = kind("adadelta", "the optimiser")
     lr: Rate = Field(default=1.0, description="factor of the adapted step")
     rho: Momentum = Field(default=0.9, description="decay of the running mean of squared gradients")
     eps: Rate = Field(default=1e-6, description="added to the denominator, for numerical stability")

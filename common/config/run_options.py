@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from colonnade.common.errors import ConfigError
 from colonnade.common.section import Section
@@ -17,7 +17,7 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 Fraction = Annotated[float, Field(strict=True, ge=0, lt=1)]
 
 
-class RowsConfig(BaseModel):
+class RowsConfig(Section):
     """Number of training, validation and test rows: a count, or for the latter two a fraction below 1.
 
     Args:
@@ -27,8 +27,6 @@ class RowsConfig(BaseModel):
             where the source has such a part and a fifth elsewhere. A number draws from all rows and ignores the
             official part.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     train: Annotated[int, Field(strict=True, ge=1)] | None = Field(
         default=None, description="at most this many training rows; left out, all that remain after the other two"
@@ -184,10 +182,8 @@ class CheckpointConfig(Section):
     seconds: float = Field(default=0.0, ge=0, description="seconds between two checkpoints; 0: not by time")
 
 
-class AdjustConfig(BaseModel):
+class AdjustConfig(Section):
     """`federation.adjust`. None of its results leave a party, and it costs no privacy beyond that of training."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     contrastive: float = Field(
         default=0.0, ge=0, description="beta, the weight of Eq. 8, which separates embeddings of different clusters"

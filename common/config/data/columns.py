@@ -13,9 +13,10 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, StringConstraints
+from pydantic import BeforeValidator, Field, PositiveInt, StringConstraints
 
 from colonnade.common.errors import ConfigError, nearest
+from colonnade.common.section import Section, kind
 
 Shape = tuple[int, ...]
 
@@ -39,23 +40,17 @@ class PartyIndex:
             )
 
 
-class _Split(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class AllSplit(_Split):
+class AllSplit(Section):
     """No split: the source holds the party's own columns."""
 
-    kind: Literal["all"] = Field(
-        default="all", description="kind of split, which decides the other keys of this section"
-    )
+    kind: Literal["all"] = kind("all", "kind of split")
 
     def pinned(self, member: PartyIndex) -> AllSplit:  # noqa: ARG002
         """The same split: it does not depend on the party index."""
         return self
 
 
-class _SeatedSplit(_Split):
+class _SeatedSplit(Section):
     """A split by party index. `index` and `count` override the party's place in the roster."""
 
     index: int | None = Field(default=None, ge=0, description="the party's place, from 0; left out, that in the roster")
@@ -79,9 +74,7 @@ class ColumnsSplit(_SeatedSplit):
     for all parties) or a list of column names.
     """
 
-    kind: Literal["columns"] = Field(
-        default="columns", description="kind of split, which decides the other keys of this section"
-    )
+    kind: Literal["columns"] = kind("columns", "kind of split")
     take: Literal["even", "random"] | Annotated[tuple[str, ...], Field(min_length=1)] = Field(
         default="even", description="even: contiguous shares; random: shares of one permutation; or names of columns"
     )
@@ -95,29 +88,23 @@ class WindowsSplit(_SeatedSplit):
     Table XI).
     """
 
-    kind: Literal["windows"] = Field(
-        default="windows", description="kind of split, which decides the other keys of this section"
-    )
+    kind: Literal["windows"] = kind("windows", "kind of split")
     columns: PositiveInt = Field(description="columns of a window")
 
 
 class ImageRowsSplit(_SeatedSplit):
     """Horizontal bands of an image: MNIST over 14 parties gives two pixel rows each (VIMADMM, Table II)."""
 
-    kind: Literal["image_rows"] = Field(
-        default="image_rows", description="kind of split, which decides the other keys of this section"
-    )
+    kind: Literal["image_rows"] = kind("image_rows", "kind of split")
 
 
-class PatchesSplit(_Split):
+class PatchesSplit(Section):
     """Rectangular patches of an image, row by row: for example CIFAR-10 over 9 parties (VIMADMM, Table II).
 
     `index` names the patch if the roster does not.
     """
 
-    kind: Literal["patches"] = Field(
-        default="patches", description="kind of split, which decides the other keys of this section"
-    )
+    kind: Literal["patches"] = kind("patches", "kind of split")
     grid: tuple[PositiveInt, PositiveInt] = Field(description="patches down and across")
     index: int | None = Field(
         default=None, ge=0, description="the party's patch, from 0, row by row; left out, its place in the roster"
@@ -132,15 +119,13 @@ Side = Literal["left", "right", "top", "bottom", "left-right", "top-bottom"]
 _PAIRS: dict[str, tuple[str, str]] = {"left-right": ("left", "right"), "top-bottom": ("top", "bottom")}
 
 
-class HalvesSplit(_Split):
+class HalvesSplit(Section):
     """One half of an image. `left-right` and `top-bottom` give party 0 the first half and party 1 the second.
 
     With an odd number of pixels the left or upper half has one more.
     """
 
-    kind: Literal["halves"] = Field(
-        default="halves", description="kind of split, which decides the other keys of this section"
-    )
+    kind: Literal["halves"] = kind("halves", "kind of split")
     side: Side = Field(default="left-right", description="the party's half, or the halves of both parties in order")
 
     def pinned(self, member: PartyIndex) -> HalvesSplit:
@@ -163,19 +148,16 @@ def _expand(value: object) -> object:
     return {"kind": value} if isinstance(value, str) else value
 
 
-_Any = AllSplit | ColumnsSplit | WindowsSplit | ImageRowsSplit | PatchesSplit | HalvesSplit
-
 SplitConfig = Annotated[
-    Annotated[_Any, Field(discriminator="kind")],
+    AllSplit | ColumnsSplit | WindowsSplit | ImageRowsSplit | PatchesSplit | HalvesSplit,
+    Field(discriminator="kind", description="the part of every row that is the party's own"),
     BeforeValidator(_expand),
 ]
 """`{kind: image_rows}`, or `image_rows` for short."""
 
 
-class MeanStd(BaseModel):
+class MeanStd(Section):
     """A fixed mean and standard deviation, in units of 0..1 for bytes (MNIST: .1307 and .3081)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     mean: float = Field(description="the mean; of bytes, in units of 0 to 1")
     std: float = Field(gt=0, description="the standard deviation; of bytes, in units of 0 to 1")
@@ -192,16 +174,16 @@ auto: the same, after asinh((x - centre) / width) in columns with a long tail, o
 """
 
 
-class DataNoiseConfig(BaseModel):
+class DataNoiseConfig(Section):
     """Gaussian noise on every scaled value: of every row, or of those alone that are not trained on."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     std: float = Field(gt=0, description="standard deviation, in units of the scaled values")
     rows: Literal["all", "held_out"] = Field(
         default="all", description="held_out: rows for training stay as they are; validation and test rows are noised"
     )
 
+
+Noise = Annotated[DataNoiseConfig | None, Field(description="Gaussian noise on the values, for experiments")]
 
 Missing = Literal["refuse", "mean", "median", "zero"]
 """

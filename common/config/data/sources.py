@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, PositiveInt, create_model
+from pydantic import BaseModel, Field, GetCoreSchemaHandler, PositiveInt, create_model
 from pydantic_core import CoreSchema, core_schema
 
 from colonnade.common.config.data.columns import (
@@ -38,6 +38,7 @@ from colonnade.common.config.data.columns import (
     ColumnsSplit,
     DataNoiseConfig,
     ImageRowsSplit,
+    Noise,
     ScaleConfig,
     SplitConfig,
 )
@@ -49,12 +50,10 @@ from colonnade.common.section import Section
 BundledName = Literal["digits", "breast_cancer", "wine", "iris", "diabetes"]
 """Data sets of scikit-learn."""
 
-
-class _Config(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+Scale = Annotated[ScaleConfig, Field(description="scaling before the model: none, unit, standard, auto or {mean, std}")]
 
 
-class SklearnSource(_Config):
+class SklearnSource(Section):
     """A set that comes with scikit-learn."""
 
     source: Literal["sklearn"] = Field(description="the source, which decides the other keys of this section")
@@ -64,18 +63,16 @@ class SklearnSource(_Config):
 class SklearnData(SklearnSource):
     """Columns of a set that comes with scikit-learn."""
 
-    split: SplitConfig = Field(default=ColumnsSplit(), description="the part of every row that is the party's own")
-    scale: ScaleConfig = Field(
-        default="standard", description="scaling before the model: none, unit, standard, auto or {mean, std}"
-    )
-    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
+    split: SplitConfig = ColumnsSplit()
+    scale: Scale = "standard"
+    noise: Noise = None
 
 
 class SklearnLabels(SklearnSource):
     """Classes of a set that comes with scikit-learn."""
 
 
-class IdxSource(_Config):
+class IdxSource(Section):
     """`folder` is a known set or a path, searched as in places.py."""
 
     source: Literal["idx"] = Field(description="the source, which decides the other keys of this section")
@@ -85,18 +82,16 @@ class IdxSource(_Config):
 class IdxData(IdxSource):
     """Pixels of MNIST, Fashion-MNIST or another set in their format."""
 
-    split: SplitConfig = Field(default=ImageRowsSplit(), description="the part of every row that is the party's own")
-    scale: ScaleConfig = Field(
-        default="unit", description="scaling before the model: none, unit, standard, auto or {mean, std}"
-    )
-    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
+    split: SplitConfig = ImageRowsSplit()
+    scale: Scale = "unit"
+    noise: Noise = None
 
 
 class IdxLabels(IdxSource):
     """Classes of MNIST, Fashion-MNIST or another set in their format."""
 
 
-class CifarSource(_Config):
+class CifarSource(Section):
     """CIFAR-10's binary batches, or the available ones: cifar.py. `folder` as for idx."""
 
     source: Literal["cifar"] = Field(description="the source, which decides the other keys of this section")
@@ -106,18 +101,16 @@ class CifarSource(_Config):
 class CifarData(CifarSource):
     """Pixels: a row is (3, 32, 32), a party's part (3, height, width)."""
 
-    split: SplitConfig = Field(default=ImageRowsSplit(), description="the part of every row that is the party's own")
-    scale: ScaleConfig = Field(
-        default="unit", description="scaling before the model: none, unit, standard, auto or {mean, std}"
-    )
-    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
+    split: SplitConfig = ImageRowsSplit()
+    scale: Scale = "unit"
+    noise: Noise = None
 
 
 class CifarLabels(CifarSource):
     """The ten classes."""
 
 
-class AdultSource(_Config):
+class AdultSource(Section):
     """The Adult census: adult.py. `folder` as for idx."""
 
     source: Literal["adult"] = Field(description="the source, which decides the other keys of this section")
@@ -131,18 +124,16 @@ class AdultData(AdultSource):
     """
 
     columns: tuple[str, ...] = Field(default=(), description="columns to take, by name; left out, all")
-    split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
-    scale: ScaleConfig = Field(
-        default="unit", description="scaling before the model: none, unit, standard, auto or {mean, std}"
-    )
-    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
+    split: SplitConfig = AllSplit()
+    scale: Scale = "unit"
+    noise: Noise = None
 
 
 class AdultLabels(AdultSource):
     """The two classes."""
 
 
-class MatSource(_Config):
+class MatSource(Section):
     """A multi-view set in a MATLAB file: views.py."""
 
     source: Literal["mat"] = Field(description="the source, which decides the other keys of this section")
@@ -153,18 +144,16 @@ class MatData(MatSource):
     """One view, by its number from 1."""
 
     view: PositiveInt = Field(description="number of the view, from 1")
-    split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
-    scale: ScaleConfig = Field(
-        default="standard", description="scaling before the model: none, unit, standard, auto or {mean, std}"
-    )
-    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
+    split: SplitConfig = AllSplit()
+    scale: Scale = "standard"
+    noise: Noise = None
 
 
 class MatLabels(MatSource):
     """The classes of the rows that all views share."""
 
 
-class TensorSource(_Config):
+class TensorSource(Section):
     """A safetensors file: tensors.py."""
 
     source: Literal["safetensors"] = Field(description="the source, which decides the other keys of this section")
@@ -174,11 +163,9 @@ class TensorSource(_Config):
 class TensorData(TensorSource):
     """Columns as `colonnade deal` writes them."""
 
-    split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
-    scale: ScaleConfig = Field(
-        default="standard", description="scaling before the model: none, unit, standard, auto or {mean, std}"
-    )
-    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
+    split: SplitConfig = AllSplit()
+    scale: Scale = "standard"
+    noise: Noise = None
 
 
 class TensorLabels(TensorSource):

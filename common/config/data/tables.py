@@ -20,9 +20,9 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, C
 
 from colonnade.common.config.data.columns import (
     AllSplit,
-    DataNoiseConfig,
     Decimal,
     Missing,
+    Noise,
     ScaleConfig,
     SplitConfig,
     Thousands,
@@ -123,13 +123,13 @@ class TableColumnsConfig(TableConfig):
     unseen: Unseen = Field(
         default="refuse", description="a word that no training row has: refuse it, or zero (no category)"
     )
-    split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
+    split: SplitConfig = AllSplit()
     scale: ScaleConfig = Field(
         default="auto",
         description="scaling of the values before the model: none, unit, standard, {mean, std}, or auto, which is "
         "standard after an asinh of columns with a long tail",
     )
-    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
+    noise: Noise = None
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
