@@ -23,7 +23,7 @@ class KeysConfig(Section):
     )
 
     def normal(self, key: str) -> str:
-        """A key in compared form."""
+        """A key in the form in which keys are compared."""
         if key.isascii():  # no other spelling of it exists, and folding makes no white space
             key = key.strip() if self.trim else key
             return key.casefold() if self.case == "fold" else key
@@ -33,7 +33,7 @@ class KeysConfig(Section):
         return key.strip() if self.trim else key
 
     def normals(self, keys: Sequence[str]) -> list[str]:
-        """Several keys in compared form: as `normal` one by one, in a tenth of the time where all are ASCII."""
+        """`normal` of several keys, in a tenth of the time if all are ASCII."""
         joined = "".join(keys)
         if not joined.isascii():
             return [self.normal(key) for key in keys]

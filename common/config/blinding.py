@@ -9,7 +9,7 @@ from pydantic import Field
 from colonnade.common.section import Section
 
 Recovery = Literal["none", "alone", "colluding"]
-"""Sum of a training round without a party that vanishes in it: none, or by shares against these liars."""
+"""How the sum of a training round survives a party that vanishes: not at all, or by shares, against these liars."""
 
 
 class BlindingConfig(Section):

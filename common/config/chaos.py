@@ -49,12 +49,10 @@ def seconds(text: str) -> float:
 
 @dataclass(frozen=True)
 class PatternIndex:
-    """Input of the FedVS pattern.
+    """Input of the FedVS pattern: a party's index `number` of `of` parties.
 
     Args:
-        number: a party's index from 0.
-        of: the number of parties.
-        batch: |B|, the rows that a party computes its response of: of a batch in K segments the K-th part.
+        batch: |B|, the rows of a party's response: in K segments, the K-th part of a batch.
     """
 
     number: int
@@ -76,7 +74,6 @@ class Pattern:
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Reads a pattern in the configuration's notation. Raises ConfigError."""
         text = text.strip()
         if text.startswith("fedvs-shares"):
             inner = cls.parse(text.replace("fedvs-shares", "fedvs", 1))
@@ -95,7 +92,6 @@ class Pattern:
         return cls(name, values)
 
     def draw(self, draws: random.Random, index: PatternIndex) -> float:
-        """One delay."""
         match self.name:
             case "constant":
                 return self.values[0]
@@ -109,8 +105,8 @@ class Pattern:
     def _fedvs_mean(self, index: PatternIndex) -> float:
         """Mean delay of FedVS, Section 6.2: half the parties 0.1 s, the i-th of the others 2 + 4 i / N s.
 
-        For model shares the same times (log^2 N) / |B|, where B is a batch of coded rows, so that the delay
-        grows with K; the paper leaves the base of the logarithm open, here it is e.
+        For model shares the same times (log^2 N) / |B|, where B is a batch of coded rows, so that the delay grows with
+        K; the paper leaves the base of the logarithm open, here it is e.
         """
         i = index.number + 1 - math.ceil(index.of / 2)
         mean = 0.1 if i <= 0 else 2 + 4 * i / index.of
@@ -120,8 +116,6 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Pause:
-    """A pause of a process for some seconds when a round opens."""
-
     seconds: float
     round: int
 
@@ -235,10 +229,8 @@ class ChaosConfig(ComputingConfig):
 
 
 def read_chaos(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """`--chaos 'NAME: KEY=VALUE, ...'` as overrides of the configuration. NAME may be `every_party`.
-
-    Raises:
-        ConfigError: the text does not have this form.
+    """`--chaos 'NAME: KEY=VALUE, ...'` as overrides of the configuration; NAME may be `every_party`. Raises
+    ConfigError.
     """
     sets: list[str] = []
     for text in texts:

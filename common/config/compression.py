@@ -99,7 +99,7 @@ def _kind(value: object) -> str:
 
 
 def _shortest(value: Any) -> Any:
-    """Reduces a section with nothing but bits to their number, so that both forms compare equal between members."""
+    """Reduces a section with only bits to their number, so that both forms compare equal between members."""
     return value.bits if isinstance(value, BitsConfig) and value.form == Coded(value.bits) else value
 
 
@@ -142,5 +142,5 @@ class CompressConfig(Section):
 
 
 def form_of(travel: int | BitsConfig | TopConfig | SignConfig) -> Form:
-    """Form that `up` or `down` selects, for both ends."""
+    """Form that `up` or `down` selects."""
     return Coded(travel) if isinstance(travel, int) else travel.form

@@ -1,4 +1,4 @@
-"""`server.decide` and `server.calibrate`: from a probability to a class, of two classes."""
+"""`server.decide` and `server.calibrate`: from probabilities to one of two classes."""
 
 from __future__ import annotations
 

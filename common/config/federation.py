@@ -32,8 +32,6 @@ from colonnade.common.crypto.pki.names import SERVER
 from colonnade.common.section import Section
 
 AlignChecks = Literal["none", "signed", "planted", "proofs"]
-"""Checks of an alignment among members who may lie."""
-
 # Keys of the federation section that a resumed run may change.
 _MAY_CHANGE = (
     "parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence", "stop", "back_off",
@@ -134,12 +132,11 @@ class FederationConfig(Section):
     @field_validator("stop", mode="before")
     @classmethod
     def _no_stop(cls, value: Any) -> Any:
-        """Expands the short form of no early stop."""
         return None if value == "none" else value
 
     @model_validator(mode="after")
     def _stop_by_default(self) -> FederationConfig:
-        """Leaves the early stop out where nobody asked for it, and it has nothing to go by or costs privacy."""
+        """Drops the default early stop where there are no validation rows or where evaluations cost privacy."""
         if "stop" not in self.model_fields_set and (not self.rows.validation or self.privacy is not None):
             self.__dict__["stop"] = None  # and not among the keys that were set
         return self
@@ -147,7 +144,6 @@ class FederationConfig(Section):
     @field_validator("parties", mode="before")
     @classmethod
     def _short_roster(cls, value: Any) -> Any:
-        """Expands the short forms of the roster."""
         return read_roster(value)
 
     @field_validator("parties")
@@ -162,7 +158,7 @@ class FederationConfig(Section):
 
     @property
     def outputs(self) -> int:
-        """d_c, the number of classes; in regression, the number of values predicted for a row."""
+        """d_c, the number of classes; in a regression, of values predicted per row."""
         if self.task == "regression":
             return self.targets or 1
         return self.classes if isinstance(self.classes, int) else len(self.classes)
@@ -174,28 +170,27 @@ class FederationConfig(Section):
 
     @property
     def fewest_summed(self) -> int:
-        """Fewest parties whose values one blinded sum may be of: all, unless a round may continue without some."""
+        """Minimum parties in a blinded sum: all, unless a round may continue without some."""
         need = self.quorum.need
         return len(self.parties) if need == "all" else max(need, self.blinding.least)
 
     @property
     def round_quorum(self) -> Quorum:
-        """Quorum of a round: the responses that it waits for, and for how long."""
         need = None if self.quorum.need == "all" else self.quorum.need
         return Quorum(need, self.quorum.grace, self.timeouts.answer)
 
     @property
     def pins(self) -> dict[str, str]:
-        """Fingerprint of every member's certificate, the server's among them."""
+        """Fingerprint of every member's certificate, including the server's."""
         return {SERVER: self.server, **self.parties}
 
     def party_index(self, member: str) -> PartyIndex:
-        """A member's place among those that hold columns; an active party has the first."""
+        """A member's place among those that hold columns; an active party is first."""
         holders = (SERVER, *self.names) if self.protocol.active else self.names
         return PartyIndex(holders.index(member), len(holders))
 
     def lasting_hashes(self) -> dict[str, str]:
-        """`hashes` of the values that cannot change during a run: its results depend on them, its length does not."""
+        """`hashes` of the values that cannot change during a run: results depend on them, the run's length does not."""
         # "parties" is the roster's order; "parties.NAME" is a fingerprint, which may be renewed.
         hashes = self.hashes().items()
         free = () if self.privacy is not None else STEPS

@@ -1,8 +1,4 @@
-"""`server.privacy`: differential privacy of the server's labels.
-
-labels    noise on the training labels, once before training: common/privacy/labels.py
-answers   noise on every response to the parties: common/privacy/response_noise.py
-"""
+"""`server.privacy`: differential privacy of the server's labels."""
 
 from __future__ import annotations
 
@@ -25,18 +21,7 @@ Amount = Annotated[float, Field(ge=1e-6, le=1e6)]
 
 
 class LabelPrivacyConfig(Section):
-    """`server.privacy.labels`: noise on the training labels, given by one of two numbers.
-
-    Args:
-        mechanism: subset, or laplace.
-        epsilon: of every training label.
-        deviation: of laplace, the noise's standard deviation, the paper's lambda; b = deviation / sqrt 2.
-        size: of subset, d; the most informative if left out.
-        prior: True to release a label when its row is first used, by subset, with the model's prediction as the prior.
-        auxiliary: loss of z in protocols by ADMM, below.
-        seeded: draws the noise from the federation's seed, which every member knows: for tests and
-            benchmarks. It then protects nothing.
-    """
+    """`server.privacy.labels`: noise on the training labels, given by one of two numbers."""
 
     mechanism: Literal["laplace", "subset"] = Field(
         default="laplace",
@@ -64,7 +49,7 @@ class LabelPrivacyConfig(Section):
     seeded: bool = Field(default=False, description="noise from the federation's seed: for tests, protects nothing")
 
     def likelihood(self, rho: float) -> bool:
-        """True if z under a penalty minimises the loss of the released value: not by default where it is not convex."""
+        """True if z minimises the loss of the released value; by default only where that is convex."""
         if self.auxiliary is None:
             return self.mechanism == "subset" and rho > CONVEX
         return self.auxiliary == "likelihood"
@@ -105,7 +90,7 @@ class LabelPrivacyConfig(Section):
             )
 
     def bits(self, seed: int, after: int = 0) -> Callable[[int], bytes]:
-        """Source of the noise after so many releases: the operating system, unless a seed is asked for."""
+        """Source of the noise after this many releases: the operating system, or the seed."""
         if not self.seeded:
             return os.urandom
         return random.Random(f"{seed}/labels/{after}" if after else f"{seed}/labels").randbytes  # noqa: S311  # asked for
@@ -117,17 +102,7 @@ def _of(deviation: float) -> float:
 
 
 class ResponseNoiseConfig(Section):
-    """`server.privacy.answers`: noise on responses to the parties.
-
-    Args:
-        clip: C, the largest L2 norm of a row's share of a response, as a part of the sum over rows.
-        head_clip: C_0, the largest L2 norm of a row's gradient at all of the server's parameters.
-        noise_multiplier: sigma, the noise's standard deviation in units of C and of C_0.
-        delta: of a run's (epsilon, delta); below 1 / training rows.
-        accounting: composition of releases: exact, or Renyi's bound.
-        seeded: draws the noise from the federation's seed, which every member knows: for tests and
-            benchmarks. It then protects nothing.
-    """
+    """`server.privacy.answers`: noise on responses to the parties."""
 
     clip: Amount = Field(description="C, the largest L2 norm of a row's share of a response")
     head_clip: Amount = Field(description="C_0, the largest L2 norm of a row's gradient at the server's parameters")

@@ -1,7 +1,6 @@
-"""A whole configuration file, and the sections that are local: never hashed, never sent.
+"""A whole configuration file, and its local sections, which are never hashed or sent.
 
-`every_party` holds the settings that all parties on one machine share; a party's own section overrides it, key by key
-(common/parsing/yaml_tree.py; docs/tables.md).
+`every_party` holds settings that all parties on one machine share; a party's own section overrides it key by key.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def _on_loopback(value: Any) -> Any:
 
 
 def _without_momentum(value: Any) -> Any:
-    """Sets the momentum of heads to zero unless it is given; local models have one by default."""
+    """Heads have no momentum by default, unlike local models."""
     if value == "sgd" or (isinstance(value, dict) and value.get("name", "sgd") == "sgd"):
         return {"momentum": 0.0, **(value if isinstance(value, dict) else {})}
     return value
@@ -126,7 +125,7 @@ class ServerConfig(_Member):
     )
 
     def copies(self, cache: Cache | None) -> Cache | None:
-        """Where copies of the labels are kept; nowhere if labels are private: the true ones stay in their own table."""
+        """Where copies of the labels are cached; None for private labels, whose true values stay in their table."""
         return None if self.privacy.labels is not None else cache
 
 

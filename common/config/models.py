@@ -1,14 +1,12 @@
 """Models of a configuration: `model` (a tower: a party's values -> its embedding) and `head` (embeddings -> scores).
 
-model: mlp                                       a party's tower
-model: {name: mlp, hidden: 120, embedding: 60}
-model: {file: "./tower.py:Tower", depth: 3}      user code
-model: {name: NAME, depth: 3}                    code of another package
-head: {name: linear, bias: true}                 the server's head
+    model: {name: mlp, hidden: 120, embedding: 60}
+    model: {file: "./tower.py:Tower", depth: 3}      user code
+    model: {name: NAME, depth: 3}                    code of another package
 
-They are built in common/models/build.py. A user's file is code and runs with all rights of the process. It is accepted
-from the local part of a configuration only, never from the shared part, and never from a message. An entry of
-`colonnade.models` names a class of a package, or a function that returns a module, as `./tower.py:Tower` does.
+They are built in common/models/build.py. A user's file is code and runs with all rights of the process, so it is
+accepted only from the local part of a configuration, never from the shared part or a message. An entry of
+`colonnade.models` names a class, or a function that returns a module.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ Embedding = Annotated[
 MODELS = PlugIns(
     "models", ("mlp", "cnn", "lenet", "resnet18", "resnet50", "linear", "polynomial", "normed", "product", "own")
 )
-"""Models of installed packages; the names of built-in towers and heads are taken in both places."""
+"""Models of installed packages; names of built-in towers and heads are reserved."""
 
 
 class MlpConfig(Section):
@@ -103,8 +101,6 @@ class ResnetConfig(Section):
 
 
 TowerConfig = MlpConfig | LinearConfig | PolynomialConfig | CnnConfig | LenetConfig | ResnetConfig
-"""Built-in towers."""
-
 
 class LinearHeadConfig(Section):
     """One linear layer, without a bias like the heads of VIMADMM (its W_k)."""
@@ -123,7 +119,6 @@ class ProductHeadConfig(Section):
     name: Literal["linear"] = kind("linear", "the head")
 
     def size(self, inputs: int, classes: int) -> int:
-        """Number of parameters."""
         return inputs * classes
 
 
@@ -141,11 +136,10 @@ class MlpHeadConfig(Section):
     )
 
     def size(self, inputs: int, classes: int) -> int:
-        """Number of parameters, weights and biases."""
         return sum((width + 1) * after for width, after in pairwise([*self.widths(inputs), classes]))
 
     def widths(self, inputs: int) -> list[int]:
-        """Width before each layer but the last, and before the last."""
+        """Input width of every layer."""
         return [inputs] + [self.hidden] * (self.layers - 1)
 
 
@@ -160,7 +154,6 @@ class NormedHeadConfig(Section):
 
 
 def _named(value: Any) -> Any:
-    """The short form: `mlp`."""
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -176,11 +169,11 @@ JointHeadConfig = Annotated[
 
 
 class UserModule(BaseModel):
-    """Base of configs whose module is code from outside Colonnade. Its arguments are values that JSON has too."""
+    """Base of configs whose module is code from outside Colonnade."""
 
     @model_validator(mode="after")
     def _arguments_are_plain(self) -> Self:
-        """Refuses what would be another value once the configuration is written and read again, as `up` does."""
+        """Refuses values that would change once the configuration is written and read again, as `up` does."""
         for key, value in (self.model_extra or {}).items():
             if said := _not_plain(value, key):
                 raise ValueError(
@@ -190,7 +183,7 @@ class UserModule(BaseModel):
 
 
 def _not_plain(value: object, where: str) -> str:
-    """Says what of an argument a configuration cannot hold; "" if it can hold all of it."""
+    """What a configuration cannot hold of an argument; "" if it can hold all of it."""
     if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
         return ""
     if isinstance(value, list):
@@ -204,12 +197,7 @@ def _not_plain(value: object, where: str) -> str:
 
 
 class OwnConfig(UserModule):
-    """A class, or a function that returns a module, and its arguments.
-
-    Args:
-        file: `PATH:NAME`, the path relative to the configuration's folder. All other keys are keyword
-            arguments of NAME.
-    """
+    """A class, or a function that returns a module, and its arguments."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -223,11 +211,7 @@ class OwnConfig(UserModule):
     ]
 
     def find(self, base: Path) -> None:
-        """Looks for NAME in the file without running anything of it.
-
-        Raises:
-            ConfigError: there is no such file, it is not Python, or nothing in it defines NAME.
-        """
+        """Looks for NAME in the file without running it. Raises ConfigError."""
         path, name = self.file.rsplit(":", 1)
         file = base / Path(path).expanduser()
         refuse_missing(file)
@@ -240,13 +224,12 @@ class OwnConfig(UserModule):
 
 
 def refuse_missing(path: Path) -> None:
-    """Returns if the file is there. Raises ConfigError."""
     if not path.is_file():
         raise ConfigError(f"there is no file {path}", hint="the path is relative to the configuration's folder")
 
 
 def no_such(file: str, name: str, there: Iterable[str]) -> ConfigError:
-    """The error of a file without the class or function that a configuration names."""
+    """The error about a file without the class or function that a configuration names."""
     said = f"{file} has no class or function {name!r}{nearest(name, there)}"
     return ConfigError(said, hint="name it after the colon")
 
@@ -270,11 +253,7 @@ def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 
 class OutsideModel(UserModule):
-    """A model of another package, and its arguments.
-
-    Args:
-        name: of the entry point. All other keys are keyword arguments of its object.
-    """
+    """A model of another package, and its arguments."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -282,7 +261,7 @@ class OutsideModel(UserModule):
 
 
 def is_outside(name: object) -> bool:
-    """True if a package registers a model of this name. Raises ConfigError if two parts have it."""
+    """True if a package registers a model of this name. Raises ConfigError if it is registered twice."""
     if not isinstance(name, str):
         return False
     MODELS.refuse_clash(name)
@@ -290,21 +269,17 @@ def is_outside(name: object) -> bool:
 
 
 class ModelOutside(Extended):
-    """Annotation of the built-in models' union."""
-
     @property
     def plug_ins(self) -> PlugIns:
-        """The models."""
         return MODELS
 
     def options(self) -> list[type[BaseModel]]:
-        """A stand-in for each."""
         fields: list[dict[str, Any]] = [{"name": (Literal[name], ...)} for name in MODELS.entries]
         return [create_model("_Outside", **field) for field in fields]
 
 
 def _expand(value: object) -> object:
-    """The short form, `mlp` or `./tower.py:Tower`; a file is also taken where a name would stand."""
+    """The short form, `mlp` or `./tower.py:Tower`; a file may also stand in place of a name."""
     if isinstance(value, dict) and "file" not in value and _is_file(value.get("name")):
         return {"file" if key == "name" else key: below for key, below in value.items()}
     if not isinstance(value, str):
@@ -343,8 +318,6 @@ ModelConfig = Annotated[
     BeforeValidator(_expand),
     ModelOutside(),
 ]
-"""A party's configuration under `model`."""
-
 HeadConfig = Annotated[
     Annotated[
         Annotated[LinearHeadConfig, Tag("linear")]
@@ -356,10 +329,8 @@ HeadConfig = Annotated[
     BeforeValidator(_expand),
     ModelOutside(),
 ]
-"""The server's configuration under `head`."""
-
 
 def user_parts(**sections: object) -> list[str]:
-    """Those of a member's models that are a user's code, in words; by key, such as `model` and `head`."""
+    """The user-defined models of a member, described; arguments are `model=`, `head=`."""
     parts = {key: one for key, one in sections.items() if isinstance(one, UserModule)}
     return [f"its {key} {getattr(one, 'file', None) or getattr(one, 'name', '')}" for key, one in parts.items()]

@@ -9,7 +9,7 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.run.plug_ins import PlugIns
 
 OUTSIDE_LOSSES = PlugIns("losses", ("cross_entropy", "squared", "logistic"))
-"""Training losses of installed packages; the names of the built-in ones are reserved."""
+"""Training losses of installed packages; built-in names are reserved."""
 
 _BUILT_IN = (
     "accuracy", "loss", "auc", "average_precision", "balanced_accuracy", "f1", "log_loss", "brier", "ece", "ks", "lift",
@@ -18,21 +18,14 @@ _BUILT_IN = (
 )  # fmt: skip
 
 OUTSIDE_METRICS = PlugIns("metrics", _BUILT_IN)
-"""Metrics of installed packages, computed by the server; the names of the built-in ones are reserved."""
+"""Metrics of installed packages, computed by the server; built-in names are reserved."""
 
 OF_A_PARTY = ("accuracy_", "rmse_")
 """Prefixes of metrics of one party's own model."""
 
 
 def check_registered(plug_ins: PlugIns, key: str, name: str) -> None:
-    """Refuses a name that no installed package registers. Nothing is imported.
-
-    Args:
-        key: of the configuration, for the message.
-
-    Raises:
-        ConfigError: no package registers it, or two parts have the name.
-    """
+    """Refuses a name that no installed package, or more than one, registers for this `key`; imports nothing."""
     plug_ins.refuse_clash(name)
     if name not in plug_ins.entries:
         said, hint = plug_ins.unknown(name)
@@ -40,7 +33,7 @@ def check_registered(plug_ins: PlugIns, key: str, name: str) -> None:
 
 
 def load_function(plug_ins: PlugIns, name: str) -> Callable[..., Any]:
-    """The function of a loss or metric, imported. Raises KeyError, or ConfigError if it is no function."""
+    """Imports the function of a loss or metric. Raises KeyError, or ConfigError if it is not callable."""
     call = plug_ins.load(name)
     if not callable(call):
         raise plug_ins.unfit(name, f"it is {type(call).__name__}, expected a function")
@@ -49,11 +42,7 @@ def load_function(plug_ins: PlugIns, name: str) -> Callable[..., Any]:
 
 
 def check_metric(name: str) -> None:
-    """Refuses a metric that cannot be used: not registered, not importable, or of a name that reports misread.
-
-    Raises:
-        ConfigError: it names the package.
-    """
+    """Refuses a metric that is not registered, cannot be imported, or whose name reports would misread."""
     check_registered(OUTSIDE_METRICS, "server.extra_metrics", name)
     load_function(OUTSIDE_METRICS, name)
     if not name.isidentifier() or name.startswith(OF_A_PARTY):

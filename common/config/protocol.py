@@ -15,27 +15,25 @@ PLAIN = AdamWConfig(lr=2e-3, weight_decay=0.1)
 """Where every exchange is one step."""
 
 INTERACTING: Mapping[str, Any] = {"name": "mlp", "hidden": 128, "dropout": 0}
-"""A head for effects that columns of several parties have together; a linear one adds up the parties' own."""
+"""A head for interactions between columns of several parties; a linear head adds up the parties' contributions."""
 
 SMALL = AdamWConfig(lr=1e-3, weight_decay=0.1)
-"""Where an exchange is many steps, and of heads behind a sum of embeddings."""
+"""For exchanges of many steps, and for heads on a sum of embeddings."""
 
 LARGE = AdamWConfig(lr=4e-3, weight_decay=0.1)
-"""Of bottom models whose embeddings are summed: they share one width, and learn it more slowly."""
+"""For bottom models whose embeddings are summed: they share one width and learn more slowly."""
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """Local settings where a member's section leaves them out. docs/defaults.md says how they were chosen.
+    """Local settings for keys that a member's section leaves out. docs/defaults.md says how they were chosen.
 
     Args:
-        optimiser: of bottom models, the server's own among them.
-        head: of the server's head or heads.
         own_head: of a party's head, in protocols where it has one.
         model: a party's bottom model, as in YAML.
         joint: the server's head, likewise.
-        of_numbers: factor of all rates where numbers are predicted: slopes of the squared loss are unbounded, and small
-            tables are soon learned.
+        of_numbers: factor of all rates in a regression: slopes of the squared loss are unbounded, and small tables are
+            soon learned.
     """
 
     optimiser: OptimiserConfig = PLAIN
@@ -47,7 +45,7 @@ class Defaults:
 
 
 def for_task(defaults: Defaults, task: str) -> Defaults:
-    """The same with lower learning rates where numbers are predicted."""
+    """Lowers the learning rates in a regression."""
     if task != "regression":
         return defaults
 
@@ -122,15 +120,15 @@ class ProtocolConfig(Section):
         return getattr(self, key) if key in type(self).model_fields else otherwise
 
     def coded_batch(self, batch: int, parties: int) -> int:  # noqa: ARG002
-        """Rows that a party computes a response of: those of a batch, or fewer where one stands for several."""
+        """Rows for which a party computes a response: those of a batch, or fewer with coded rows."""
         return batch
 
     def settled(self, task: str) -> Self:  # noqa: ARG002
-        """The same with the defaults that depend on `federation.task`."""
+        """Fills in the defaults that depend on `federation.task`."""
         return self
 
     def with_default(self, key: str, value: Any) -> Self:
-        """The same with a value of a key that was left out."""
+        """Sets a key that was left out."""
         if key in self.model_fields_set:
             return self
         made = self.model_copy(update={key: value})
@@ -138,14 +136,14 @@ class ProtocolConfig(Section):
         return made
 
     def model_post_init(self, _context: Any) -> None:
-        """Counts the name as set, so that a dump of the set keys says which protocol it is."""
+        """Marks the name as set, so that a dump of the set keys includes it."""
         self.model_fields_set.add("name")
 
 
 Damping = Literal["parties", "none"]
-"""Damping of steps that all parties take at once: by their number, or none."""
+"""Damping of steps that all parties take at once: divided by their number, or none."""
 
 
 def damping_factor(damping: Damping, parties: int) -> float:
-    """D, which local penalties are multiplied by and remainders divided by."""
+    """D, which multiplies local penalties and divides remainders."""
     return float(parties) if damping == "parties" else 1.0

@@ -1,4 +1,4 @@
-"""The name of a federation, of which commands make folders, and its roster: parties in order, with fingerprints."""
+"""The federation's name, from which commands make folder names, and its roster: parties in order, with fingerprints."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ _HINT = "a number, a list of names, or names with their certificates' fingerprin
 def read_roster(value: Any) -> Any:
     """Reads `federation.parties`: name -> fingerprint, "" if it is given later.
 
-    A number stands for party1, party2, ...; a list for names alone.
-
-    Raises:
-        ConfigError: the value has none of these forms.
+    A number stands for party1, party2, ...; a list gives names alone.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         if not 1 <= value <= LARGEST:
@@ -42,11 +39,7 @@ def read_roster(value: Any) -> Any:
 
 
 def check_roster(roster: dict[str, str]) -> dict[str, str]:
-    """Checks a roster and returns it with normalised fingerprints.
-
-    Raises:
-        ConfigError: it is empty, or a name or a fingerprint is invalid.
-    """
+    """Checks a roster and returns it with normalised fingerprints."""
     if not roster:
         raise ConfigError("federation.parties: there are none", hint=_HINT)
     try:
@@ -56,7 +49,7 @@ def check_roster(roster: dict[str, str]) -> dict[str, str]:
 
 
 def check_pin(name: str, value: str) -> str:
-    """A member's normalised fingerprint, or "". Raises ConfigError."""
+    """A member's normalised fingerprint, or ""."""
     try:
         return value and check_fingerprint(value)
     except IdentityError as wrong:
@@ -65,13 +58,11 @@ def check_pin(name: str, value: str) -> str:
 
 
 def check_id(value: str) -> str:
-    """Returns `federation.id` if it may name folders.
+    """Returns `federation.id` if it may name folders: 1 to 100 bytes of letters, digits and ` ._-`, alphanumeric at
+    both ends.
 
-    Runs of versions before 0.3 may have others. Those are read and resumed where they are; no folder is made of them.
-
-    Raises:
-        ConfigError: it is not 1 to 100 bytes of letters, digits, spaces, `.`, `_` and `-` with a letter or a digit at
-            both ends.
+    Runs of versions before 0.3 may have other ids; they are read and resumed in place, and no folder is named after
+    them.
     """
     if not _names_folder(value):
         raise ConfigError(
@@ -82,7 +73,6 @@ def check_id(value: str) -> str:
 
 
 def _names_folder(value: str) -> bool:
-    """True if a name is a single harmless part of a path."""
     inner = all(each.isalnum() or each in _BETWEEN for each in value)
     ends = value[:1].isalnum() and value[-1:].isalnum()
     return inner and ends and len(value.encode(errors="surrogatepass")) <= _LONGEST

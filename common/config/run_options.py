@@ -11,22 +11,12 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.section import Section
 
 Task = Literal["classification", "regression"]
-"""`federation.task`: prediction of classes or of numbers."""
-
 Count = Annotated[int, Field(strict=True, ge=0)]
 Fraction = Annotated[float, Field(strict=True, ge=0, lt=1)]
 
 
 class RowsConfig(Section):
-    """Number of training, validation and test rows: a count, or for the latter two a fraction below 1.
-
-    Args:
-        train: at most this many of the rows that remain after the other two; all if left out.
-        validation: of the rows that remain after the test rows.
-        test: of all rows, or `official` for the source's own test part. Left out, it is `official`
-            where the source has such a part and a fifth elsewhere. A number draws from all rows and ignores the
-            official part.
-    """
+    """Number of training, validation and test rows: a count, or for the latter two a fraction below 1."""
 
     train: Annotated[int, Field(strict=True, ge=1)] | None = Field(
         default=None, description="at most this many training rows; left out, all that remain after the other two"
@@ -66,17 +56,17 @@ StopMetric = Literal[
 ]  # fmt: skip
 
 OF_NUMBERS = ("rmse", "mae", "r2", "loss")
-"""Metrics that a regression may be stopped by."""
+"""Metrics by which a regression may be stopped."""
 
 OF_TWO = ("ks", "lift")
-"""Metrics of two classes alone."""
+"""Metrics defined only for two classes."""
 
 
 class StopConfig(Section):
-    """Early stop of a run, by a metric of the validation rows, and the best round's model at its end.
+    """Early stop of a run by a metric of the validation rows; the run ends with the best round's model.
 
-    The test rows are then evaluated with them, so that the best round's test accuracy is known at
-    the end; no choice depends on it.
+    Test rows are then evaluated together with validation rows, so that the best round's test accuracy is known at the
+    end; no choice depends on it.
     """
 
     metric: StopMetric | None = Field(
@@ -99,7 +89,7 @@ class StopConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _drop_alone(cls, value: Any) -> Any:
-        """A `drop` without a patience has none."""
+        """Without a patience, `drop` alone decides."""
         alone = isinstance(value, dict) and value.get("drop") is not None and "patience" not in value
         return {**value, "patience": None} if alone else value
 
@@ -118,7 +108,6 @@ class Quorum:
     """The responses that a round waits for, and for how long.
 
     All parties: `Quorum()`. The fastest k: `Quorum(need=k)`. A deadline: `Quorum(need=0, grace=s)`.
-    A coded threshold: `Quorum(need=R)`.
 
     Args:
         need: number of responses that the round requires; None means all.
@@ -176,7 +165,7 @@ class TranscriptConfig(Section):
 
 
 class CheckpointConfig(Section):
-    """Rounds after which all members save a checkpoint. They always do so after the last round."""
+    """Intervals of checkpoints, which all members save; the last round always saves one."""
 
     rounds: int = Field(default=50, ge=0, description="rounds between two checkpoints; 0: not by rounds")
     seconds: float = Field(default=0.0, ge=0, description="seconds between two checkpoints; 0: not by time")
@@ -197,7 +186,6 @@ class AdjustConfig(Section):
 
     @property
     def asked(self) -> bool:
-        """True if any term is added."""
         return self.contrastive > 0 or self.normality > 0
 
 
@@ -209,12 +197,12 @@ _S = TypeVar("_S", bound=BaseModel)
 
 
 def back_off_factor(times: int) -> float:
-    """Factor of all learning rates after so many times."""
+    """Factor of all learning rates after this many back-offs."""
     return float(_FACTOR**times)
 
 
 def with_lower_rates(section: _S, times: int) -> _S:
-    """A member's section with its learning rates lowered so many times; the server's active part included."""
+    """A member's section, including the server's active part, with learning rates lowered this many times."""
     if not times:
         return section
     changed: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""`search` of a configuration file: the values that `colonnade tune` tries. Local: neither agreed on nor sent."""
+"""`search` of a configuration file: the values that `colonnade tune` tries. Local, never sent."""
 
 from __future__ import annotations
 

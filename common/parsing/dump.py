@@ -1,4 +1,4 @@
-"""Configurations as the content of a file, which reads back as the same configuration."""
+"""Configurations as the content of a file that reads back as the same configuration."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ class WithExclusions(Protocol):
 
     @property
     def left_out(self) -> frozenset[str]:
-        """The keys that a file must not have beside the section's other values."""
+        """Keys that a file must not have beside the section's other values."""
         ...
 
 
 def config_tree(config: BaseModel) -> dict[str, Any]:
-    """Keys and values of a checked configuration or a section, as JSON and YAML know them.
+    """Keys and values of a checked configuration or section, as JSON and YAML have them.
 
-    Defaults are written too, so that a run goes on with them under a version that has others. Null is left out where
-    that means the same: not where it replaces another default, nor among the keys of a user's own code.
+    Defaults are written too, so that a run goes on with them under a version with other defaults. Null is left out
+    unless it replaces another default or is a key of a user's own code.
     """
     tree: dict[str, Any] = _pruned(config, config.model_dump(mode="json"))
     return tree
 
 
 def set_tree(section: BaseModel) -> dict[str, Any]:
-    """The keys of a section that were set, and the kind of each section among them, which decides its other keys."""
+    """The keys of a section that were set, and the kind of every section among them."""
     tree: dict[str, Any] = _set(section, section.model_dump(mode="json"))
     return tree
 
@@ -53,7 +53,6 @@ def _is_kind(section: type[BaseModel], key: str) -> bool:
 
 
 def _pruned(value: Any, dumped: Any) -> Any:
-    """What of a dump a file says."""
     if isinstance(value, BaseModel) and isinstance(dumped, dict):
         skipped = value.left_out if isinstance(value, WithExclusions) else frozenset()
         fields = type(value).model_fields

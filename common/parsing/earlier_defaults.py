@@ -1,9 +1,9 @@
 """Runs begun under earlier defaults resume under them.
 
-By default, version 0.1.0 used Renyi's bound, `adjacency: participation`, and unmasked responses in FedVS; versions up
-to 0.2.0 had other constants of VIMADMM, linear ADMM and FedVS. Such a run is recognised by its checkpoints: they have
-the hashes of those values, and none of keys that are newer. Those versions stopped no run by default, and others by
-their accuracy; what says so is the member's record of the run. Keys set in the configuration are never changed.
+Version 0.1.0 used Renyi's bound, `adjacency: participation`, and unmasked responses in FedVS; versions up to 0.2.0 had
+other constants of VIMADMM, linear ADMM and FedVS. Checkpoints identify such a run: they have the hashes of those values
+and none of newer keys. Those versions stopped no run by default, and others by their accuracy, as the member's record
+of the run shows. Keys set in the configuration are never changed.
 """
 
 from __future__ import annotations
@@ -39,10 +39,7 @@ _DAMPED = ("vimadmm_j", "linear_admm")  # protocols whose files of before say no
 def load_begun(path: Path, overrides: tuple[str, ...] = ()) -> Config:
     """Reads the configuration stored in a run's folder: complete except for keys newer than the run.
 
-    Every party has a whole section there, so that `every_party.KEY=VALUE` sets KEY in all of them.
-
-    Raises:
-        ConfigError: like `load`.
+    Every party has a whole section there, so `every_party.KEY=VALUE` sets KEY in all of them. Raises ConfigError.
     """
     tree = with_defaults_before(read_tree(path))
     parties = tree.get("parties")
@@ -59,7 +56,7 @@ def _spread(overrides: tuple[str, ...], parties: tuple[str, ...]) -> Iterator[st
 
 
 def with_defaults_before(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The same tree with the earlier defaults filled into its privacy sections."""
+    """The tree with earlier defaults filled into its privacy sections."""
     made = copy.deepcopy(dict(tree))
     if (federation := _below(made, "federation")) is not None:
         stop = federation.setdefault("stop", None)  # a version with the default writes it
@@ -83,11 +80,8 @@ def with_defaults_before(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_begun(config: Config, folder: Path) -> Config:
-    """A member's own configuration, with the defaults of the run in its folder; unchanged if there is none.
-
-    Args:
-        config: from its file.
-        folder: the member's, with its checkpoints.
+    """A member's own configuration with the defaults of the run in `folder`, the member's; unchanged if there is no
+    run.
     """
     federation, held = config.federation, Checkpoints(MemberFolder(folder).checkpoints).config()
     if _before_stop(folder, saved=bool(held)):
@@ -105,13 +99,12 @@ def as_begun(config: Config, folder: Path) -> Config:
 
 
 def _before_stop(folder: Path, *, saved: bool) -> bool:
-    """True if the run in a member's folder was begun without an early stop by default, as its record of the run says.
+    """True if the run in a member's folder was begun by a version without an early stop by default.
 
-    The record is there from the first Begin on: some members may have no checkpoint yet where others have one.
+    The member's record of the run says so. It exists from the first Begin on: some members may have no checkpoint yet.
 
     Args:
-        folder: the member's.
-        saved: it has a checkpoint, and so a run even without a record: of a version that wrote none.
+        saved: the folder has a checkpoint, and so a run even without a record: of a version that wrote none.
     """
     if (stops := RunFolder(folder).stops()) is not None:
         return not stops
@@ -122,7 +115,7 @@ def _before_stop(folder: Path, *, saved: bool) -> bool:
 
 
 def _with_stop_before(federation: FederationConfig) -> FederationConfig:
-    """The section with what a version up to 0.2.0 took it to mean."""
+    """The section as versions up to 0.2.0 read it."""
     if "stop" not in federation.model_fields_set:
         return federation.model_copy(update={"stop": None})
     if federation.stop is None or "metric" in federation.stop.model_fields_set:
@@ -131,7 +124,7 @@ def _with_stop_before(federation: FederationConfig) -> FederationConfig:
 
 
 def _fits(held: Mapping[str, str], federation: FederationConfig, key: str) -> bool:
-    """True if the run was saved under this value: its hash, or in older checkpoints a prefix of it, is present."""
+    """True if the run was saved under this value: its hash, or in older checkpoints a prefix, is present."""
     ours, theirs = federation.lasting_hashes().get(key), held.get(key)
     if key in STEPS:  # which may change: only those versions kept a hash of them
         ours = federation.hashes()[key]

@@ -1,4 +1,4 @@
-"""Conversion of pydantic's findings to one `ConfigError` in the configuration's terms.
+"""Converts pydantic's findings to one `ConfigError` in the configuration's terms.
 
 It names the key as in the file, the value, the allowed values, and the nearest valid word.
 """
@@ -60,7 +60,6 @@ def in_words(errors: list[ErrorDetails], root: type[BaseModel], merged: Any, wri
     """The first error.
 
     Args:
-        errors: pydantic's findings.
         root: the model of the whole file.
         merged: the validated tree.
         written: the file's tree, before `every_party` was merged under the parties.
@@ -141,7 +140,6 @@ class _Place:
         return ConfigError(f"{name}{shown(said)}: expected {_either(kinds)}{nearest(str(said), kinds)}", hint=hint)
 
     def wrong_value(self, errors: Sequence[ErrorDetails]) -> ConfigError:
-        """One value, and all its alternatives."""
         # In the short form a model's field is one step below the value.
         short = (*self._path, *errors[0]["loc"][-1:])
         forms = self._forms(self._path) or self._forms(short) or self._description(self._path) or "another form"
@@ -161,7 +159,7 @@ class _Place:
         return sorted(keys | ({TEMPLATE} if not above else set()))
 
     def _elsewhere(self, key: str) -> list[str]:
-        """Where a file has a key of this name: in a section or in a section of it; a party's as `every_party`."""
+        """Sections, or sections of these, that have a key of this name; a party's as `every_party`."""
         root = _fields(self._root)
         named = self._tree.get("federation", {}).get("protocol", "") if isinstance(self._tree, dict) else ""
         contract = imported_contracts().get(str(named.get("name") if isinstance(named, Mapping) else named))
@@ -199,7 +197,8 @@ class _Place:
         return next(found, "")
 
     def _options(self, path: Path, *, every: bool = False) -> list[Any]:
-        """Possible types at a path: of several models those of the kind named in the file, or all of them."""
+        """Possible types at a path: of several models those of the kind named in the file, or with `every` all of them.
+        """
         options, node = [self._root], self._tree
         for step in path:
             options = [below for option in _fitting(options, node) for below in _below(option, step)]
@@ -208,7 +207,7 @@ class _Place:
 
 
 def dotted(path: Path) -> str:
-    """A key in the form of `--set`."""
+    """A key as `--set` takes it."""
     return ".".join(map(str, path))
 
 
@@ -257,7 +256,7 @@ def _below(option: Any, step: str | int) -> list[Any]:
 
 
 def _from_outside(marks: Sequence[Any]) -> list[Any]:
-    """Models of installed plug-ins, of a union's annotations."""
+    """Models of installed plug-ins, from a union's annotations."""
     return [option for mark in marks if isinstance(mark, Extended) for option in mark.options()]
 
 

@@ -31,12 +31,11 @@ def load(path: Path, overrides: tuple[str, ...] = (), *, begun: bool = False) ->
     """Reads and checks a file. Paths in it are relative to its folder.
 
     Args:
-        path: a YAML file.
         overrides: KEY=VALUE with dotted keys, as on the command line.
         begun: True for a run that goes on or has ended: its id may be one that names no new folder.
 
     Raises:
-        ConfigError: the file or a value is invalid; the message names key, value, allowed values and the nearest key.
+        ConfigError: the message names key, value, allowed values and the nearest key.
     """
     return parse(read_tree(path), overrides, begun=begun)
 
@@ -70,7 +69,7 @@ def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]
 
 
 def _with_protocol(tree: dict[str, Any]) -> dict[str, Any]:
-    """The tree with its protocol section validated by that protocol's own model."""
+    """Validates the protocol section by that protocol's own model."""
     federation = tree.get("federation")
     if not isinstance(federation, dict) or "protocol" not in federation:
         return tree  # refused later
@@ -78,7 +77,7 @@ def _with_protocol(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_trackers(tree: dict[str, Any]) -> dict[str, Any]:
-    """The tree with every member's trackers read, so that an error names the member."""
+    """Reads every member's trackers, so that an error names the member."""
 
     def read(section: Any, place: str) -> Any:
         if not isinstance(section, dict) or "trackers" not in section:
@@ -132,12 +131,10 @@ Tree = Mapping[str, Any]
 
 
 def with_defaults(tree: Tree) -> dict[str, Any]:
-    """The same with the optimisers, bottom models and constants of its protocol's defaults.
+    """Fills in the protocol's defaults for optimisers, bottom models and constants.
 
-    An optimiser without a `name` is the protocol's, with the given keys changed.
-
-    Args:
-        tree: a configuration's, its protocol section validated and `every_party` merged.
+    An optimiser without a `name` is the protocol's, with the given keys changed. In `tree` the protocol section is
+    validated and `every_party` merged.
     """
     federation = tree.get("federation")
     protocol = federation.get("protocol") if isinstance(federation, Mapping) else None

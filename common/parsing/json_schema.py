@@ -1,7 +1,7 @@
-"""JSON Schema of a configuration file, for editors and other tools. `colonnade schema` prints it.
+"""JSON Schema of a configuration file, as `colonnade schema` prints it.
 
-It is made from the sections' own types, and adds what those accept beside them: short forms, `every_party`, and the
-keys of every protocol. It checks keys, types and ranges; `load` also checks which of them exclude each other.
+It is made from the sections' types, with their short forms, `every_party`, and the keys of every protocol. It checks
+keys, types and ranges; `load` also checks which of them exclude each other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _USUAL = ("gaussian",)
 """Kinds that a section has if it names none."""
 
 _OF_PROTOCOLS = "sgd"
-"""A kind of sections that are of the protocol's kind if they name none: these may then have the keys of any kind."""
+"""A kind whose sections take the protocol's kind if they name none: these may have the keys of any kind."""
 
 _SHORT = ("name", "kind")
 """Keys whose value may stand for the section."""
@@ -109,16 +109,14 @@ def section_schema(model: type[BaseModel]) -> Schema:
 
 
 def _beside(old: Schema, new: Schema) -> Schema:
-    """A new type with the description and the default of the old one."""
+    """A new type with the old one's description and default."""
     return {**{key: old[key] for key in ("description", "default") if key in old}, **new}
 
 
 def _choices(value: Any, definitions: Mapping[str, Schema], *, whole: bool = True) -> Any:
-    """The same with every union of sections decided by the key that names the kind.
+    """Decides every union of sections by the key that names the kind.
 
     Args:
-        value: a schema.
-        definitions: sections by name.
         whole: False if the kind may be given elsewhere, as in `every_party`.
     """
     if isinstance(value, list):
@@ -180,7 +178,7 @@ def _union(kinds: Mapping[tuple[str, str], str], definitions: Mapping[str, Schem
 
 
 def _any_of(kinds: list[dict[str, Schema]], definitions: Mapping[str, Schema]) -> dict[str, Schema]:
-    """Keys of several kinds, where the kind may be given elsewhere: a value is right if it is so in one of them."""
+    """Keys of several kinds, where the kind may be given elsewhere: a value must be valid in one of them."""
     found: dict[str, list[Schema]] = {}
     for properties in kinds:
         for key, value in properties.items():
@@ -192,7 +190,7 @@ def _any_of(kinds: list[dict[str, Schema]], definitions: Mapping[str, Schema]) -
 
 
 def _rule(key: str, word: str, section: str, usual: str | None) -> Schema:
-    """The keys of a kind, if it is the one that is named, or the usual one and none is."""
+    """The keys of a kind, if it is the named one, or the usual one and none is named."""
     asked: Schema = {"properties": {key: {"const": word}}}
     if word != usual:
         asked["required"] = [key]
@@ -211,7 +209,7 @@ def _roster(_value: Schema, _definitions: Schema) -> Schema:
 
 
 def _protocols(_value: Schema, definitions: Schema) -> Schema:
-    """One section for every protocol; those of installed packages are among them."""
+    """One section for every protocol, including those of installed packages."""
     union = []
     for name in CONTRACTS:
         try:
@@ -228,7 +226,6 @@ def _protocols(_value: Schema, definitions: Schema) -> Schema:
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """The same with other names of the sections that it refers to."""
     if isinstance(value, list):
         return [_renamed(item, names) for item in value]
     if not isinstance(value, dict):
@@ -249,7 +246,6 @@ def _quorum(value: Schema, _definitions: Schema) -> Schema:
 
 
 def _stop(value: Schema, _definitions: Schema) -> Schema:
-    """A section, or `none`."""
     return {**value, "anyOf": [{"const": "none"}, *value["anyOf"]]}
 
 
@@ -305,7 +301,7 @@ _FORMS: Mapping[tuple[str, str], Callable[[Schema, Schema], Schema]] = {
 
 
 def _parts(sections: Mapping[str, Schema]) -> dict[str, Schema]:
-    """A party's sections for `every_party` and beside it: no key is required, for the other may have it."""
+    """A party's sections for `every_party` and beside it: no key is required, since the other place may have it."""
     names = {name: name + _PART for name in sections}
     found = {}
     for name, section in sections.items():
@@ -315,7 +311,7 @@ def _parts(sections: Mapping[str, Schema]) -> dict[str, Schema]:
 
 
 def _reached(name: str, sections: Mapping[str, Schema]) -> set[str]:
-    """The sections that one refers to, with itself."""
+    """The sections reachable from one, including itself."""
     found: set[str] = set()
     waiting = [name]
     while waiting:

@@ -1,4 +1,4 @@
-"""A whole configuration as the files of a run's folder: everybody's, and each member's with its own section alone."""
+"""A whole configuration as the files of a run's folder: the whole, and each member's with only its own section."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ def member_text(tree: Mapping[str, Any], member: str) -> str:
 
 
 def config_files(tree: Mapping[str, Any], folder: RunFolder) -> dict[Path, str]:
-    """The files by their place in a run's folder.
-
-    Args:
-        tree: a checked configuration, dumped.
-        folder: the run's.
-    """
+    """The files by their place in a run's folder, from a dumped configuration."""
     files = {folder.config: yaml_text(tree)}
     files[folder.server_config] = member_text(tree, SERVER)
     for name in tree["federation"]["parties"]:

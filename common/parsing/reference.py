@@ -1,6 +1,4 @@
-"""Every section and key of a configuration file, for the pages and commands that list them.
-
-Both come from the sections' own types, and a key's meaning is the description of its field.
+"""Every section and key of a configuration file, from the sections' types, for the pages and commands that list them.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from colonnade.common.parsing.dump import KIND_KEYS
 from colonnade.common.parsing.json_schema import Schema, kinds_of, section_schema
 
 REQUIRED, LEFT_OUT = "required", "left out"
-"""Defaults of keys that have no value of their own: the meaning of LEFT_OUT is in the key's description."""
+"""Defaults of keys without a value of their own; the description of a key explains LEFT_OUT."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +26,8 @@ class KeyEntry:
     """A key of a section.
 
     Args:
-        name: the key.
         type: its type and range, in words.
         default: as in YAML, or REQUIRED or LEFT_OUT.
-        meaning: its description, with the unit; "" if its field has none.
     """
 
     name: str
@@ -67,7 +63,7 @@ def sections() -> list[SectionEntry]:
 
 
 def protocol_section(name: str) -> SectionEntry:
-    """The section `federation.protocol` of one protocol. Raises KeyError for an unknown name."""
+    """The section `federation.protocol` of one protocol. Raises KeyError."""
     contract = CONTRACTS[name]
     return SectionEntry("federation.protocol", name, contract.title, _keys(contract.config))
 
@@ -102,7 +98,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _kind(model: type[BaseModel]) -> str:
-    """The words that select a section among others; for user code `file`, and else its first key."""
+    """The words that select a section among others; `file` for user code, else the section's first key."""
     for key in KIND_KEYS:
         if (found := model.model_fields.get(key)) is not None and (words := get_args(found.annotation)):
             return ", ".join(map(str, words))
@@ -124,7 +120,7 @@ def _keys(model: type[BaseModel]) -> tuple[KeyEntry, ...]:
 
 
 def _inherited(model: type[BaseModel], key: str) -> str:
-    """Description of a key that a protocol of another package defines again without one."""
+    """Description of a key that a package's protocol redefines without one."""
     base = ProtocolConfig.model_fields.get(key) if issubclass(model, ProtocolConfig) else None
     return "" if base is None else base.description or ""
 

@@ -45,10 +45,9 @@ def read_tree(path: Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str) -> Any:
-    """The value in a text, which is no deeper and larger than a configuration can be.
+    """Parses YAML within limits on depth and size.
 
-    Raises:
-        yaml.YAMLError: it is malformed, also where PyYAML itself raises other errors; or an alias makes it endless.
+    Raises yaml.YAMLError for malformed text, also where PyYAML itself raises other errors, and for unbounded aliases.
     """
     try:
         found = _load(text)
@@ -59,10 +58,11 @@ def parse_yaml(text: str) -> Any:
 
 
 def _load(text: str) -> Any:
-    """By libyaml, which takes a tenth of the time, if it can do no harm; what it refuses, PyYAML refuses in its words.
+    """Parses by libyaml, in a tenth of the time, where that is safe; what it refuses, PyYAML refuses with its own
+    message.
 
-    libyaml's stack has no limit, and the two differ in tags, question marks and the heads of block scalars; of tabs,
-    control characters and Unicode it is not known.
+    libyaml's stack has no limit, and the two differ in tags, question marks and heads of block scalars; their agreement
+    on tabs, control characters and Unicode is untested.
     """
     if _FAST is not None and _PLAIN.fullmatch(text) and len(_NESTING.findall(text)) < _FEW:
         try:
@@ -73,7 +73,7 @@ def _load(text: str) -> Any:
 
 
 def _refuse_endless(tree: Any) -> None:
-    """Raises YAMLError for a value within itself, for aliases of aliases, and for halves of surrogate pairs."""
+    """Raises YAMLError for a value within itself, for aliases of aliases, and for unpaired surrogates."""
     left, seen = [(tree, 0)], 0
     while left:
         node, depth = left.pop()
@@ -99,7 +99,7 @@ def _refuse_surrogates(text: str) -> None:
 
 
 def _near(path: Path) -> str:
-    """A file of nearly this name, or the place of the examples."""
+    """A file with a similar name, or the place of the examples."""
     folder = path.parent
     names = [each.name for each in folder.glob("*.y*ml")] if folder.is_dir() else []
     if found := difflib.get_close_matches(path.name, names, n=1):
@@ -109,7 +109,7 @@ def _near(path: Path) -> str:
 
 
 def _sources(key: Any, value: Any) -> list[Any]:
-    """The mappings that a merge key names, those that yield to the others first."""
+    """The mappings that a merge key names, those with lower precedence first."""
     found = list(reversed(value.value)) if isinstance(value, yaml.SequenceNode) else [value]
     for source in found:
         if not isinstance(source, yaml.MappingNode):
@@ -119,9 +119,9 @@ def _sources(key: Any, value: Any) -> list[Any]:
 
 
 class _Checks(yaml.constructor.SafeConstructor):
-    """Rejects duplicate keys, of which YAML would use the last, values that are not what they look like, and bombs.
+    """Refuses duplicate keys, malformed scalars and bombs.
 
-    What merge keys stand for is bounded while it is made, what aliases stand for afterwards (`_refuse_endless`).
+    Merge keys are bounded while they are resolved, aliases afterwards (`_refuse_endless`).
     """
 
     def __init__(self, stream: Any) -> None:
@@ -138,7 +138,7 @@ class _Checks(yaml.constructor.SafeConstructor):
             raise yaml.constructor.ConstructorError(None, None, said, node.start_mark) from None
 
     def flatten_mapping(self, node: Any) -> None:
-        """Resolves merge keys, each mapping once. PyYAML's keeps a pair of a mapping as often as it is merged."""
+        """Resolves merge keys, each mapping once. PyYAML's own keeps a pair of a mapping as often as it is merged."""
         if node in self._flat:
             return
         self._flat.add(node)
@@ -206,11 +206,7 @@ _NAMED = ("protocol", "optimiser", "head_optimiser", "model", "head")  # section
 
 
 def override(tree: dict[str, Any], setting: str) -> None:
-    """Sets a value, given as KEY=VALUE with a dotted key; `protocol: NAME` gets keys beside its name.
-
-    Raises:
-        ConfigError: it is not of that form, or a value is where keys would have to be.
-    """
+    """Sets KEY=VALUE with a dotted key; `protocol: NAME` gets keys beside its name. Raises ConfigError."""
     key, equals, value = setting.partition("=")
     if not equals or not key:
         raise ConfigError(f"--set {setting}: expected KEY=VALUE", hint="for example --set federation.protocol.rho=1")
@@ -239,7 +235,7 @@ def override(tree: dict[str, Any], setting: str) -> None:
 
 
 def share_template(tree: dict[str, Any]) -> dict[str, Any]:
-    """The same with `every_party` merged under the section of every party in the roster. Raises ConfigError."""
+    """Merges `every_party` under the section of every party in the roster. Raises ConfigError."""
     if TEMPLATE not in tree:
         return tree
     rest = {key: value for key, value in tree.items() if key != TEMPLATE}
@@ -262,7 +258,7 @@ def _merge(under: Any, over: Any, section: str = "") -> Any:
     """Merges keys over keys. A section of another kind than the template's inherits nothing.
 
     `data` is the exception: a template without a source applies to every source, and `data` of another source inherits
-    the keys that both sources have. Keys mean the same for all sources, unlike the rate of another optimiser.
+    the keys that both sources have, since keys mean the same for all sources.
     """
     if not isinstance(under, dict) or not isinstance(over, dict):
         return over
@@ -275,7 +271,7 @@ def _merge(under: Any, over: Any, section: str = "") -> Any:
 
 
 def _shared(under: dict[str, Any], source: Any) -> dict[str, Any]:
-    """A template's `data` without the keys of its own source alone. Unknown keys stay, to be refused."""
+    """A template's `data` without keys of its own source alone. Unknown keys stay, and are refused later."""
     models = {get_args(model.model_fields["source"].annotation)[0]: model for model in DATA_MODELS}
     named = [name for name in (source, under.get("source")) if isinstance(name, str)]
     models |= {name: config_class(name, "Data") for name in named if name in SOURCES.entries}

@@ -1,10 +1,9 @@
-"""A party's columns: the part of every row that it holds, and how values are read, completed and scaled.
+"""The part of every row that a party holds, and how its values are read, completed and scaled.
 
 A source gives the shape of a row: (columns,) for a table, (height, width) or (channels, height, width) for an image. A
-split picks positions of the flattened row by the party index (common/data/split.py). For every kind the parts of all
-parties together cover the whole row; all kinds but `windows` give disjoint parts.
-
-If a length does not divide evenly, the first parties get one more: 28 rows over 5 parties are 6, 6, 6, 5, 5.
+split picks positions of the flattened row by party index (common/data/split.py). The parts of all parties together
+cover the row; all splits but `windows` are disjoint. If a length does not divide evenly, the first parties get one
+more: 28 rows over 5 parties are 6, 6, 6, 5, 5.
 """
 
 from __future__ import annotations
@@ -23,11 +22,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class PartyIndex:
-    """A party's place in the roster: number `index`, from 0, of `count`.
-
-    Raises:
-        ConfigError: `index` is not below `count`.
-    """
+    """A party's place in the roster: number `index`, from 0, of `count`. Raises ConfigError unless index < count."""
 
     index: int
     count: int
@@ -46,7 +41,6 @@ class AllSplit(Section):
     kind: Literal["all"] = kind("all", "kind of split")
 
     def pinned(self, member: PartyIndex) -> AllSplit:  # noqa: ARG002
-        """The same split: it does not depend on the party index."""
         return self
 
 
@@ -70,8 +64,7 @@ class _SeatedSplit(Section):
 class ColumnsSplit(_SeatedSplit):
     """Columns of the flattened row.
 
-    `take` is `even` (contiguous shares by party index), `random` (shares of one permutation drawn from `seed`, the same
-    for all parties) or a list of column names.
+    `random` takes shares of one permutation drawn from `seed`, the same for all parties.
     """
 
     kind: Literal["columns"] = kind("columns", "kind of split")
@@ -84,8 +77,8 @@ class ColumnsSplit(_SeatedSplit):
 class WindowsSplit(_SeatedSplit):
     """Windows of equally many adjacent columns of the flattened row, overlapping where necessary.
 
-    Evenly spread from the first column to the last, for example MNIST over 100 parties with 14 pixels each (VIMADMM,
-    Table XI).
+    They are spread evenly from the first column to the last: MNIST over 100 parties with 14 pixels each (VIMADMM, Table
+    XI).
     """
 
     kind: Literal["windows"] = kind("windows", "kind of split")
@@ -111,7 +104,6 @@ class PatchesSplit(Section):
     )
 
     def pinned(self, member: PartyIndex) -> PatchesSplit:
-        """The split that gives this party index the same patch in any roster."""
         return self if self.index is not None else self.model_copy(update={"index": member.index})
 
 
@@ -129,11 +121,12 @@ class HalvesSplit(Section):
     side: Side = Field(default="left-right", description="the party's half, or the halves of both parties in order")
 
     def pinned(self, member: PartyIndex) -> HalvesSplit:
-        """The split that gives this party index the same half in any roster."""
         return self.model_copy(update={"side": self.side_of(member)})
 
     def side_of(self, member: PartyIndex) -> str:
-        """The side of this party index. Raises ConfigError: the roster has not two parties and `side` names none."""
+        """The side of this party index. Raises ConfigError if `side` names a pair and the roster does not have two
+        parties.
+        """
         if self.side not in _PAIRS:
             return self.side
         if member.count != len(_PAIRS[self.side]):
@@ -164,12 +157,11 @@ class MeanStd(Section):
 
 
 ScaleConfig = Literal["none", "unit", "standard", "auto"] | MeanStd
-"""
-none: as they are.
-unit: bytes / 255; other values / the column's largest magnitude, so that they lie in -1..1.
-standard: every column gets mean 0 and (population) standard deviation 1; constant ones only the first.
-auto: the same, after asinh((x - centre) / width) in columns with a long tail, of which single values lie beyond ten
-    deviations; bytes and values of more than one axis a row are as with `standard`.
+"""none: unchanged.
+unit: bytes / 255; other values / the column's largest magnitude, which gives -1..1.
+standard: mean 0 and (population) standard deviation 1 per column; constant columns get only the first.
+auto: the same, after asinh((x - centre) / width) in columns with a long tail (values beyond ten deviations); bytes and
+    values of more than one axis a row are as with `standard`.
 {mean, std}: ((x / 255) - mean) / std for bytes, (x - mean) / std for other values.
 """
 
@@ -186,15 +178,13 @@ class DataNoiseConfig(Section):
 Noise = Annotated[DataNoiseConfig | None, Field(description="Gaussian noise on the values, for experiments")]
 
 Missing = Literal["refuse", "mean", "median", "zero"]
-"""
-refuse: a missing value stops the party.
+"""refuse: a missing value stops the party.
 mean, median: of the training rows' numbers. A missing word is a category of its own if it occurs in training rows.
 zero: the number 0; a missing word has no category.
 """
 
 Unseen = Literal["refuse", "zero"]
-"""
-refuse: a word absent from the training rows stops the party.
+"""refuse: a word that is absent from the training rows stops the party.
 zero: the word has no category.
 """
 
@@ -204,11 +194,11 @@ Thousands = Literal["", ",", ".", "'", " "]
 _TYPES = ("number", "category", "date", "percent", "boolean")
 DATE_PARTS = {"%Y": r"(?P<Y>\d{4})", "%m": r"(?P<m>\d{1,2})", "%d": r"(?P<d>\d{1,2})"}
 CLOCK = {"%H": r"(?P<H>\d{1,2})", "%M": r"(?P<M>\d{2})", "%S": r"(?P<S>\d{2})"}
-"""Codes of a date form, with what they stand for."""
+"""Codes of a date form and their patterns."""
 
 
 def check_form(form: str) -> None:
-    """Year, month and day, once each. Raises ValueError."""
+    """Raises ValueError unless the form has year, month and day, once each."""
     known = {**DATE_PARTS, **CLOCK}
     codes = re.findall(r"%.?", form)
     if len(set(codes)) < len(codes) or not set(DATE_PARTS) <= set(codes) <= set(known):
@@ -227,7 +217,7 @@ def _check_type(value: Any) -> str:
 
 
 Type = Annotated[str, BeforeValidator(_check_type)]
-"""Column types as `types` in a configuration names them; all but `category` become numbers.
+"""Column types as `types` names them; all but `category` become numbers.
 
 date: days since the beginning of 1970; `date %d.%m.%Y` reads dates in that form.
 percent: `12 %` is 0.12.

@@ -1,20 +1,13 @@
 """Data sources of a configuration: `data` of a party, and `labels` of the server.
 
-    data:   {source: sklearn, name: digits, split: image_rows}             a party's columns
     data:   {source: idx, folder: mnist, split: image_rows, scale: unit}
-    data:   {source: cifar, folder: cifar10, split: image_rows}                batches of CIFAR-10
-    data:   {source: sklearn, name: digits, noise: {std: 1.0}}             noise, for experiments
-    data:   {source: adult, folder: adult, columns: [age, sex]}            some of the Adult census
     data:   {source: mat, path: mfeat/Handwritten.mat, view: 5}            one view of a multi-view set
-    data:   {source: safetensors, path: columns.safetensors}               as written by `colonnade deal`
     data:   {source: csv, path: clients.csv, key: client, drop: [name]}    a table: tables.py
-    labels: {source: csv, path: outcome.csv, label: default, key: client}  the server's classes
+    labels: {source: csv, path: outcome.csv, label: default, key: client}
     data:   {source: NAME, ...}                                            of another package: docs/plug_ins.md
 
-A source with both roles takes the same keys for both, so a benchmark names it once. They are read in
-common/data/sources.py.
-
-An entry of `colonnade.sources` names a module or another object of an installed package with one or both of
+A source with both roles takes the same keys for both. They are read in common/data/sources.py. An entry of
+`colonnade.sources` names a module or another object of an installed package with one or both of
 
     Data      a config class of columns: `ColumnsConfig`, or `TableColumnsConfig` for a table
     Labels    a config class of labels: `LabelsConfig`, or `TableLabelsConfig` for a column of a table
@@ -180,8 +173,6 @@ SOURCES = PlugIns(
     "sources",
     ("sklearn", "idx", "cifar", "adult", "csv", "parquet", "arrow", "sql", "npy", "mat", "safetensors"),
 )
-"""Sources of installed packages."""
-
 
 class ColumnsConfig(Section):
     """Base of the `Data` of a source: columns that all rows have, without words or missing values.
@@ -196,33 +187,22 @@ class ColumnsConfig(Section):
 
     @abstractmethod
     def open(self, base: Path) -> Any:
-        """Opens the source, a `Source` of common/data/columns/features.py.
-
-        Args:
-            base: the folder that paths are relative to.
-
-        Raises:
-            DataError: there is none, or it is damaged.
+        """Opens the source, a `Source` of common/data/columns/features.py; paths are relative to `base`. Raises
+        DataError.
         """
 
 
 class LabelsConfig(Section):
     """Base of the `Labels` of a source. A subclass sets `source: Literal[NAME]` and adds keys of its own.
 
-    A source of numbers to be predicted has a method `read_numbers(base)` too.
+    A source of regression targets also has a method `read_numbers(base)`.
     """
 
     source: str
 
     @abstractmethod
     def read(self, base: Path) -> Any:
-        """Reads the classes, a `LabelColumn` of common/data/labels.py.
-
-        Args:
-            base: the folder that paths are relative to.
-
-        Raises:
-            DataError: there are none, or they are damaged.
+        """Reads the classes, a `LabelColumn` of common/data/labels.py; paths are relative to `base`. Raises DataError.
         """
 
 
@@ -235,9 +215,8 @@ _NEEDED: dict[Role, tuple[type[BaseModel], ...]] = {
 def config_class(name: str, role: Role) -> type[BaseModel]:
     """The config class of a source, from its package.
 
-    Raises:
-        KeyError: no package registers it.
-        ConfigError: the package cannot be imported, or has no such class.
+    Raises KeyError if no package registers the source, ConfigError if the package cannot be imported or has no such
+    class.
     """
     holder = SOURCES.load(name)
     found = getattr(holder, role, None)
@@ -255,27 +234,21 @@ def config_class(name: str, role: Role) -> type[BaseModel]:
 
 @dataclass(frozen=True)
 class SourceOutside(Extended):
-    """Annotation of the built-in sources' union: a dict that names an outside source is validated by its class.
-
-    Args:
-        role: of the section.
-    """
+    """Annotation of the built-in sources' union: a dict that names an outside source is validated by its class."""
 
     role: Role
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """The union's own schema, after a look at the source."""
         return core_schema.no_info_wrap_validator_function(
             self._validate, handler(source), serialization=core_schema.simple_ser_schema("any")
         )
 
     @property
     def plug_ins(self) -> PlugIns:
-        """The sources."""
         return SOURCES
 
     def options(self) -> list[type[BaseModel]]:
-        """Models of the sources: of those not imported a stand-in that has only its name."""
+        """Models of the sources; a source that is not imported has a stand-in with only its name."""
         return [self._option(name) for name in SOURCES.entries]
 
     def _option(self, name: str) -> type[BaseModel]:
@@ -301,8 +274,6 @@ DataConfig = Annotated[
     Field(discriminator="source"),
     SourceOutside("Data"),
 ]
-"""A party's configuration under `data`."""
-
 DATA_MODELS: tuple[type[BaseModel], ...] = get_args(get_args(DataConfig)[0])
 """One config class per source."""
 
@@ -311,4 +282,3 @@ LabelConfig = Annotated[
     Field(discriminator="source"),
     SourceOutside("Labels"),
 ]
-"""The server's configuration under `labels`."""

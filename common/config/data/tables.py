@@ -1,11 +1,8 @@
-"""Table sources of a configuration: CSV, Parquet, Arrow, a database, numpy.
+"""Table sources of a configuration: CSV, Parquet, Arrow, a database, numpy. docs/tables.md describes every key.
 
     data:   {source: csv, path: clients.csv, key: client, drop: [name], missing: mean}
-    data:   {source: parquet, path: clients.parquet, key: client, columns: [age, town], types: {town: category}}
     data:   {source: sql, url: 'sqlite:///clients.db', table: clients, key: client}
     labels: {source: arrow, path: outcome.arrow, key: client, label: default}
-
-docs/tables.md describes every key. They are read in common/data/tables.py.
 """
 
 from __future__ import annotations
@@ -51,7 +48,6 @@ def _one_column(value: Any) -> Any:
 
 
 def _mark(value: Any) -> Any:
-    """A mark of a missing value as the table writes it."""
     if isinstance(value, bool) or value is None:
         raise ValueError("YAML reads this word as a truth value or as nothing: put it in quotes")
     return str(value).strip() if isinstance(value, int | float | str) else value
@@ -86,21 +82,16 @@ class TableConfig(BaseModel):
 
     @property
     def place(self) -> str:
-        """Name of the key that says where the rows are."""
+        """Name of the key that locates the rows."""
         return "path"
 
     def settings(self, *more: str) -> str:
-        """All of the section, and more, on which a read table may depend."""
+        """The section, and more, on which the content read may depend."""
         return json.dumps([self.model_dump(mode="json"), *more], sort_keys=True)
 
     def opened(self, base: Path) -> Any:
-        """The table, its header read: `Table` of common/data/table.py. Sources of other packages define it.
-
-        Args:
-            base: the folder that paths are relative to.
-
-        Raises:
-            DataError: there is none.
+        """The table with its header read, a `Table` of common/data/table.py. Defined by other packages' sources; raises
+        DataError.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method `opened`")
 
@@ -191,7 +182,6 @@ class CsvTable(TableConfig):
 
     @property
     def cached(self) -> bool:
-        """True if a copy of the table is kept with the run."""
         return self.cache
 
 
@@ -257,7 +247,6 @@ class SqlTable(TableConfig):
 
     @property
     def place(self) -> str:
-        """Name of the key that says where the rows are."""
         return "table" if self.query is None else "query"
 
 
