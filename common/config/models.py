@@ -102,6 +102,7 @@ class ResnetConfig(Section):
 
 TowerConfig = MlpConfig | LinearConfig | PolynomialConfig | CnnConfig | LenetConfig | ResnetConfig
 
+
 class LinearHeadConfig(Section):
     """One linear layer, without a bias like the heads of VIMADMM (its W_k)."""
 
@@ -329,6 +330,7 @@ HeadConfig = Annotated[
     BeforeValidator(_expand),
     ModelOutside(),
 ]
+
 
 def user_parts(**sections: object) -> list[str]:
     """The user-defined models of a member, described; arguments are `model=`, `head=`."""

@@ -1,5 +1,4 @@
-"""Every section and key of a configuration file, from the sections' types, for the pages and commands that list them.
-"""
+"""Every section and key of a configuration file, from the sections' types, for the pages and commands that list them."""
 
 from __future__ import annotations
 

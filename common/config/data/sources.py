@@ -174,6 +174,7 @@ SOURCES = PlugIns(
     ("sklearn", "idx", "cifar", "adult", "csv", "parquet", "arrow", "sql", "npy", "mat", "safetensors"),
 )
 
+
 class ColumnsConfig(Section):
     """Base of the `Data` of a source: columns that all rows have, without words or missing values.
 
@@ -202,8 +203,7 @@ class LabelsConfig(Section):
 
     @abstractmethod
     def read(self, base: Path) -> Any:
-        """Reads the classes, a `LabelColumn` of common/data/labels.py; paths are relative to `base`. Raises DataError.
-        """
+        """Reads the classes, a `LabelColumn` of common/data/labels.py; paths are relative to `base`. Raises DataError."""
 
 
 _NEEDED: dict[Role, tuple[type[BaseModel], ...]] = {

@@ -1,8 +1,8 @@
 """Table sources of a configuration: CSV, Parquet, Arrow, a database, numpy. docs/tables.md describes every key.
 
-    data:   {source: csv, path: clients.csv, key: client, drop: [name], missing: mean}
-    data:   {source: sql, url: 'sqlite:///clients.db', table: clients, key: client}
-    labels: {source: arrow, path: outcome.arrow, key: client, label: default}
+data:   {source: csv, path: clients.csv, key: client, drop: [name], missing: mean}
+data:   {source: sql, url: 'sqlite:///clients.db', table: clients, key: client}
+labels: {source: arrow, path: outcome.arrow, key: client, label: default}
 """
 
 from __future__ import annotations
