@@ -14,7 +14,7 @@ from torch.nn import functional
 from benchmarks.report import Figure, times
 from benchmarks.runs import rounds_in_turn
 from colonnade.common.models.directions import Directions
-from colonnade.server.training.fusion.finite_differences import EmbeddingColumns, Slopes
+from colonnade.server.training.fusion.differences import EmbeddingColumns, Slopes
 
 ROWS, WIDTH, Q = 64, 64, 100
 _SHORT = ("federation.rounds=300", "federation.epochs=0", "federation.evaluate.every=1000", "federation.rows.test=256")

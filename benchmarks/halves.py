@@ -19,8 +19,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.scale import Scaler
 from colonnade.common.data.draws import own_draws
 from colonnade.common.data.sources import load_features, load_labels
-from colonnade.common.models.bottom import bottom_model
-from colonnade.common.models.build import build_head
+from colonnade.common.models.build import bottom_model, build_head
 from colonnade.common.parsing.file import load
 
 EXPERIMENT = "split/fashion_halves.yaml"

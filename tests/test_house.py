@@ -28,7 +28,6 @@ ACROSS = {
     "common/run/torch_defaults.py",
     "lab/colonnade_lab/attacks/pictures.py",
     "lab/colonnade_lab/papers/longtail.py",
-    "server/alignment/pledges.py",
     "server/training/metrics/fall.py",
     "server/training/metrics/outside_metrics.py",
 }

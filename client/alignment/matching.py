@@ -10,8 +10,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from colonnade.client.alignment.pledges import PartyPledging
-from colonnade.client.alignment.proving import PartyProving
 from colonnade.common.alignment.checks.modes import one_time
 from colonnade.common.alignment.checks.planted import (
     planted_among,
@@ -21,39 +19,42 @@ from colonnade.common.alignment.checks.planted import (
     without_planted,
 )
 from colonnade.common.alignment.checks.pledge import PledgeBook, PledgeTerms
-from colonnade.common.alignment.checks.proving import ProvenExponent
-from colonnade.common.alignment.comparison import distinct
+from colonnade.common.alignment.checks.proving import KEYS, ProofTerms, ProvenExponent, SealKey
 from colonnade.common.alignment.exponent import MakeExponent
 from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import (
     BLOCK,
+    DIGEST,
     Census,
     Common,
     Kept,
+    Pledge,
+    Pledges,
     Points,
     Positions,
     Proved,
     Settled,
     Sizes,
 )
-from colonnade.common.alignment.psi_member import PsiMember, about, draw_for, tag_of
+from colonnade.common.alignment.psi_member import PsiMember, Seed, about, draw_for, tag_of
 from colonnade.common.alignment.psi_ring import PsiRing
 from colonnade.common.alignment.refusal import may_be_empty, refuse_nothing, refuse_other_sizes
 from colonnade.common.alignment.scratch import NUMBER, Scratch, to_records
-from colonnade.common.alignment.seed import Seed
+from colonnade.common.alignment.sorting import distinct
 from colonnade.common.alignment.work import Work, at_once
 from colonnade.common.config.federation import AlignChecks, FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.crypto.pki.identity import Identity
-from colonnade.common.crypto.sealing import Session
+from colonnade.common.crypto.proven import POINT
+from colonnade.common.crypto.sealing import Seals, Session
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.message import M
 from colonnade.common.messaging.outgoing import MaskedTensor
-from colonnade.common.messaging.raw import to_bytes
+from colonnade.common.messaging.raw import take_apart, to_bytes, to_tensor
 
 
 @dataclass
@@ -276,3 +277,134 @@ class Matching:
         if total or not may_be_empty(self.federation.align, predicting=self.partial):
             refuse_nothing(self.federation.align, total)
             self.policy.refuse_few(self.name, total, predicting=self.partial)
+
+
+@dataclass
+class PartyPledging:
+    """A party's pledges in one alignment."""
+
+    book: PledgeBook
+    ring: PsiRing
+    hand: PsiMember
+    server: Link
+    work: Work
+    keys: bytes = b""
+
+    async def exchange(self, stage: int, round: int, places: bytes = b"") -> int:
+        """Pledges the list that we send in a stage, and records all members' pledges. Returns the last round used.
+
+        Args:
+            stage: of the list; after the last stage, `places` are pledged.
+            places: where we found the planted keys.
+        """
+        blocks = self.ring.blocks() if not stage else 1
+        for block in range(blocks):
+            round, last = round + 1, block == blocks - 1
+            if not stage:
+                await self.work(partial(self.hand.prepare, block))
+            await self.server.send(
+                self._pledge(stage, round, places or self.hand.sent) if last else Pledge(round, *[_NONE] * 4)
+            )
+            members = self.ring.members if last else 0
+            pledges = await self.server.recv(Pledges, round, members=members, digest=DIGEST)
+            if pledges is None:
+                raise ContractError(SERVER, "Pledges", "", "the rest of the alignment", "a round of the protocol")
+            if last:
+                self._enter(stage, pledges, places or self.hand.sent)
+        return round
+
+    def check(self, stage: int) -> None:
+        """Compares the list that arrived in a stage with its sender's pledge. Raises ContractError."""
+        self.book.check(stage, self.hand.came)
+
+    def _pledge(self, stage: int, round: int, digest: bytes) -> Pledge:
+        certificate, keys = (b"", b"") if stage else (self.book.signer.certificate, self.keys)
+        signature = self.book.sign(stage, digest, keys)
+        return Pledge(round, *map(to_tensor, (digest, certificate, signature, keys)))
+
+    def _enter(self, stage: int, pledges: Pledges, digest: bytes) -> None:
+        try:
+            certificates = take_apart(pledges.certificates, pledges.certificate_lengths)
+            signatures = take_apart(pledges.signatures, pledges.signature_lengths)
+        except ValueError as wrong:
+            raise ContractError(SERVER, "Pledges", "lengths", str(wrong), "others") from None
+        own = to_bytes(pledges.digests[self.book.seat])
+        if own != digest:
+            raise ContractError(SERVER, "Pledges", "digests", f"that of {self.book.name} in its place", "another")
+        keys = [b"", *map(to_bytes, pledges.keys)] if not stage and self.keys else []
+        if keys and (len(keys) != len(pledges.digests) or keys[self.book.seat] != self.keys):
+            raise ContractError(SERVER, "Pledges", "keys", f"that of {self.book.name} in its place", "another")
+        said, papers, signed = (
+            [to_bytes(one) for one in column] for column in (pledges.digests, certificates, signatures)
+        )
+        self.book.enter(stage, said, papers, signed, keys)
+
+
+_NONE = to_tensor(b"")
+
+
+_PURPOSE = "list of an alignment"
+
+
+@dataclass
+class PartyProving:
+    hand: PsiMember
+    terms: PledgeTerms
+    ring: PsiRing
+    book: PledgeBook
+    _key: SealKey = field(default_factory=SealKey, init=False)
+    _seals: Seals | None = field(default=None, init=False)
+    _proofs: ProofTerms | None = field(default=None, init=False)
+
+    @property
+    def keys(self) -> bytes:
+        return self._exponent.multiplier.public + self._key.public
+
+    def give(self, stage: int, block: int) -> MaskedTensor:
+        """The box of a block to send, uint8 (bytes,). For the server the content is protected by TLS alone."""
+        rows = self.hand.give(stage, block)
+        content = self._terms.make(self._exponent, self.book.seat, stage, block, to_bytes(rows))
+        to = self._next(stage)
+        if to == SERVER:
+            return MaskedTensor(to_tensor(content), rows.mechanism)
+        return MaskedTensor(to_tensor(self._sealed.seal(to, content, _PURPOSE, stage, block)), "a list, sealed")
+
+    def take(self, stage: int, block: int, box: Tensor) -> Tensor:
+        """Verifies a block that arrived, and returns its elements, uint8 (keys, 64).
+
+        Raises:
+            SealError: a box was altered.
+            ContractError: the sender has not proved that it raised the list it received to its exponent.
+        """
+        seat, content = self.book.seat - 1, to_bytes(box)
+        sender = (SERVER, *self.terms.federation.names)[seat]
+        if sender != SERVER:
+            content = self._sealed.open(sender, content, _PURPOSE, stage, block)
+        return to_tensor(self._terms.read(sender, seat, stage, block, content)).view(-1, POINT)
+
+    def _next(self, stage: int) -> str:
+        names = self.terms.federation.names
+        return SERVER if stage == self.ring.members - 1 or self.book.seat == len(names) else names[self.book.seat]
+
+    @property
+    def _exponent(self) -> ProvenExponent:
+        assert isinstance(self.hand.exponent, ProvenExponent)  # the exponent was made for proofs
+        return self.hand.exponent
+
+    @property
+    def _terms(self) -> ProofTerms:
+        if self._proofs is None:
+            self._proofs = ProofTerms(self.terms, self.ring, self.book.digests, self.book.keys, self.hand.folder)
+        return self._proofs
+
+    @property
+    def _sealed(self) -> Seals:
+        if self._seals is None:
+            names = self.terms.federation.names
+            others = dict(zip(names, self.book.keys[1:], strict=True))
+            del others[self.book.name]
+            for name, pledged in others.items():
+                if len(pledged) != KEYS:
+                    raise ContractError(name, "Pledge", "keys", f"{KEYS} bytes", str(len(pledged)))
+            self._seals = self._key.seals(self.book.name, others, self.terms)
+        return self._seals

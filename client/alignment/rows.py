@@ -24,11 +24,10 @@ from colonnade.common.alignment.kept.keeping import Keeping
 from colonnade.common.alignment.kept.store import KeptAlignment
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
-from colonnade.common.alignment.progress import tenths
+from colonnade.common.alignment.psi_member import NAME as SEED
+from colonnade.common.alignment.psi_member import Seed
 from colonnade.common.alignment.record import AlignmentRecord
-from colonnade.common.alignment.seed import NAME as SEED
-from colonnade.common.alignment.seed import Seed
-from colonnade.common.alignment.work import aside
+from colonnade.common.alignment.work import aside, tenths
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.control import Item

@@ -30,8 +30,7 @@ from colonnade.common.conversation.membership import (
 from colonnade.common.conversation.traffic import WireBytes
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.pki.names import dns_name
-from colonnade.common.crypto.pki.peers import verify_peer
-from colonnade.common.crypto.pki.revocation import RevocationList
+from colonnade.common.crypto.pki.revocation import RevocationList, verify_peer
 from colonnade.common.errors import (
     DIVERGED,
     ContractError,

@@ -13,9 +13,8 @@ from colonnade.common.conversation.conversation import Carrier
 from colonnade.common.conversation.traffic import Traffic
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging import fields
-from colonnade.common.messaging.departure import objection, typed_fields
 from colonnade.common.messaging.forms import Packed
-from colonnade.common.messaging.message import Message, PartyMessage
+from colonnade.common.messaging.message import Message, PartyMessage, objection, typed_fields
 from colonnade.common.messaging.outgoing import MaskedTensor, Outgoing, Released
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import Release

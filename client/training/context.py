@@ -26,8 +26,7 @@ from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.outgoing import MaskedTensor, Released
 from colonnade.common.models.backprop import Backprop, backprop
-from colonnade.common.models.bottom import bottom_model
-from colonnade.common.models.build import build_head
+from colonnade.common.models.build import bottom_model, build_head
 from colonnade.common.models.mixing import mixing
 from colonnade.common.models.optimiser import build_optimiser
 from colonnade.common.privacy.rows import NoisySteps, SampledSteps, deviation

@@ -10,9 +10,8 @@ from typing import Any
 
 from colonnade.common.config.members import Config
 from colonnade.common.errors import PartyFailed
-from colonnade.common.parsing.dump import config_tree
+from colonnade.common.parsing.dump import config_tree, yaml_text
 from colonnade.common.parsing.file import parse
-from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.launcher.processes import Processes, last_words, thread_share
 from colonnade.launcher.scratch import temporary_identities

@@ -52,7 +52,7 @@ class InMemoryTable:
         """The table without an unnamed row index; a named one is marked as such. Raises DataError."""
         import pyarrow as pa  # noqa: PLC0415
 
-        from colonnade.common.data.formats.pandas_index import index_columns, with_index  # noqa: PLC0415
+        from colonnade.common.data.formats.arrow_table import index_columns, with_index  # noqa: PLC0415
 
         named = _index_names(self._table)
         try:

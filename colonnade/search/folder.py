@@ -20,7 +20,7 @@ from typing import Any, TextIO
 from colonnade.common.config.members import Config
 from colonnade.common.config.roster import check_id
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
-from colonnade.common.parsing.yaml_text import yaml_text
+from colonnade.common.parsing.dump import yaml_text
 from colonnade.common.run.durable import write_kept
 from colonnade.common.run.own_files import open_own, refuse_foreign
 from colonnade.common.run.run_folder import MemberFolder, read_record

@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.aggregation.field import Field
-from colonnade.common.aggregation.integers import lagrange_matrix
-from colonnade.common.aggregation.parameters import CodeParameters, agreed_parameters
+from colonnade.common.aggregation.integers import CodeParameters, agreed_parameters, lagrange_matrix
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.outgoing import MaskedTensor
 

@@ -22,3 +22,11 @@ async def at_once(call: Callable[[], T]) -> T:
 async def aside(call: Callable[[], T]) -> T:
     """Runs the call in a thread, so that the connection stays alive meanwhile."""
     return await asyncio.to_thread(call)
+
+
+def tenths(event: Callable[..., object]) -> Callable[[int, int], None]:
+    def report(done: int, of: int) -> None:
+        if 10 * done // of > 10 * (done - 1) // of:
+            event(done=done, of=of)
+
+    return report

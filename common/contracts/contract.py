@@ -10,8 +10,7 @@ from typing import Any, Generic, TypeVar
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.exchange import Exchange, FormerExchange
-from colonnade.common.messaging.departure import objection
-from colonnade.common.messaging.message import Kinds, Message
+from colonnade.common.messaging.message import Kinds, Message, objection
 
 C = TypeVar("C", bound=ProtocolConfig)
 
@@ -31,7 +30,7 @@ class Contract(Generic[C]):
         title: description in one line.
         source: the publication that it follows.
         config: its keys under `federation.protocol`; the field `name` is a Literal.
-        messages: every kind allowed; each declares its sender (common/messaging/departure.py).
+        messages: every kind allowed; each declares its sender (common/messaging/message.py).
         limits: the largest value of every dimension name, from the agreed section and the protocol's own config.
         sees: role -> data that reaches it.
         exchange: the kinds of what parties send and are returned.

@@ -558,3 +558,12 @@ def _checked(table: Table, key: str | None, keys: Sequence[pa.Array]) -> KeyColu
 
 def _no_rows(table: Table) -> DataError:
     return DataError(f"{table} has columns but no rows", hint="write a line for every row below the header")
+
+
+def refuse_twice(where: str, names: Sequence[str], hint: str = "rename one of them") -> None:
+    """Raises DataError if two columns have one name: in one pass, for a table may have a hundred thousand columns."""
+    seen = set[str]()
+    for name in names:
+        if name in seen:
+            raise DataError(f"{where}: two columns are called {name!r}", hint=hint)
+        seen.add(name)

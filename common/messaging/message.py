@@ -27,6 +27,7 @@ from colonnade.common.messaging.forms import AS_IS, Form, Packed
 if TYPE_CHECKING:  # a contract is read without torch: fields.py
     import torch
     from torch import Tensor
+from colonnade.common.messaging.fields import Tensor
 
 _T = TypeVar("_T")
 
@@ -261,3 +262,37 @@ def all_finite(tensor: Tensor) -> bool:
     if not tensor.is_floating_point() or math.isfinite(tensor.sum().item()):
         return True
     return bool(tensor.isfinite().all())
+
+
+def objection(kind: type[Message]) -> str:
+    """Error and hint if a message cannot be part of a contract; "" if it can.
+
+    A message is derived from `PartyMessage`, `ServerMessage` or both. A party's tensors are Released, MaskedTensor or
+    public; a scalar of type float is none of these and would bypass the ledger.
+    """
+    name, party = kind.__name__, issubclass(kind, PartyMessage)
+    if not party and not issubclass(kind, ServerMessage):
+        return f"{name} does not say who sends it: derive it from PartyMessage or ServerMessage"
+    typed = typed_fields(kind)
+    if not party:
+        odd = next(iter(typed), None)
+        return "" if odd is None else f"{name}.{odd} leaves a party, and {name} is the server's: make it a PartyMessage"
+    for key, spec in schema(kind).items():
+        if spec is float:
+            return f"{name}.{key} is a float, which passes no privacy stage: send it as a tensor that is Released"
+        if isinstance(spec, TensorSpec) and (key in typed) == bool(spec.public):
+            said = "both says that it is public and has a type" if spec.public else "does not say how it leaves a party"
+            return f"{name}.{key} {said}: declare it as Released, as MaskedTensor, or TensorSpec(..., public=REASON)"
+    return ""
+
+
+def typed_fields(kind: type[Message]) -> dict[str, type]:
+    """The tensor fields whose declared type is not `Tensor`, with this type."""
+    hints = typing.get_type_hints(kind)
+    types = {name: hints[name] for name, spec in schema(kind).items() if isinstance(spec, TensorSpec)}
+    return {name: type_ for name, type_ in types.items() if not _ordinary(type_)}
+
+
+def _ordinary(type_: type) -> bool:
+    """True for `Tensor` of fields.py and for torch's own classes."""
+    return type_ is Tensor or type_.__module__.partition(".")[0] == "torch"

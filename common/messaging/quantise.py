@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from colonnade.common.errors import InputError
-from colonnade.common.messaging.bits import GROUP, join, split
 from colonnade.common.messaging.forms import Coded, Form, Largest, Packed, Signs
-from colonnade.common.messaging.scale import Scale
+from colonnade.common.messaging.scale import GROUP, Scale, join, split
 
 _NO_NUMBERS, _NO_PLACES = np.empty(0, np.float32), np.empty(0, np.uint8)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol, get_origin, runtime_checkable
 
+import yaml
 from pydantic import BaseModel
 
 KIND_KEYS = ("source", "kind", "mechanism", "name")
@@ -66,3 +67,11 @@ def _pruned(value: Any, dumped: Any) -> Any:
     if isinstance(value, list | tuple) and isinstance(dumped, list):
         return [_pruned(one, below) for one, below in zip(value, dumped, strict=True)]
     return dumped
+
+
+_Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's, where PyYAML has it, takes a quarter of the time
+
+
+def yaml_text(tree: Mapping[str, Any], **layout: Any) -> str:
+    """The text that `yaml.safe_dump` gives, keys in the order of the tree; `layout` are its keywords."""
+    return str(yaml.dump(dict(tree), Dumper=_Dumper, sort_keys=False, **layout))

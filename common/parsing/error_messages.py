@@ -197,7 +197,7 @@ class _Place:
         return next(found, "")
 
     def _options(self, path: Path, *, every: bool = False) -> list[Any]:
-        """Possible types at a path: of several models those of the kind named in the file, or with `every` all of them."""
+        """Possible types at a path; of several models those of the kind named in the file, or with `every` all."""
         options, node = [self._root], self._tree
         for step in path:
             options = [below for option in _fitting(options, node) for below in _below(option, step)]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.parsing.yaml_text import yaml_text
+from colonnade.common.parsing.dump import yaml_text
 from colonnade.common.run.run_folder import RunFolder
 
 

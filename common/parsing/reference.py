@@ -1,4 +1,4 @@
-"""Every section and key of a configuration file, from the sections' types, for the pages and commands that list them."""
+"""Every section and key of a configuration file, from the sections' types, for pages and commands."""
 
 from __future__ import annotations
 

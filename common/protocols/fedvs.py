@@ -32,10 +32,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from colonnade.common.aggregation.integers import PrimeField
+from colonnade.common.aggregation.integers import CodeParameters, PrimeField, agreed_parameters
 from colonnade.common.aggregation.masked_sums import check_smallest_set
 from colonnade.common.aggregation.messages import AGREEMENT, SetProof, SetProofs, agreement_limits
-from colonnade.common.aggregation.parameters import CodeParameters, agreed_parameters
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import INTERACTING, Defaults, ProtocolConfig
 from colonnade.common.contracts.contract import Contract

@@ -15,10 +15,9 @@ from colonnade.common.alignment.checks.modes import checks_of, one_time
 from colonnade.common.alignment.kept.keeping import Keeping, Place
 from colonnade.common.alignment.kept.place import lasting
 from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.alignment.progress import tenths
+from colonnade.common.alignment.psi_member import Seed
 from colonnade.common.alignment.record import AlignmentRecord
-from colonnade.common.alignment.seed import Seed
-from colonnade.common.alignment.work import aside
+from colonnade.common.alignment.work import aside, tenths
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.conversation.conversation import SERVER, Cohort

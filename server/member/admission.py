@@ -12,8 +12,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.agreed_parts import agreed_parts, is_part, other_version
 from colonnade.common.conversation.membership import WIRE_VERSION, Hello
 from colonnade.common.crypto.pki.certificates import name_of
-from colonnade.common.crypto.pki.peers import verify_peer
-from colonnade.common.crypto.pki.revocation import RevocationList
+from colonnade.common.crypto.pki.revocation import RevocationList, verify_peer
 from colonnade.common.errors import IdentityError, RefusedError, nearest
 from colonnade.common.parsing.file import differences
 from colonnade.common.version import VERSION, read_version, series, works_with

@@ -27,7 +27,7 @@ from colonnade.server.member.planned import NO_STOP, NO_VALIDATION, PRIVATE
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.metrics import chance
 from colonnade.server.training.metrics.best import named
-from colonnade.server.training.staleness import Staleness
+from colonnade.server.training.round_modes import Staleness
 
 
 def summarise(

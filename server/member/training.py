@@ -14,9 +14,9 @@ from torch import Tensor
 from colonnade.common.aggregation.summed_sets import NAME as SUMS
 from colonnade.common.aggregation.summed_sets import times_written
 from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.psi_member import NAME as SEED
+from colonnade.common.alignment.psi_member import Seed
 from colonnade.common.alignment.record import AlignmentRecord
-from colonnade.common.alignment.seed import NAME as SEED
-from colonnade.common.alignment.seed import Seed
 from colonnade.common.config.chaos import UNUSED_RATE
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from colonnade.common.alignment.kept.keeping import Keeping
 from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.psi_member import Seed
 from colonnade.common.alignment.record import AlignmentRecord
-from colonnade.common.alignment.seed import Seed
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.labels import LabelColumn

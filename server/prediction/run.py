@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.psi_member import NAME as SEED
+from colonnade.common.alignment.psi_member import Seed
 from colonnade.common.alignment.record import AlignmentRecord
-from colonnade.common.alignment.seed import NAME as SEED
-from colonnade.common.alignment.seed import Seed
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.contracts import prediction

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from colonnade.common.contracts.embeddings import Embedding
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.run.state import State
-from colonnade.server.training.growth import LossGrowth, NormGrowth
-from colonnade.server.training.watch import GrowthWatch
+from colonnade.server.training.watch import GrowthWatch, LossGrowth, NormGrowth
 
 
 def norms(*values: float) -> NormGrowth:

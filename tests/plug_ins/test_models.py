@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from colonnade.common.errors import ConfigError
-from colonnade.common.models.own import NamedModule
+from colonnade.common.models.build import NamedModule
 from colonnade.common.parsing.file import parse
 from tests.support.federation import federate, tree
 from tests.support.packages import Packages

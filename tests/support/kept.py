@@ -18,9 +18,8 @@ from colonnade.client.alignment.reuse import PartyReuse
 from colonnade.common.alignment.checks.modes import checks_of, one_time
 from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
-from colonnade.common.alignment.kept.identity import roster_digest
 from colonnade.common.alignment.kept.keeping import Keeping
-from colonnade.common.alignment.kept.store import AlignmentStore, KeptAlignment
+from colonnade.common.alignment.kept.store import AlignmentStore, KeptAlignment, roster_digest
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_limits
 from colonnade.common.alignment.record import AlignmentRecord

@@ -29,7 +29,7 @@ from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import ConfigError
-from colonnade.common.models.bottom import bottom_model
+from colonnade.common.models.build import bottom_model
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols.fedvs import Config as CodedConfig

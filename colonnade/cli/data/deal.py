@@ -37,9 +37,8 @@ from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import partition
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import EnvironmentFault, InputError
-from colonnade.common.parsing.dump import config_tree
+from colonnade.common.parsing.dump import config_tree, yaml_text
 from colonnade.common.parsing.file import load
-from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.run.durable import write_durably
 from colonnade.launcher.readiness import check_members, refuse_other_keys
 from colonnade.launcher.scratch import scratch

@@ -17,10 +17,9 @@ from colonnade.common.config.members import Config, Endpoint, PartyConfig, Serve
 from colonnade.common.data.draws import reseed_torch
 from colonnade.common.errors import ConfigError, InputError, nearest
 from colonnade.common.observability.telemetry import Event, advances
-from colonnade.common.parsing.dump import config_tree
+from colonnade.common.parsing.dump import config_tree, yaml_text
 from colonnade.common.parsing.earlier_defaults import as_begun
 from colonnade.common.parsing.file import load
-from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.run.rate_limit import Digest
 from colonnade.common.run.run_folder import MemberFolder, RunFolder
 from colonnade.launcher.folder_lock import locked_folder

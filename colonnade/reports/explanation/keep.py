@@ -11,9 +11,8 @@ from typing import Any, Literal
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.members import Config
 from colonnade.common.errors import EnvironmentFault, InputError
-from colonnade.common.parsing.dump import config_tree
+from colonnade.common.parsing.dump import config_tree, yaml_text
 from colonnade.common.parsing.file import parse
-from colonnade.common.parsing.yaml_text import yaml_text
 from colonnade.common.run.durable import write_durably
 
 _PATHS = ("path", "folder", "file", "revoked")

@@ -11,10 +11,9 @@ from typing import TypeVar
 
 from colonnade.common.alignment.exponent import Exponent, MakeExponent
 from colonnade.common.alignment.kept.daily import DailyLimits
-from colonnade.common.alignment.kept.identity import identity_of, roster_digest
 from colonnade.common.alignment.kept.place import place_of
 from colonnade.common.alignment.kept.raised import RaisedElements
-from colonnade.common.alignment.kept.store import AlignmentStore, KeptAlignment
+from colonnade.common.alignment.kept.store import AlignmentStore, KeptAlignment, identity_of, roster_digest
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.config.federation import FederationConfig

@@ -203,7 +203,7 @@ class LabelsConfig(Section):
 
     @abstractmethod
     def read(self, base: Path) -> Any:
-        """Reads the classes, a `LabelColumn` of common/data/labels.py; paths are relative to `base`. Raises DataError."""
+        """Reads the classes, a `LabelColumn` of common/data/labels.py; `base` is that of `open`. Raises DataError."""
 
 
 _NEEDED: dict[Role, tuple[type[BaseModel], ...]] = {

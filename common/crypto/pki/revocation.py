@@ -6,19 +6,24 @@ It is a JSON file, so that an operator can read it and any tool can copy it:
                   "time": "2026-03-01T12:00:00+00:00"}]}
 
 It fails closed: while a configured list is missing or broken, no certificate is accepted.
+
+`verify_peer` checks the other end of a connection. TLS has checked that its certificate is signed by the shared
+authority and that it holds the key. Here the certificate is compared with the one that the roster pins, so that the
+holder of the authority's key cannot create peers.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from colonnade.common.crypto.pki import files
-from colonnade.common.crypto.pki.certificates import describe, fingerprint
+from colonnade.common.crypto.pki.certificates import describe, fingerprint, name_of, short
 from colonnade.common.crypto.pki.names import check_fingerprint
-from colonnade.common.errors import IdentityError
+from colonnade.common.errors import IdentityError, RefusedError, nearest
 from colonnade.common.run.json_values import parse_json
 
 
@@ -139,3 +144,51 @@ def _text(entries: dict[str, Revoked]) -> bytes:
 
 def _hint(path: Path) -> str:
     return f"repair it or copy it again; an empty one is: echo '{{\"revoked\": []}}' > {path}"
+
+
+def verify_peer(certificate_pem: bytes, claimed_name: str, pinned: Mapping[str, str], revoked: RevocationList) -> None:
+    """Returns if the certificate is the one that the roster pins for that name, and is not revoked.
+
+    The list is refreshed, so that calling this again for an open stream is a complete re-check. Validity is left to
+    TLS: a certificate that expires does not end a run in progress.
+
+    Args:
+        certificate_pem: from the handshake, never from a message.
+        claimed_name: the name that the other end claims, or that was dialled (`server`).
+        pinned: fingerprints by name.
+        revoked: this end's own list.
+
+    Raises:
+        RefusedError: the name is unknown, the certificate is another member's, not the pinned one, or revoked.
+        IdentityError: our own revocation list is missing or broken, so no peer is accepted.
+    """
+    if claimed_name not in pinned:
+        raise RefusedError(
+            f"no party {claimed_name[:80]!r} is in the roster{nearest(claimed_name[:80], pinned)}",
+            hint="add its name and fingerprint to the roster, or start it under its own name",
+        )
+    named, shown = _read(certificate_pem, claimed_name)
+    if named != claimed_name:
+        raise RefusedError(
+            f"the certificate of {named!r} was shown by one who claims to be {claimed_name!r}",
+            hint="start each party with its own certificate",
+        )
+    revoked.refresh()
+    if (reason := revoked.reason(shown)) is not None:
+        raise RefusedError(
+            f"the certificate {short(shown)} of {claimed_name!r} is revoked: {reason}",
+            hint="make a new key and request, have it signed, and put its fingerprint into the roster",
+        )
+    if shown != pinned[claimed_name]:
+        raise RefusedError(
+            f"{claimed_name!r} showed the certificate {short(shown)}, "
+            f"and the roster pins {short(pinned[claimed_name])}",
+            hint="if it was renewed, put the new fingerprint into every roster (colonnade certs show FILE)",
+        )
+
+
+def _read(certificate_pem: bytes, claimed_name: str) -> tuple[str, str]:
+    try:
+        return name_of(certificate_pem), fingerprint(certificate_pem)
+    except IdentityError as error:
+        raise RefusedError(f"{claimed_name!r} showed a bad certificate: {error}", hint=error.hint) from error

@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.dataset as pa_dataset
 
 from colonnade.common.data.columns import cells
-from colonnade.common.data.formats.names import refuse_twice
-from colonnade.common.data.formats.pandas_index import index_columns, unwritten_index
+from colonnade.common.data.formats.arrow_table import index_columns, unwritten_index
 from colonnade.common.data.known_sets.places import refuse_unusable
-from colonnade.common.data.table import BATCH
+from colonnade.common.data.table import BATCH, refuse_twice
 from colonnade.common.errors import DataError, nearest
 
 Format = Literal["parquet", "arrow"]

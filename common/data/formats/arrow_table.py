@@ -1,15 +1,18 @@
-"""An Arrow table in memory, or anything that exports one as a stream: pandas, Polars, DuckDB, PyArrow."""
+"""An Arrow table in memory, or anything that exports one as a stream: pandas, Polars, DuckDB, PyArrow.
+
+A row index of pandas among its columns is no feature: its values say where a row stood, and perhaps its outcome.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from colonnade.common.data.formats.names import refuse_twice
-from colonnade.common.data.formats.pandas_index import index_columns, unwritten_index
-from colonnade.common.data.table import BATCH
+from colonnade.common.data.table import BATCH, refuse_twice
 from colonnade.common.errors import DataError
 
 
@@ -49,3 +52,36 @@ class ArrowTable:
     def place(self, row: int) -> str:
         """`NAME, row 7`, counted from 1."""
         return f"{self._name}, row {row + 1}"
+
+
+_UNNAMED = re.compile(r"__index_level_\d+__")
+"""An index without a name, also in a file that has lost the metadata."""
+
+_KEY = b"pandas"
+
+
+def index_columns(schema: pa.Schema) -> tuple[str, ...]:
+    """The columns that are a row index, by their names and by the metadata that pandas writes."""
+    stored = {found for found in _entries(schema) if isinstance(found, str)}
+    return tuple(name for name in schema.names if name in stored or _UNNAMED.fullmatch(name))
+
+
+def unwritten_index(schema: pa.Schema) -> tuple[str, ...]:
+    """Names of an index that counts rows: pandas writes where it begins and ends, and no column."""
+    said = (found.get("name") for found in _entries(schema) if isinstance(found, dict))
+    return tuple(name for name in said if isinstance(name, str))
+
+
+def with_index(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The table with these columns as its row index, and without any other metadata."""
+    said = {_KEY: json.dumps({"index_columns": list(names)}).encode()} if names else None
+    return table.replace_schema_metadata(said)
+
+
+def _entries(schema: pa.Schema) -> list[Any]:
+    try:
+        found = json.loads((schema.metadata or {}).get(_KEY, b"{}"))
+    except ValueError:
+        return []
+    entries = found.get("index_columns") if isinstance(found, dict) else None
+    return entries if isinstance(entries, list) else []

@@ -23,7 +23,7 @@ import pyarrow.csv as pa_csv
 
 from colonnade.common.data.columns.cells import MISSING
 from colonnade.common.data.columns.notation import NUMBER
-from colonnade.common.data.formats.names import refuse_twice
+from colonnade.common.data.table import refuse_twice
 from colonnade.common.errors import DataError
 
 _BLOCK = 4 * 2**20  # bytes parsed together; larger than any row

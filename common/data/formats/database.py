@@ -13,9 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from colonnade.common.data.formats.names import refuse_twice
 from colonnade.common.data.known_sets.places import find_file
-from colonnade.common.data.table import BATCH
+from colonnade.common.data.table import BATCH, refuse_twice
 from colonnade.common.errors import ConfigError, DataError, EnvironmentFault
 
 try:

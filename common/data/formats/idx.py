@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.data.columns import Shape
-from colonnade.common.data.formats.records import pick
-from colonnade.common.data.formats.unpack import opened
+from colonnade.common.data.formats.unpack import opened, pick
 from colonnade.common.data.split import Part
 from colonnade.common.errors import DataError
 

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+import numpy as np
+
 from colonnade.common.data.known_sets.places import cache
 from colonnade.common.errors import DataError
 from colonnade.common.run.own_files import open_own
@@ -77,3 +79,25 @@ def _inflate(path: Path, copy: Path) -> None:
 
 def _opened(path: Path) -> BinaryIO:
     return cast(BinaryIO, _OPEN[path.suffix](path) if path.suffix in _OPEN else path.open("rb"))
+
+
+_CHUNK = 512
+
+
+def pick(stream: BinaryIO, width: int, chosen: np.ndarray, into: np.ndarray) -> bool:
+    """Copies the chosen bytes of the next rows; False if the stream ends before.
+
+    Args:
+        stream: at the beginning of a row.
+        width: bytes of a row.
+        chosen: their positions, int64 (k,), each below `width`.
+        into: uint8 (rows, k), contiguous.
+    """
+    buffer = np.empty((_CHUNK if width > 1 else _CHUNK**2, width), np.uint8)
+    for done in range(0, len(into), len(buffer)):
+        rows = buffer[: len(into) - done]
+        if stream.readinto(rows) != rows.size:  # type: ignore[attr-defined]
+            return False
+        # mode: with the default one `take` makes a copy.
+        np.take(rows, chosen, axis=1, out=into[done : done + len(rows)], mode="clip")
+    return True

@@ -19,7 +19,7 @@ from colonnade.common.data.rows import sampled
 from colonnade.common.data.sources import load_features, prepare, prepare_others
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import DataError
-from colonnade.common.models.bottom import bottom_model
+from colonnade.common.models.build import bottom_model
 from colonnade.common.models.optimiser import build_optimiser
 from colonnade.common.models.two_part import TwoPart
 from colonnade.server.training.context import ServerContext

@@ -33,7 +33,7 @@ MAKERS = {
     "common/aggregation/masks.py": {"MaskedTensor"},
     "common/aggregation/lagrange.py": {"MaskedTensor"},
     "common/alignment/psi_member.py": {"MaskedTensor"},
-    "client/alignment/proving.py": {"MaskedTensor"},  # lists that it seals, or has proved
+    "client/alignment/matching.py": {"MaskedTensor"},  # lists that it seals, or has proved
     "server/alignment/reuse.py": {"MaskedTensor"},  # positions in a kept list, which the server sends
     # Its own list, lists that it has verified, and lists on their way to parties: the server has no egress.
     "server/alignment/relay.py": {"MaskedTensor"},

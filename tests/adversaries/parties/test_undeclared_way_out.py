@@ -20,8 +20,15 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
-from colonnade.common.messaging.departure import objection
-from colonnade.common.messaging.message import Message, PartyMessage, ServerMessage, TensorSpec, message, tensor_specs
+from colonnade.common.messaging.message import (
+    Message,
+    PartyMessage,
+    ServerMessage,
+    TensorSpec,
+    message,
+    objection,
+    tensor_specs,
+)
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear

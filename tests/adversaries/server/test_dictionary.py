@@ -15,7 +15,7 @@ import pytest
 from torch import Tensor
 
 from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.alignment.seed import Seed
+from colonnade.common.alignment.psi_member import Seed
 from colonnade.common.config.members import Config
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import CheckpointError, ConfigError, PeerError

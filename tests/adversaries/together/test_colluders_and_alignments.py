@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from colonnade.client.alignment.proving import PartyProving
+from colonnade.client.alignment.matching import PartyProving
 from colonnade.common.alignment.messages import Points
 from colonnade.common.alignment.psi_member import PsiMember
 from colonnade.common.alignment.psi_ring import PsiRing

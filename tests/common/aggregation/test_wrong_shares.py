@@ -12,9 +12,8 @@ from tests.common.secure_aggregation.test_recovery import Parties
 
 from colonnade.common.aggregation.integers import LARGEST
 from colonnade.common.aggregation.messages import OpenedShares, SealedShares
-from colonnade.common.aggregation.recovery import recover
+from colonnade.common.aggregation.recovery import check_shares, recover
 from colonnade.common.aggregation.shamir import Sharing
-from colonnade.common.aggregation.wrong_shares import check_shares
 from colonnade.common.crypto.uniform import secure_elements
 from colonnade.common.errors import ContractError
 

@@ -11,10 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.alignment.comparison import compare, distinct
 from colonnade.common.alignment.psi_ring import PsiRing
 from colonnade.common.alignment.scratch import NUMBER, places_of, to_numbers
-from colonnade.common.alignment.sorting import Sorter
+from colonnade.common.alignment.sorting import Sorter, compare, distinct
 from colonnade.common.errors import ContractError
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.alignment.psi_member import about
+from colonnade.common.alignment.psi_member import Seed, about
 from colonnade.common.alignment.psi_ring import PsiRing
-from colonnade.common.alignment.seed import Seed
 from colonnade.common.errors import EnvironmentFault
 
 

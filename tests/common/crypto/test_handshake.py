@@ -22,8 +22,7 @@ from colonnade.common.crypto.pki.certificates import fingerprint, read_certifica
 from colonnade.common.crypto.pki.identity import Identity, IdentityFiles, load_identity
 from colonnade.common.crypto.pki.keys import key_pem, new_key, parse_key, save_key
 from colonnade.common.crypto.pki.names import SERVER, dns_name
-from colonnade.common.crypto.pki.peers import verify_peer
-from colonnade.common.crypto.pki.revocation import RevocationList
+from colonnade.common.crypto.pki.revocation import RevocationList, verify_peer
 from colonnade.common.errors import EnvironmentFault, IdentityError, RefusedError
 from tests.support.patience import PATIENCE
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from colonnade.common.crypto.pki.certificates import fingerprint
-from colonnade.common.crypto.pki.peers import verify_peer
-from colonnade.common.crypto.pki.revocation import RevocationList
+from colonnade.common.crypto.pki.revocation import RevocationList, verify_peer
 from colonnade.common.errors import IdentityError, RefusedError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from colonnade.common.models.zeroth_order import estimate, spread
 from colonnade.server.training.fusion import finite_differences as differences
-from colonnade.server.training.fusion.finite_differences import EmbeddingColumns, Slopes
+from colonnade.server.training.fusion.differences import EmbeddingColumns, Slopes
 
 HEADS: dict[str, Callable[[int], nn.Module]] = {
     "linear": lambda inputs: nn.Linear(inputs, 3, bias=False),

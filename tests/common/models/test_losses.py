@@ -14,8 +14,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from colonnade.common.errors import InputError
-from colonnade.common.models.losses import LOSSES, CrossEntropy, Logistic, Loss, Squared
-from colonnade.common.models.proximal import simplex_posterior, wright_omega
+from colonnade.common.models.losses import (
+    LOSSES,
+    CrossEntropy,
+    Logistic,
+    Loss,
+    Squared,
+    simplex_posterior,
+    wright_omega,
+)
 
 RHOS = [1e-6, 1e-3, 0.1, 0.5, 1.0, 2.0, 1e3, 1e6]
 

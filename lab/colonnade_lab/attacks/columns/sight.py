@@ -18,7 +18,7 @@ from colonnade.common.config.optimisers import OptimiserConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import tensor_specs
-from colonnade.common.models.bottom import bottom_model
+from colonnade.common.models.build import bottom_model
 from colonnade.common.privacy.sum_noise import ring
 from colonnade_lab.attacks.run import AttackedRun
 
