@@ -12,12 +12,12 @@ from copy import deepcopy
 
 import pytest
 import torch
-from tests.common.secure_aggregation.test_recovery import ABOUT, Parties, drawn
 from torch import Tensor
 
 from colonnade.common.aggregation.masks import BlindError, remove_masks
 from colonnade.common.aggregation.messages import OpenedShares
 from colonnade.common.aggregation.recovery import _elements, _key, _wrapped
+from tests.common.aggregation.test_recovery import ABOUT, Parties, drawn
 
 ROUND = 5
 View = tuple[list[str], dict[str, OpenedShares]]

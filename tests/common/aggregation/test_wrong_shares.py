@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.common.secure_aggregation.test_recovery import Parties
 
 from colonnade.common.aggregation.integers import LARGEST
 from colonnade.common.aggregation.messages import OpenedShares, SealedShares
@@ -16,6 +15,7 @@ from colonnade.common.aggregation.recovery import check_shares, recover
 from colonnade.common.aggregation.shamir import Sharing
 from colonnade.common.crypto.uniform import secure_elements
 from colonnade.common.errors import ContractError
+from tests.common.aggregation.test_recovery import Parties
 
 Spoil = Callable[[dict[str, SealedShares], dict[str, OpenedShares]], None]
 
