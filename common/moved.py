@@ -27,7 +27,7 @@ MODULES: Mapping[str, str] = {
     "common.network.proxy": "client.dialling.proxy",
     "common.numerics": "common.models",
     "common.numerics.class_weights": "server.training.class_weights",
-    "common.numerics.differences": "server.training.fusion.finite_differences",
+    "common.numerics.differences": "server.training.fusion.differences",
     "common.numerics.field": "common.aggregation.field",
     "common.numerics.fixed_point": "common.aggregation.fixed_point",
     "common.numerics.integers": "common.aggregation.integers",

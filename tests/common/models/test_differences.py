@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from colonnade.common.models.zeroth_order import estimate, spread
-from colonnade.server.training.fusion import finite_differences as differences
+from colonnade.server.training.fusion import differences
 from colonnade.server.training.fusion.differences import EmbeddingColumns, Slopes
 
 HEADS: dict[str, Callable[[int], nn.Module]] = {
