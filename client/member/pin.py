@@ -224,8 +224,8 @@ class Pin:
                 str(kept["run"]),
                 whole(kept["session"]),
                 bool(kept["committed"]),
-                backed_off=whole(kept.get("backed_off", 0)),  # missing in older versions
-                entered=whole(kept.get("entered", 0)),
+                backed_off=whole(kept["backed_off"]),
+                entered=whole(kept["entered"]),
                 start=str(kept.get("start", "")),
                 model=whole(kept.get("model", 0)),
                 stops=bool(kept.get("stops", False)),

@@ -107,7 +107,7 @@ def _resumed_base(resume: Path) -> Path:
     from colonnade.common.errors import InputError  # noqa: PLC0415
 
     run = RunFolder(resume)
-    run.refuse_newer()
+    run.refuse_unreadable()
     if (base := run.base()) is None:
         hint = "give --resume the folder that `up` printed, or resume each member with `server` and `client`"
         raise InputError(f"{resume} holds no run that `up` has begun", hint=hint)

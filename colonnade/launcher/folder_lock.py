@@ -47,7 +47,7 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
         held = MemberFolder(folder)
         if not held.begun:
             raise InputError(f"{folder} holds no run", hint="give --resume the folder that the run was begun in")
-        held.refuse_newer()
+        held.refuse_unreadable()
     else:
         folder = (wanted or Path("runs") / f"{refuse_path(name)}-{time.strftime('%Y%m%d-%H%M%S')}").resolve()
     made = [path for path in (folder, *folder.parents) if not path.exists()]

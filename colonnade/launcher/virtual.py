@@ -45,7 +45,7 @@ def resume_virtually(
 ) -> tuple[Path, Outcome]:
     """Resumes the run in a folder from its newest checkpoint."""
     run = RunFolder(resume)
-    run.refuse_newer()
+    run.refuse_unreadable()
     if (base := run.base()) is None:
         raise InputError(f"{resume} holds no run to go on with", hint="give the folder that `simulate` or `up` printed")
     config = load_begun(run.config, tuple(sets))

@@ -8,25 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from colonnade.common.config.privacy import UNBOUNDED
 from colonnade.common.contracts.registry import CONTRACTS
 
 NOT_SAID = "no party has said what it spent"
-NOT_COUNTED = "the version that made the run did not count it"
 
 _NEIGHBOURS = {"participation": "a party absent", "replace": "other data", "row": "a row"}
 _ROW = "no bound for a row: "
-_BOUNDED = "a row's embeddings, and all"  # how `about` begins where steps have noise
 
 
 def void(summary: Mapping[str, Any]) -> str | None:
     """Why there is no guarantee although something was accounted for; None if there is one, or no mechanism."""
     spent = summary["privacy"]
-    if spent is None or spent["void"]:
-        return None if spent is None else str(spent["void"])
-    # Version 0.1.0 treated the accounting of a row's own embeddings as a guarantee.
-    bounded = spent["mechanism"] == "discrete" or str(spent.get("about")).startswith(_BOUNDED)
-    return None if spent["adjacency"] != "row" or bounded else UNBOUNDED
+    return None if spent is None or not spent["void"] else str(spent["void"])
 
 
 def by_party(summary: Mapping[str, Any]) -> dict[str, float | None]:
@@ -64,7 +57,7 @@ def headline(summary: Mapping[str, Any]) -> str:
 def describe_person(summary: Mapping[str, Any]) -> str:
     """Guarantee for a person present at every party."""
     whose = f"a person at all {len(summary['parties'])} parties" if "parties" in summary else "a person at all parties"
-    person = summary.get("person") or {"epsilon": None, "void": NOT_COUNTED}
+    person = summary["person"]
     if person["epsilon"] is None:
         return f"no guarantee for {whose} ({person['void']})"
     return f"{whose}: epsilon {person['epsilon']:.2f} at delta {person['delta']:g}"

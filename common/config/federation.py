@@ -12,7 +12,7 @@ from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.config.blinding import BlindingConfig
 from colonnade.common.config.compression import CompressConfig
 from colonnade.common.config.data.columns import PartyIndex
-from colonnade.common.config.privacy import BEFORE, Privacy
+from colonnade.common.config.privacy import Privacy
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.config.roster import check_pin, check_roster, read_roster
 from colonnade.common.config.run_options import (
@@ -41,8 +41,9 @@ _MAY_CHANGE = (
 STEPS = ("protocol.tau", "protocol.local_steps")
 
 
+# Runs begun before a key existed stored no hash for it: a key at the value that means the same has none.
 _NEWER = [
-    ("privacy.accounting", BEFORE["accounting"]), ("loss", ""), ("stop.metric", None), ("protocol.damping", "none"),
+    ("privacy.accounting", "renyi"), ("loss", ""), ("stop.metric", None), ("protocol.damping", "none"),
     ("back_off", 0), ("privacy.predictions", 0), ("protocol.combine", "sum"), ("protocol.own", "exact"),
     ("privacy.once", None), ("align_checks", "none"), ("blinding.recovery", "none"), ("public_start", False),
 ]  # fmt: skip
@@ -202,8 +203,7 @@ class FederationConfig(Section):
 
     def hashes(self) -> dict[str, str]:
         """SHA-256 of every value by its dotted key, in hex, so that two ends can name the keys that differ."""
-        # The roster's order is a value too: it assigns columns to parties. A run that is older than a key has no hash
-        # for it: a key at the value that means the former behaviour has none here either.
+        # The roster's order is a value too: it assigns columns to parties.
         leaves = [leaf for leaf in _leaves(self) if leaf not in _NEWER] + [("parties", list(self.parties))]
         return {key: hashlib.sha256(json.dumps(value).encode()).hexdigest() for key, value in leaves}
 

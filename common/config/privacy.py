@@ -23,9 +23,6 @@ RegionName = Literal["ball", "sphere", "positive_ball", "positive_sphere"]
 LEAST_DELTA = 1e-9
 """The smallest delta of steps over secretly drawn rows, whose privacy losses are added up by convolution."""
 
-BEFORE = {"accounting": "renyi", "adjacency": "participation"}
-"""Defaults of `federation.privacy` in version 0.1.0."""
-
 
 class OnceConfig(BaseModel):
     """`federation.privacy.once`: the noise is in a blinded sum once, and not once for each party in it.

@@ -1,9 +1,8 @@
-"""Runs begun under earlier defaults resume under them.
+"""Runs that 0.2.0 began resume under its defaults.
 
-Version 0.1.0 used Renyi's bound, `adjacency: participation`, and unmasked responses in FedVS; versions up to 0.2.0 had
-other constants of VIMADMM, linear ADMM and FedVS. Checkpoints identify such a run: they have the hashes of those values
-and none of newer keys. Those versions stopped no run by default, and others by their accuracy, as the member's record
-of the run shows. Keys set in the configuration are never changed.
+It had other constants of VIMADMM, linear ADMM and FedVS. Such a run is recognised by its checkpoints: they have the
+hashes of those values, and none of keys that are newer. It stopped no run by default, and others by their accuracy;
+what says so is the member's record of the run. Keys set in the configuration are never changed.
 """
 
 from __future__ import annotations
@@ -13,11 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from colonnade.common.config.federation import STEPS, FederationConfig
 from colonnade.common.config.members import Config
-from colonnade.common.config.privacy import BEFORE
 from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import read_tree
@@ -25,14 +21,11 @@ from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.kept_records import unsealed
 from colonnade.common.run.run_folder import MemberFolder, PartyFolder, RunFolder
 
-_PROTOCOLS: tuple[tuple[str, Any], ...] = (
-    ("masked_answers", False), ("damping", "none"), ("rho", 1.0), ("rho", 0.03), ("tau", 20),
+# Constants of VIMADMM, linear ADMM and FedVS.
+_DEFAULTS: tuple[tuple[str, Any], ...] = (
+    ("damping", "none"), ("rho", 1.0), ("rho", 0.03), ("tau", 20),
     ("data_bits", 8), ("weight_bits", 12), ("stragglers", 1), ("columns", 1024),
 )  # fmt: skip
-_DEFAULTS = (
-    *(("privacy", key, value) for key, value in BEFORE.items()),
-    *(("protocol", key, value) for key, value in _PROTOCOLS),
-)
 _DAMPED = ("vimadmm_j", "linear_admm")  # protocols whose files of before say nothing of `damping`, and had none
 
 
@@ -56,20 +49,12 @@ def _spread(overrides: tuple[str, ...], parties: tuple[str, ...]) -> Iterator[st
 
 
 def with_defaults_before(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The tree with earlier defaults filled into its privacy sections."""
+    """The same tree with the earlier defaults filled in."""
     made = copy.deepcopy(dict(tree))
     if (federation := _below(made, "federation")) is not None:
         stop = federation.setdefault("stop", None)  # a version with the default writes it
         if isinstance(stop, dict):
             stop.setdefault("metric", None)
-    agreed = _below(made, "federation", "privacy")
-    answers = _below(made, "server", "privacy", "answers")
-    if agreed is not None and agreed.get("mechanism") != "discrete":  # which version 0.1.0 had not
-        agreed.setdefault("accounting", BEFORE["accounting"])
-        if agreed.get("mechanism", "gaussian") == "gaussian":
-            agreed.setdefault("adjacency", BEFORE["adjacency"])
-    if answers is not None:
-        answers.setdefault("accounting", BEFORE["accounting"])
     steps = _below(made, "federation", "privacy", "steps")
     if steps is not None and steps.get("rate") is not None:
         steps.pop("cost", None)  # its default, which version 0.2.0 wrote although no file may have it beside `rate`
@@ -83,35 +68,31 @@ def as_begun(config: Config, folder: Path) -> Config:
     """A member's own configuration with the defaults of the run in `folder`, the member's; unchanged if there is no
     run.
     """
-    federation, held = config.federation, Checkpoints(MemberFolder(folder).checkpoints).config()
-    if _before_stop(folder, saved=bool(held)):
+    federation = config.federation
+    if _before_stop(folder):
         federation = _with_stop_before(federation)
-    if not held:
-        return config.model_copy(update={"federation": federation})
-    for section, key, before in _DEFAULTS:
-        found: BaseModel | None = getattr(federation, section)
-        if found is None or key not in type(found).model_fields or key in found.model_fields_set:
-            continue
-        other = federation.model_copy(update={section: found.model_copy(update={key: before})})
-        if _fits(held, other, f"{section}.{key}"):
-            federation = other
+    if held := Checkpoints(MemberFolder(folder).checkpoints).config():
+        fields = type(federation.protocol).model_fields.keys() - federation.protocol.model_fields_set
+        for key, before in _DEFAULTS:
+            if key in fields:
+                protocol = federation.protocol.model_copy(update={key: before})
+                other = federation.model_copy(update={"protocol": protocol})
+                if _fits(held, other, f"protocol.{key}"):
+                    federation = other
     return config.model_copy(update={"federation": federation})
 
 
-def _before_stop(folder: Path, *, saved: bool) -> bool:
-    """True if the run in a member's folder was begun by a version without an early stop by default.
+def _before_stop(folder: Path) -> bool:
+    """True if the run in a member's folder was begun without an early stop by default, as its record of the run says.
 
-    The member's record of the run says so. It exists from the first Begin on: some members may have no checkpoint yet.
-
-    Args:
-        saved: the folder has a checkpoint, and so a run even without a record: of a version that wrote none.
+    The record is there from the first Begin on: some members may have no checkpoint yet where others have one.
     """
     if (stops := RunFolder(folder).stops()) is not None:
         return not stops
     try:
         return not unsealed(PartyFolder(folder).pinned.read_bytes()).get("stops")
     except (OSError, ValueError):
-        return saved and not PartyFolder(folder).pinned.exists()  # a torn one is refused later
+        return False  # no run was begun; a torn one is refused later
 
 
 def _with_stop_before(federation: FederationConfig) -> FederationConfig:
@@ -124,12 +105,10 @@ def _with_stop_before(federation: FederationConfig) -> FederationConfig:
 
 
 def _fits(held: Mapping[str, str], federation: FederationConfig, key: str) -> bool:
-    """True if the run was saved under this value: its hash, or in older checkpoints a prefix, is present."""
-    ours, theirs = federation.lasting_hashes().get(key), held.get(key)
-    if key in STEPS:  # which may change: only those versions kept a hash of them
-        ours = federation.hashes()[key]
-        return theirs is not None and ours.startswith(theirs)
-    return ours is theirs is None or (ours is not None and theirs is not None and ours.startswith(theirs))
+    """True if the run was saved under this value: its hash is present, or absent where the value has none."""
+    # Only versions up to 0.2.0 kept a hash of the number of steps, which may change.
+    hashes = federation.hashes() if key in STEPS else federation.lasting_hashes()
+    return hashes.get(key) == held.get(key)
 
 
 def _below(tree: dict[str, Any], *keys: str) -> dict[str, Any] | None:

@@ -56,7 +56,7 @@ def label_noise(config: LabelPrivacyConfig, classes: int) -> LabelNoise:
 
 
 def noise_settings(config: LabelPrivacyConfig, classes: int) -> list[Any]:
-    """The parameters that noise is drawn with: JSON values. Those of laplace are as in version 0.1.0."""
+    """The parameters that noise is drawn with: JSON values."""
     if config.mechanism == "laplace":
         return [config.mechanism, _steps(config), config.seeded, classes]
     return [label_noise(config, classes).summary(), config.epsilon, config.seeded, classes]

@@ -28,7 +28,6 @@ from colonnade.common.run.state import Snapshot
 
 _FORMAT = 1
 _FREE = ("protocol.tau", "protocol.local_steps")  # keys that a run without differential privacy may change
-_SHORT = 16  # hexadecimal digits of a value's hash in checkpoints of 0.1.0
 
 
 @dataclass(frozen=True)
@@ -209,8 +208,7 @@ class Checkpoints:
         differing = sorted(
             key
             for key in {*theirs, *owner.config}
-            if not _same_value(theirs.get(key), owner.config.get(key))
-            and not (key in _FREE and key not in owner.config)
+            if theirs.get(key) != owner.config.get(key) and not (key in _FREE and key not in owner.config)
         )
         if differing:
             raise CheckpointError(
@@ -259,13 +257,6 @@ def _is_record(record: Mapping[str, Any]) -> bool:
     named = isinstance(record["member"], str) and isinstance(record["run"], str)
     hashes = isinstance(record["config"], dict) and all(isinstance(value, str) for value in record["config"].values())
     return named and hashes and isinstance(record["values"], dict)
-
-
-def _same_value(kept: str | None, ours: str | None) -> bool:
-    """True if two hashes of a value agree: 0.1.0 kept their first 16 digits."""
-    if kept is None or ours is None:
-        return kept is ours
-    return kept == (ours[:_SHORT] if len(kept) == _SHORT else ours)
 
 
 def _round_of(record: Path) -> int:

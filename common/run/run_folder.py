@@ -22,10 +22,10 @@ from colonnade.common.run.own_files import refuse_path
 from colonnade.common.version import VERSION
 
 FORMAT = 1
-"""Folder format written by this version. Version 0.1.0 wrote no number; its folders have format 0."""
+"""Format of a run's folder, written since 0.2.0."""
 
 SUMMARY_SCHEMA = 1
-"""Format of summary.json; 0.1.0 wrote no number."""
+"""Format of summary.json."""
 
 STAMP = {"format": FORMAT, "version": VERSION}
 
@@ -76,13 +76,20 @@ class MemberFolder:
     def make(self) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
 
-    def refuse_newer(self) -> None:
-        """Rejects a folder of a newer format; the message names the version that wrote it."""
+    def refuse_unreadable(self) -> None:
+        """Raises InputError for a folder of 0.1.0 or of a newer format; the hint names a version that reads it."""
         run = RunFolder(self.path)
         for path in (run.run, run.simulated, PartyFolder(self.path).pinned):
-            record = read_record(path) or {}
-            found = record.get("format", 0)
-            if type(found) is not int or not 0 <= found <= FORMAT:
+            record = read_record(path)
+            if record is None:  # missing, or torn: refused by what needs it
+                continue
+            if "format" not in record:
+                raise InputError(
+                    f"{path}: the folder was written by colonnade 0.1.0, and {VERSION} reads runs of 0.2.0 and later",
+                    hint="resume it, predict with it and read it with colonnade 0.2.0",
+                )
+            found = record["format"]
+            if type(found) is not int or not 1 <= found <= FORMAT:
                 wrote = f"colonnade {record['version']!s:.40}" if "version" in record else "a newer colonnade"
                 raise InputError(
                     f"{path}: the folder is of format {found!r:.40}, and colonnade {VERSION} reads up to {FORMAT}",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.label_privacy import ResponseNoiseConfig
-from colonnade.common.config.privacy import BEFORE, Accounting
+from colonnade.common.config.privacy import Accounting
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 from colonnade.common.privacy.accounting.accountant import epsilon
@@ -155,7 +155,7 @@ def _content(witness: Witness, path: Path) -> bytes | None:
 def _read(path: Path, kept: bytes, config: ResponseNoiseConfig) -> tuple[int, str]:
     try:
         record = parse_json(kept)
-        ceiling, accounting = whole(record.pop("ceiling"), _CEILING), record.pop("accounting", BEFORE["accounting"])
+        ceiling, accounting = whole(record.pop("ceiling"), _CEILING), record.pop("accounting")
         if accounting not in get_args(Accounting):
             raise ValueError("no such accounting")
     except (ValueError, KeyError, TypeError, AttributeError):

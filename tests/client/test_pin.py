@@ -181,13 +181,6 @@ def test_a_prediction_has_no_rates_and_does_not_reset_them(tmp_path: Path) -> No
     opened(tmp_path).admit(replace(begin(4), backed_off=2))
 
 
-def test_a_pin_of_a_version_that_had_no_such_number_is_read(tmp_path: Path) -> None:
-    (tmp_path / "pinned.json").write_text('{"run": "run1", "session": 3, "committed": false}')
-    opened(tmp_path).admit(replace(begin(4), backed_off=1))
-    with pytest.raises(ContractError, match="at least 1"):
-        opened(tmp_path).admit(begin(5))
-
-
 # Rounds never go back, except to a checkpoint that the party has.
 
 
@@ -226,14 +219,6 @@ def test_rounds_are_reserved_in_blocks(tmp_path: Path, monkeypatch: pytest.Monke
     for number in range(1, 2001):
         pin.enter(number)
     assert len(written) == 2
-
-
-def test_a_pin_of_a_version_that_counted_no_rounds_goes_on(tmp_path: Path) -> None:
-    leave_checkpoint(tmp_path, round=40)
-    (tmp_path / "pinned.json").write_text('{"run": "run1", "session": 3, "committed": true, "backed_off": 0}')
-    (tmp_path / "ledger.jsonl").touch()
-    opened(tmp_path).admit(begin(4, round=40))
-    assert json.loads((tmp_path / "pinned.json").read_text())["entered"] == 0
 
 
 def test_a_prediction_reserves_no_rounds(tmp_path: Path) -> None:

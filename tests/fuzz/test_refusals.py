@@ -71,7 +71,8 @@ def test_an_altered_reservation_stops_the_count_of_a_budget(tmp_path: Path, chan
 
 @pytest.mark.parametrize("session", ["1e999", "12.5", "-1", '"12"', "true", "[" * 5000])
 def test_a_pin_without_a_whole_number_is_torn(tmp_path: Path, session: str) -> None:
-    (tmp_path / "pinned.json").write_text(f'{{"run": "r", "session": {session}, "committed": true}}')
+    pin = f'{{"run": "r", "session": {session}, "committed": true, "backed_off": 0, "entered": 0}}'
+    (tmp_path / "pinned.json").write_text(pin)
     with pytest.raises(CheckpointError, match="torn or was altered"):
         Pin("ada", tmp_path, Checkpoints(tmp_path / "checkpoints"))
 

@@ -96,7 +96,7 @@ def _find(folder: Path, party: str, file: Path | None) -> ExportPlace:
         config, home, base = as_begun(load(file, begun=True), folder), PartyFolder(folder), file.parent.resolve()
     else:
         run = RunFolder(folder)
-        run.refuse_newer()
+        run.refuse_unreadable()
         if (found := run.base()) is None:
             hint = "of a party by itself, name its file too: --file party1.yaml"
             raise InputError(f"{folder} holds no run that `up` has begun", hint=hint)

@@ -32,7 +32,7 @@ def ledger(folder: Path, *, check: bool, head: bool) -> None:
     path = folder
     if folder.is_dir():
         party = PartyFolder(folder)
-        party.refuse_newer()
+        party.refuse_unreadable()
         path = party.ledger
     if not path.is_file():
         raise InputError(
@@ -87,7 +87,7 @@ def _spent(path: Path) -> str:
     for entry in read_lines(path):
         if entry.get("epsilon") is not None:  # only releases of a model cost epsilon
             epsilon, found = entry["epsilon"], _DELTA.search(str(entry.get("mechanism")))
-            delta = f"delta {found[1]}" if found else "the agreed delta"  # version 0.1.0 did not record it
+            delta = f"delta {found[1]}" if found else "the agreed delta"
     if not isinstance(epsilon, int | float):
         return "no privacy guarantee was counted"
     reserved = sum(releases for releases, _ in reservations(path))

@@ -66,7 +66,7 @@ class Trained:
 def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
     """Reads a run's configuration, data and model."""
     run = RunFolder(folder)
-    run.refuse_newer()
+    run.refuse_unreadable()
     base, summary = _read(run)
     config = load_begun(run.config)
     protocol = config.federation.protocol

@@ -85,7 +85,7 @@ class RecordedRun:
 def read_run(folder: Path) -> RecordedRun:
     """Reads a folder; refuses one without a server's run, of a newer format, or with a malformed summary.json."""
     run = RunFolder(folder)
-    run.refuse_newer()
+    run.refuse_unreadable()
     events = [event for event in read_lines(run.events) if _is_whole(event)]
     summary = _summary(run)
     of_a_party = PartyFolder(folder).ledger.exists() and not run.run.exists()

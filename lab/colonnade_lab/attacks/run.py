@@ -159,7 +159,7 @@ def open_run(
             that read columns, or that train again, need tables in one order.
     """
     kept = RunFolder(folder)
-    kept.refuse_newer()
+    kept.refuse_unreadable()
     summary = kept.read_summary() or {}
     if "protocol" not in summary:
         raise InputError(

@@ -140,16 +140,3 @@ def test_a_full_disk_leaves_the_previous_checkpoint_and_is_reported(two: Path) -
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert Checkpoints(two).usable(OURS) == [20, 10]
     assert len(list(two.iterdir())) == 4
-
-
-def test_a_checkpoint_of_0_1_0_with_short_hashes_is_read_by_its_owner_alone(tmp_path: Path) -> None:
-    ours, other = "0123456789abcdef" * 4, "0123456789abcdee" * 4
-    store = Checkpoints(tmp_path)
-    store.save(1, Snapshot({"w": torch.ones(1)}, {}), Owner("ada", "run", {"batch": ours[:16]}))
-    assert store.usable(Owner("ada", "run", {"batch": ours})) == [1]
-    for config in ({"batch": other}, {"seed": ours}, {"batch": ours, "seed": ours}):
-        with pytest.raises(CheckpointError, match="another configuration"):
-            store.usable(Owner("ada", "run", config))
-    store.save(1, Snapshot({"w": torch.ones(1)}, {}), Owner("ada", "run", {"batch": ours}))
-    with pytest.raises(CheckpointError, match="another configuration"):
-        store.usable(Owner("ada", "run", {"batch": ours[:16] + "0" * 48}))

@@ -1,4 +1,4 @@
-"""The names and the format of run folders: old ones are read, newer ones are refused by all readers."""
+"""The names and the format of run folders: those of 0.1.0 and of newer formats are refused by all readers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,18 @@ from colonnade.reports.explanation.trained import open_run
 from colonnade.reports.records.run import read_run
 from colonnade_lab.attacks.run import open_run as open_captured
 
-NEWER = f"the folder is of format {FORMAT + 1}, and colonnade {VERSION} reads up to {FORMAT}"
+REFUSED = {
+    "newer": (
+        {"run": "1", "format": FORMAT + 1, "version": "7.8.9"},
+        f"the folder is of format {FORMAT + 1}, and colonnade {VERSION} reads up to {FORMAT}",
+        "written by colonnade 7.8.9: take that version, or a newer one",
+    ),
+    "0.1.0": (
+        {"run": "1", "federation": "f"},
+        f"the folder was written by colonnade 0.1.0, and {VERSION} reads runs of 0.2.0 and later",
+        "with colonnade 0.2.0",
+    ),
+}
 
 
 def locked(folder: Path) -> None:
@@ -43,30 +54,36 @@ def locked(folder: Path) -> None:
     ],
     ids=["lock", "report", "explain", "attack", "export", "ledger", "up"],
 )
-@pytest.mark.parametrize("file", ["run.json", "simulated.json", "pinned.json"])
-def test_a_folder_of_a_newer_format_is_refused(tmp_path: Path, file: str, read: Callable[[Path], object]) -> None:
+@pytest.mark.parametrize(
+    ("file", "version"),
+    [("run.json", "newer"), ("simulated.json", "newer"), ("pinned.json", "newer"), ("run.json", "0.1.0")],
+)
+def test_a_folder_of_another_format_is_refused(
+    tmp_path: Path, file: str, version: str, read: Callable[[Path], object]
+) -> None:
+    record, words, hint = REFUSED[version]
     (tmp_path / "events.jsonl").touch()
-    (tmp_path / file).write_text(json.dumps({"run": "1", "format": FORMAT + 1, "version": "7.8.9"}))
+    (tmp_path / file).write_text(json.dumps(record))
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(InputError, match=NEWER) as refused:
+    with pytest.raises(InputError, match=words) as refused:
         read(tmp_path)
     assert f"{tmp_path / file}: " in str(refused.value)
-    assert "written by colonnade 7.8.9: take that version, or a newer one" in refused.value.hint
+    assert hint in refused.value.hint
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize("format", ["2", 1.0, True, None, -1])
+@pytest.mark.parametrize("format", ["2", 1.0, True, None, -1, 0])
 def test_a_format_that_is_no_number_of_a_format_is_refused(tmp_path: Path, format: object) -> None:
     (tmp_path / "run.json").write_text(json.dumps({"run": "1", "format": format}))
     with pytest.raises(InputError, match="is of format") as refused:
-        MemberFolder(tmp_path).refuse_newer()
+        MemberFolder(tmp_path).refuse_unreadable()
     assert "written by a newer colonnade" in refused.value.hint
 
 
-@pytest.mark.parametrize("content", ['{"run": "1"}', f'{{"run": "1", "format": {FORMAT}}}', "{", "[]"])
-def test_the_folders_of_this_version_and_of_older_ones_are_read(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize("content", [f'{{"run": "1", "format": {FORMAT}}}', "{", "[]"])
+def test_a_folder_of_this_format_is_read(tmp_path: Path, content: str) -> None:
     (tmp_path / "run.json").write_text(content)
-    MemberFolder(tmp_path).refuse_newer()
+    MemberFolder(tmp_path).refuse_unreadable()
     locked(tmp_path)
 
 

@@ -62,7 +62,7 @@ def _committed(path: Path) -> object:
 
 def _format(path: Path) -> object:
     run = RunFolder(path.parent)
-    run.refuse_newer()
+    run.refuse_unreadable()
     return run.number(), run.virtual, run.base(), run.simulated_base()
 
 
@@ -81,7 +81,11 @@ def _session(path: Path) -> object:
 
 
 _JSON: Mapping[str, tuple[str, bytes, Reader]] = {
-    "pin": ("pinned.json", _encoded({"run": "r1", "session": 12, "committed": True, "backed_off": 1, **STAMP}), _pin),
+    "pin": (
+        "pinned.json",
+        _encoded({"run": "r1", "session": 12, "committed": True, "backed_off": 1, "entered": 0, **STAMP}),
+        _pin,
+    ),
     "foreign keys": (
         FOREIGN,
         _encoded({"begun": 2, "settled": True, "lists": {"bob": {"ab" * 32: 7}, "server": {}}}),
