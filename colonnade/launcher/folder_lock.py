@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import platform
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TextIO
+
+from filelock import FileLock, Timeout
 
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.run.own_files import open_own, refuse_foreign, refuse_path
@@ -23,7 +25,7 @@ from colonnade.reports.console.screen import err
 from colonnade.reports.words import counted
 
 _LOCK = ".lock"
-_ATTEMPTS = 10  # to acquire the lock: `is_held` takes it for a moment
+_PATIENCE = 0.5  # seconds to acquire the lock: `is_held` takes it for a moment
 
 
 @contextmanager
@@ -38,7 +40,7 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
     Raises:
         EnvironmentFault: it holds a run already, cannot be made, belongs to another user, or another process works in
             it.
-        InputError: there is no run to resume, or it has a newer format.
+        InputError: there is no run to resume, or this version does not read it.
     """
     if resume is not None:
         if wanted is not None:
@@ -55,21 +57,16 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
         if resume is None and wanted is None:
             made[:1] = [folder := _make_new(folder)]
         folder.mkdir(parents=True, exist_ok=True)
-        used = MemberFolder(folder).begun
-        refuse_foreign(folder)
-        lock = os.fdopen(open_own(folder / lock_name, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+", encoding="utf-8")
     except OSError as failed:
-        raise EnvironmentFault(
-            f"{folder} cannot be written: {failed.strerror}", hint="choose another --out, or make it writable"
-        ) from None
-    with lock:
-        _hold(lock, folder)
-        if used and resume is None:
+        raise _unwritable(folder, failed) from None
+    refuse_foreign(folder)
+    with hold(folder / lock_name):
+        if resume is not None:
+            _narrow(folder)
+        elif MemberFolder(folder).begun:  # asked under the lock: its holder may have begun one
             raise EnvironmentFault(
                 f"{folder} holds a run already", hint="go on with it by --resume, choose another --out, or remove it"
             )
-        if resume is not None:
-            _narrow(folder)
         elif not made and len(list(folder.iterdir())) == 1:  # an existing folder that holds only the lock
             narrow(folder)
         try:
@@ -80,6 +77,40 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
                     (folder / lock_name).unlink()
                 for path in made:
                     path.rmdir()
+
+
+@contextmanager
+def hold(lock: Path, hint: str = "end it first, or choose another --out") -> Iterator[None]:
+    """Holds a lock file, in which it writes this process and host.
+
+    Its holder may remove it: who waited for it meanwhile makes a new one. A file system without locks is refused.
+
+    Raises:
+        EnvironmentFault: another process holds it, or it cannot be written or locked.
+    """
+    file = FileLock(lock, timeout=_PATIENCE, mode=0o600, fallback_to_soft=False)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.close(open_own(lock, os.O_RDWR))  # a link or another user's file is no lock of ours
+        file.acquire()
+        lock.write_text(f"{os.getpid()}\n{platform.node()}\n", encoding="utf-8")
+    except Timeout:
+        who = ""
+        with contextlib.suppress(OSError):
+            who = " on ".join(lock.read_text(encoding="utf-8", errors="replace").split())
+        raise EnvironmentFault(f"another process ({who or 'unknown'}) works in {lock.parent}", hint=hint) from None
+    except OSError as failed:
+        file.release()
+        raise _unwritable(lock, failed) from None
+    try:
+        yield
+    finally:
+        file.release()
+
+
+def _unwritable(path: Path, failed: OSError) -> EnvironmentFault:
+    hint = "choose another --out, or make it writable"
+    return EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint=hint)
 
 
 def remove_new(folder: Path, there: Collection[Path]) -> None:
@@ -119,22 +150,3 @@ def is_held(folder: Path) -> bool:
     except OSError:
         return False
     return False
-
-
-def _hold(lock: TextIO, folder: Path) -> None:
-    """Acquires the lock until this process ends, and writes its process id into the file."""
-    for _ in range(_ATTEMPTS):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except OSError:
-            time.sleep(0.05)
-    else:
-        lock.seek(0)
-        raise EnvironmentFault(
-            f"another process ({lock.read().strip() or 'unknown'}) works in {folder}",
-            hint="end it first, or choose another --out",
-        )
-    lock.truncate(0)
-    lock.write(f"{os.getpid()}\n")
-    lock.flush()

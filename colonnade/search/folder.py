@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import fcntl
 import hashlib
 import json
 import os
@@ -15,16 +14,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from colonnade.common.config.members import Config
 from colonnade.common.config.roster import check_id
-from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
+from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.dump import yaml_text
 from colonnade.common.run.durable import write_kept
-from colonnade.common.run.own_files import open_own, refuse_foreign
+from colonnade.common.run.own_files import refuse_foreign
 from colonnade.common.run.run_folder import MemberFolder, read_record
 from colonnade.launcher.configuration import GivenConfig, naming_tables
+from colonnade.launcher.folder_lock import hold
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable
 from colonnade.search.space import Tree
 
@@ -105,14 +105,9 @@ class SearchFolder:
         if MemberFolder(self.path).begun:
             raise InputError(f"{self.path} holds a run", hint="choose another --out")
         refuse_foreign(self.path)
-        with self._open_lock() as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise EnvironmentFault(
-                    f"another process works in {self.path}",
-                    hint="end it first, or choose another --out; several machines share trials by --storage",
-                ) from None
+        with hold(
+            self.path / _LOCK, "end it first, or choose another --out; several machines share trials by --storage"
+        ):
             try:
                 yield
             finally:
@@ -121,13 +116,6 @@ class SearchFolder:
                         (self.path / _LOCK).unlink()
                     for path in made:
                         path.rmdir()
-
-    def _open_lock(self) -> TextIO:
-        try:
-            return os.fdopen(open_own(self.path / _LOCK, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+", encoding="utf-8")
-        except OSError as failed:
-            reason = f"{self.path / _LOCK} cannot be written: {failed.strerror}"
-            raise EnvironmentFault(reason, hint="choose another --out") from None
 
     def settle(self, identity: Mapping[str, str]) -> dict[str, Any]:
         """Returns the folder's record, or a new unwritten one; both have a `place`.

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from colonnade.common.run.run_folder import STAMP
 from tests.cli.data.test_wrong_input import run as command
 
 NAMES = ("ada", "bob", "cyd")
@@ -131,7 +132,7 @@ def summary(**more: Any) -> dict[str, Any]:
 def leave(folder: Path, said: dict[str, Any] | None = None, events: list[dict[str, Any]] = EVENTS) -> Path:
     """A server's own folder."""
     folder.mkdir(parents=True)
-    (folder / "run.json").write_text('{"run": "1", "federation": "three"}')
+    (folder / "run.json").write_text(json.dumps({"run": "1", "federation": "three", **STAMP}))
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     (folder / "summary.json").write_text(json.dumps(summary() if said is None else said))
     return folder

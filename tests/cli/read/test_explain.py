@@ -31,6 +31,7 @@ from colonnade.common.data.sources import load_features
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load, parse
 from colonnade.common.run.checkpoints import Checkpoints, Owner
+from colonnade.common.run.run_folder import STAMP
 from colonnade.reports.explanation import trained as opening
 from colonnade.reports.explanation.findings import Findings, PartyFindings, measure
 from colonnade.reports.explanation.keep import Keep, reduced
@@ -61,7 +62,7 @@ def leave_behind(folder: Path, cfg: Config, outcome: Outcome, *rounds: int) -> P
     """A folder as `up` leaves it: the newest checkpoints of every member, and the end of the run."""
     folder.mkdir(parents=True)
     (folder / "launch.json").write_text(json.dumps({"base": str(folder)}))
-    (folder / "run.json").write_text(json.dumps({"run": RUN}))
+    (folder / "run.json").write_text(json.dumps({"run": RUN, **STAMP}))
     summary = {"status": "completed", "rounds": outcome.server.round, "metrics": outcome.server.metrics}
     (folder / "summary.json").write_text(json.dumps(summary))
     tree = cfg.model_dump(mode="json", exclude_none=True)

@@ -167,7 +167,8 @@ PRIVATE = {
 @pytest.mark.parametrize("void", [None, "noise was drawn from the seed"])
 def test_privacy_spent_by_every_party(tmp_path: Path, monkeypatch, capfd, void: str | None) -> None:
     epsilon = dict.fromkeys(NAMES) if void else PRIVATE["epsilon"]["participation"]
-    said = summary(privacy={**PRIVATE, "void": void}, epsilon=epsilon, delta=1e-5)
+    person = {"parties": 3, "epsilon": None, "delta": 1e-5, "void": void or "cyd did not say what was spent"}
+    said = summary(privacy={**PRIVATE, "void": void}, epsilon=epsilon, delta=1e-5, person=person)
     made = page(monkeypatch, capfd, leave(tmp_path / "run", said))
     assert made.cells("bob")[-1] == ["bob", "4", "2.25", "6.125", "1e-05"]
     assert made.cells("cyd")[-1] == ["cyd", "not said", "not said", "not said", "1e-05"]

@@ -16,6 +16,7 @@ from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.json_lines import read_lines
 from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.run_folder import STAMP
 from colonnade.reports.explanation.trained import open_run
 from colonnade.simulation.contexts import server_context
 from colonnade.simulation.federation import Simulation
@@ -143,7 +144,7 @@ def test_check_finds_wrong_keys_before_anything_starts(tmp_path: Path) -> None:
 def leave_run(folder: Path) -> None:
     (folder / "config.yaml").write_text(yaml.safe_dump(table_tree()))
     (folder / "summary.json").write_text(json.dumps({"protocol": "split"}))
-    (folder / "simulated.json").write_text(json.dumps({"base": str(folder)}))
+    (folder / "simulated.json").write_text(json.dumps({"base": str(folder), **STAMP}))
 
 
 def test_options_that_conflict_with_keys_are_refused(tmp_path: Path) -> None:

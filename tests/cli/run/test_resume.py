@@ -13,6 +13,7 @@ import pytest
 from benchmarks import drill as killed
 from colonnade.common.parsing.file import load
 from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.run_folder import STAMP
 from tests.cli.run.test_up import UNHURRIED, events, finish, processes_of, start, summary_of, wait_for_round, write
 from tests.support import warm
 from tests.support.federation import federate
@@ -212,7 +213,7 @@ def test_a_torn_checkpoint_falls_back_to_the_one_before_with_a_warning(finished:
 
 def test_checkpoints_of_another_run_are_refused(finished: Path, tmp_path: Path) -> None:
     run = shutil.copytree(finished, tmp_path / "run")
-    (run / "run.json").write_text(json.dumps({"run": "another"}))
+    (run / "run.json").write_text(json.dumps({"run": "another", **STAMP}))
     code, output = resume(run)
     assert code != 0 and "is of run" in output and "not 'another'" in output and "Traceback" not in output
 
