@@ -22,11 +22,10 @@ from colonnade.common.models.backprop import Backprop, backprop
 from colonnade.common.models.build import tower
 from colonnade.common.models.optimiser import build_optimiser, stepper
 from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.noise import secure_normals
 from colonnade.common.privacy.rescale import Rescale, Rule
-from colonnade.common.privacy.rows import NoisySteps, RowRelease, deviation
+from colonnade.common.privacy.rows import NoisySteps, RowPlan, RowRelease
 from colonnade.common.privacy.shaped import Shape, Shaped
 
 ROWS, CLASSES = 256, 10
@@ -76,8 +75,8 @@ def _protected(
     noised = {"clip": 1} if steps else None
     said = {"clip": 1.0, "noise_multiplier": 0.2, "delta": 1e-5, "rescale": rule, "steps": noised}
     config = AdaptivePrivacyConfig.model_validate({"mechanism": "adaptive", **said})
-    plan = PrivacyPlan(config, 0.2, 1, 1, None, ROWS)
-    factor = Rescale(rule, 1.0, deviation(plan))
+    plan = RowPlan(config, 0.2, 1, 1, None, ROWS)
+    factor = Rescale(rule, 1.0, plan.deviation)
     noise = NoisySteps(plan, 1, secure_normals) if steps else None
     budget = RowBudget(Budget(None, None, 1), torch.zeros(ROWS, dtype=torch.float64))
     release, rows = RowRelease(plan, secure_normals, budget, factor, noise), torch.arange(ROWS)

@@ -19,7 +19,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.errors import CheckpointError, InputError
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
-from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.privacy.codes.plan import as_codes
 from colonnade.common.privacy.release import Release
 from colonnade.common.run.run_folder import PartyFolder
 
@@ -96,7 +96,7 @@ def aligned_places(
     Args:
         ids: keys of the rows in their current numbering, as the table has them.
     """
-    if federation.align == "none" or not isinstance(plan, DiscretePlan):
+    if federation.align == "none" or as_codes(plan) is None:
         return None
     return RowPlaces(folder.codes / PLACES, federation.keys.normals(ids or ()), trained, predicts=predicts)
 

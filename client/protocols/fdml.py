@@ -16,7 +16,7 @@ from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.backprop import backprop
 from colonnade.common.models.losses import OBJECTIVES
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.privacy.release import through_clip
+from colonnade.common.privacy.gaussian import through_clip
 from colonnade.common.protocols.fdml import Aggregate, Config, Evaluation, Logits
 
 

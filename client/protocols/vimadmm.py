@@ -21,7 +21,6 @@ from colonnade.common.models.build import build_agreed_head
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.models.steps.descent import Descent
 from colonnade.common.models.steps.local_steps import headed_local_steps, local_steps
-from colonnade.common.privacy.rows import SampledSteps
 from colonnade.common.protocols.vimadmm import Config, Embedding, Update
 
 __all__ = ["local", "participate"]
@@ -35,7 +34,8 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     bounded = cfg.damping == "parties" and ctx.steps is None
     descent = Descent(optimiser, buffers=model.buffers()) if bounded else None
     descend, parameters = _descent(ctx, cfg, bottom, step), cfg.head.size(cfg.embedding, classes)
-    secret = SecretSteps(ctx, bottom, step, classes, rho) if isinstance(ctx.steps, SampledSteps) else None
+    drawn = None if ctx.steps is None else ctx.steps.draw
+    secret = None if drawn is None else SecretSteps(ctx, drawn, bottom, step, classes, rho)
     async for t in server.rounds(after=ctx.round):
         if ctx.sits_out(t):
             await evaluate(ctx, server, t, model, partial(Evaluation, t))

@@ -11,13 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.client.privacy.own_encoder import OwnEncoder
-from colonnade.client.privacy.stage import rescale
 from colonnade.client.training.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
 from colonnade.client.transcript.receipts import Receipts
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.models import UserModule, user_parts
-from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import PairKeys, Session
@@ -29,8 +27,8 @@ from colonnade.common.models.backprop import Backprop, backprop
 from colonnade.common.models.build import bottom_model, build_head
 from colonnade.common.models.mixing import mixing
 from colonnade.common.models.optimiser import build_optimiser
-from colonnade.common.privacy.rows import NoisySteps, SampledSteps, deviation
-from colonnade.common.privacy.shaped import Shape, Shaped
+from colonnade.common.privacy.rows import NoisySteps
+from colonnade.common.privacy.shaped import Shaped
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.state import State
 
@@ -75,7 +73,7 @@ class ClientContext:
     session: Session = field(default_factory=Session)
     identity: Identity | None = None
     run_cache: RunCache = field(default_factory=RunCache)
-    steps: NoisySteps | SampledSteps | None = None
+    steps: NoisySteps | None = None
     encoder: OwnEncoder | None = None
     keyed: Callable[[PairKeys], None] = lambda _keys: None
     receipts: Receipts = field(default_factory=Receipts)
@@ -120,16 +118,13 @@ class ClientContext:
         start = self.draws.generator("model")
         model = bottom_model(owner, self.config.model, shape, width, start, self.base).to(self.device)
         plan = self.schedule.privacy
-        by_row = plan is not None and isinstance(plan.config, AdaptivePrivacyConfig)
+        by_row = plan is not None and plan.config.protects == "embeddings"
         if by_row:
             _refuse_mixing(owner, model)
         if isinstance(self.config.model, UserModule):
             rows = self.features[torch.arange(min(_PROBE, self.features.shape[0]))]
             self._look_for_mixing(f"{owner}.model", model, rows, by_row=by_row)
-        if plan is None or not isinstance(plan.config, AdaptivePrivacyConfig):
-            return model
-        config, factor = plan.config, rescale(self.state, plan.config, deviation(plan)).to(self.device)
-        return Shaped(model, Shape(config.release, config.clip, factor, leaves=config.rescale == "paper"))
+        return model if plan is None else plan.shaped(model, self.state, self.device)
 
     def _build_head(self, width: int) -> nn.Module:
         try:

@@ -15,7 +15,7 @@ from colonnade.common.models.contrastive import contrast
 from colonnade.common.models.fuzzy import fuzzy_c_means
 from colonnade.common.models.normality import normality
 from colonnade.common.models.row_gradients import row_gradients
-from colonnade.common.privacy.rows import NoisySteps, SampledSteps
+from colonnade.common.privacy.rows import NoisySteps
 from colonnade.common.privacy.shaped import Shaped
 
 _TINY = 1e-30  # gradients are small; 0 has no direction
@@ -45,7 +45,7 @@ class ShapedBackprop:
 class NoisyBackprop(ShapedBackprop):
     """`Backprop` that clips every row's gradient and adds noise to their mean; f must not mix rows of a batch."""
 
-    def __init__(self, model: Shaped, noise: NoisySteps | SampledSteps) -> None:
+    def __init__(self, model: Shaped, noise: NoisySteps) -> None:
         super().__init__(model)
         self._model, self._noise = model.body, noise
         self._inputs = torch.empty(0)

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
 from colonnade.common.models.backprop import Backprop
-from colonnade.common.privacy.rows import SampledSteps
 
 
 class SecretSteps:
@@ -20,10 +19,15 @@ class SecretSteps:
     """
 
     def __init__(
-        self, ctx: ClientContext, bottom: Backprop, step: Callable[[], None], classes: int, rho: float
+        self,
+        ctx: ClientContext,
+        draw: Callable[[Tensor], Tensor],
+        bottom: Backprop,
+        step: Callable[[], None],
+        classes: int,
+        rho: float,
     ) -> None:
-        assert isinstance(ctx.steps, SampledSteps)  # ensured by the caller
-        self._features, self._draws, self._bottom, self._step, self._rho = ctx.features, ctx.steps, bottom, step, rho
+        self._features, self._draw, self._bottom, self._step, self._rho = ctx.features, draw, bottom, step, rho
         rows = ctx.features.shape[0]
         zeros = lambda: torch.zeros(rows, classes, device=ctx.device)  # noqa: E731
         self._dual, self._residual = ctx.state.keep("held duals", zeros), ctx.state.keep("held residuals", zeros)
@@ -38,13 +42,12 @@ class SecretSteps:
     def descend(self, head: Tensor, steps: int) -> None:
         """Takes tau steps, each over its own rows.
 
-
         Raises:
             BudgetSpent: the run's steps are all taken.
         """
         held = self._train[self._held[self._train]]
         for _ in range(steps):
-            rows = self._draws.draw(held)
+            rows = self._draw(held)
             logits = self._bottom.forward(self._features[rows]) @ head
             pull = self._dual[rows] + self._rho * (logits - self._residual[rows])  # per row, not averaged
             self._bottom.backward(pull @ head.t() / max(1, len(rows)))  # of a mean, which NoisyBackprop undoes

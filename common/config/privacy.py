@@ -87,6 +87,10 @@ class NoiseConfig(BaseModel):
         default=None, description="noise once on a blinded sum, in shares of the parties; left out, each adds all of it"
     )
 
+    def training_cost(self, steps: int) -> float:  # noqa: ARG002
+        """Cost of a training row's release and the steps that follow it, in releases of an embedding."""
+        return 1.0
+
     @property
     def heuristic(self) -> str:
         """Description of unproven settings, or ""."""
@@ -249,6 +253,12 @@ class AdaptivePrivacyConfig(NoiseConfig):
         """Neighbours: the same data with other features in one row."""
         return "row"
 
+    def training_cost(self, steps: int) -> float:
+        """As above: Renyi costs are proportional to 1 / sigma^2, so that they add up in this unit."""
+        if self.steps is None or self.steps.rate is not None:  # secretly drawn rows are counted by themselves
+            return 1.0
+        return 1.0 + steps * self.steps.cost
+
     @property
     def heuristic(self) -> str:
         """Unproven settings: the paper's factor depends on private rows, and lets embeddings leave the region."""
@@ -357,6 +367,10 @@ class DiscretePrivacyConfig(BaseModel):
     predictions: ClassVar[int] = 0
     heuristic: ClassVar[str] = ""
     unbounded: ClassVar[str] = ""
+
+    def training_cost(self, steps: int) -> float:  # noqa: ARG002
+        """One: a row is released once."""
+        return 1.0
 
     @property
     def of_encoder(self) -> float:

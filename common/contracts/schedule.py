@@ -11,16 +11,11 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.privacy import (
-    AdaptivePrivacyConfig,
-    AnyPrivacyConfig,
-    DiscretePrivacyConfig,
-    NoisyPrivacyConfig,
-)
+from colonnade.common.config.privacy import AnyPrivacyConfig
 from colonnade.common.data.rows import Batches, Partition, generator, partition
 from colonnade.common.errors import ConfigError, InputError
-from colonnade.common.privacy.accounting.plan import PrivacyPlan, plan, release_cost
-from colonnade.common.privacy.codes.plan import discrete_plan
+from colonnade.common.privacy.accounting.plan import PrivacyPlan, Span
+from colonnade.common.privacy.mechanisms import PLANS
 from colonnade.common.privacy.sum_noise import noisy_ring
 
 _EVALUATED = ("validation", "test")
@@ -133,25 +128,20 @@ class Schedule:
         return 1 + block + sum(len(self.blocks(earlier)) for earlier in before)
 
     def _planned(self, federation: FederationConfig, privacy: AnyPrivacyConfig, rows: int) -> PrivacyPlan:
-        if isinstance(privacy, DiscretePrivacyConfig):
-            return discrete_plan(
-                privacy, self.partition.train, rows, self.rounds, draws=federation.protocol.encoder_draws,
-                classes=federation.outputs, parties=len(federation.parties), benchmark=federation.benchmark,
-            )  # fmt: skip
-        count, present = self._counted(privacy), federation.fewest_summed
-        made = plan(
-            privacy, rows, self.rounds, count,
-            benchmark=federation.benchmark, present=present, steps=self._steps,
+        run = Span(
+            rows, self.rounds, self._counted(privacy), self._steps, federation.fewest_summed, federation.benchmark,
+            self.partition.train, federation.protocol.encoder_draws, federation.outputs, len(federation.parties),
         )  # fmt: skip
+        made = PLANS[privacy.mechanism].of(privacy, run)
         _refuse_coarse(federation, made)
         return made
 
-    def _counted(self, privacy: NoisyPrivacyConfig) -> Callable[[int], int]:
+    def _counted(self, privacy: AnyPrivacyConfig) -> Callable[[int], int]:
         """The count that the privacy accounting uses, as a function of the number of rounds."""
         evaluated = privacy.evaluate == "released"
         if privacy.adjacency == "row":
-            assert isinstance(privacy, AdaptivePrivacyConfig)  # no other is about rows
-            return partial(self._releases_of_a_row, each=release_cost(privacy, self._steps), evaluated=evaluated)
+            each = privacy.training_cost(self._steps)
+            return partial(self._releases_of_a_row, each=each, evaluated=evaluated)
         return self._releases if evaluated else self._participations
 
     def _releases_of_a_row(self, rounds: int, *, each: float, evaluated: bool) -> int:

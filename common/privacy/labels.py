@@ -38,7 +38,7 @@ from torch import Tensor
 from colonnade.common.config.label_privacy import SENSITIVITY, LabelPrivacyConfig
 from colonnade.common.privacy.laplace import Bits, discrete_laplace
 from colonnade.common.privacy.prior.grouped_subsets import GroupedSubsets
-from colonnade.common.privacy.prior.pending import PendingLabels, first_rows
+from colonnade.common.privacy.prior.pending import PendingLabels
 from colonnade.common.privacy.subsets import SubsetSelection
 
 _GRID = 2**20  # steps of the noise per unit
@@ -74,6 +74,15 @@ class LabelNoise(Protocol):
     @property
     def epsilon(self) -> float:
         """Epsilon of every label, at delta 0."""
+        ...
+
+    @property
+    def draw_by(self) -> Callable[[Tensor, Tensor, Bits], Tensor] | None:
+        """As `draw`, of labels that wait for a prior, (rows, classes); None if all are released at the start."""
+        ...
+
+    def first(self, rows: int) -> Tensor:
+        """Positions of the training rows that are released at the start, int64, ascending."""
         ...
 
     def draw(self, labels: Tensor, bits: Bits) -> Tensor:
@@ -114,6 +123,12 @@ class LaplaceLabels:
     def epsilon(self) -> float:
         """Epsilon of every label: 2 / b."""
         return SENSITIVITY / self.scale
+
+    draw_by = None
+
+    def first(self, rows: int) -> Tensor:
+        """All rows: none waits for a prior."""
+        return torch.arange(rows)
 
     def draw(self, labels: Tensor, bits: Bits) -> Tensor:
         """v of labels int64 (rows,): float64 (rows, classes), multiples of 2^-20."""
@@ -165,9 +180,7 @@ class NoisyLabels:
             InputError: the mechanism does not suit the number of classes.
         """
         noise, bits = label_noise(config, classes), config.bits(seed)
-        if not isinstance(noise, GroupedSubsets):
-            return cls(noise.draw(labels, bits), noise, config.seeded)
-        values, first = torch.zeros(len(labels), classes, dtype=torch.float64), first_rows(len(labels))
+        values, first = torch.zeros(len(labels), classes, dtype=torch.float64), noise.first(len(labels))
         values[first] = noise.draw(labels.cpu()[first], bits)
         return cls(values, noise, config.seeded)
 
@@ -182,12 +195,12 @@ class NoisyLabels:
             config, seed: as they were drawn with.
             keep: stores the values, before a new release is used.
         """
-        if not isinstance(self.noise, GroupedSubsets):
+        if self.noise.draw_by is None:
             return self
         bits = lambda after: config.bits(seed, after)  # noqa: E731
         labels = labels.cpu().clone()
         labels[self.values.any(dim=1)] = -1  # released already
-        pending = PendingLabels(rows.cpu(), labels, self.values, self.noise, bits, keep)
+        pending = PendingLabels(rows.cpu(), labels, self.values, self.noise.draw_by, bits, keep)
         return replace(self, pending=pending)
 
     @property
@@ -206,9 +219,7 @@ class NoisyLabels:
 
     def counts(self) -> Tensor:
         """Unbiased estimates of the rows of every class: float64 (classes,)."""
-        if not isinstance(self.noise, GroupedSubsets):
-            return self.noise.counts(self.values)
-        first = self.values[first_rows(len(self.values))]  # the others' sets depend on what the model thought
+        first = self.values[self.noise.first(len(self.values))]  # the others' sets depend on what the model thought
         return self.noise.counts(first) * (len(self.values) / max(1, len(first)))
 
 

@@ -1,28 +1,132 @@
-"""Per-row differential privacy of embeddings: VFL-AFE (Mi et al. 2023), Eq. 2, over regions of known diameter."""
+"""`mechanism: adaptive`: differential privacy of a row (VFL-AFE, Mi et al. 2023, Eq. 2), over regions.
+
+Every embedding is brought into its region and gets noise; with `steps` so do the gradients of the bottom model.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from colonnade.common.config.privacy import AdaptivePrivacyConfig
-from colonnade.common.errors import InputError
+from colonnade.common.config.privacy import AdaptivePrivacyConfig, Adjacency
+from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.messaging.outgoing import Released
-from colonnade.common.privacy.accounting.plan import PrivacyPlan, release_cost
+from colonnade.common.privacy.accounting.accountant import Event, least_noise
+from colonnade.common.privacy.accounting.calibration import gaussian_epsilon, gaussian_sigma
+from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
+from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.accounting.step_budget import StepBudget
 from colonnade.common.privacy.laplace import Bits, drawn_rows
 from colonnade.common.privacy.noise import Normals, add_normals
-from colonnade.common.privacy.regions import bring_into
+from colonnade.common.privacy.regions import bring_into, radius
 from colonnade.common.privacy.release import once_in_words, shared, unpaid
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.response_noise import RowNoise
+from colonnade.common.privacy.shaped import Shape, Shaped
 from colonnade.common.privacy.sum_noise import NoiseShare
+from colonnade.common.run.state import State
 
 _ROUNDING = 1e-6  # relative, of float32 norms and sums
+
+_OWN = (
+    "a row's own embeddings at one party, with the models that make them held fixed: no bound on what the row leaves "
+    "in the models and in other rows' embeddings"
+)
+_ALL = "a row's embeddings, and all that training on it leaves in the models"
+
+
+@dataclass(frozen=True)
+class RowPlan(PrivacyPlan):
+    """The plan of a row's releases.
+
+    Args:
+        steps: all steps of a party over secretly drawn rows that its budget of steps allows; None without. Every
+            epsilon counts them all, so that it holds whenever the run ends.
+    """
+
+    config: AdaptivePrivacyConfig
+    steps: SampledGaussian | None = None
+
+    @staticmethod
+    def _sigma(config: AdaptivePrivacyConfig) -> float | None:
+        if config.release_epsilon is not None:
+            return gaussian_sigma(config.release_epsilon, config.delta)
+        return config.noise_multiplier
+
+    @staticmethod
+    def _more(config: AdaptivePrivacyConfig, steps: int) -> dict[str, Any]:
+        found = config.steps
+        if found is None or found.rate is None or found.noise_multiplier is None:
+            return {}
+        return {"steps": SampledGaussian(found.rate, found.noise_multiplier, steps)}
+
+    def _find_noise(self, budget: float) -> float:
+        if self.steps is None:
+            return super()._find_noise(budget)
+        found = least_noise(self.event(self.most), budget, self.config.delta)
+        if found is None:
+            raise ConfigError(
+                f"federation.privacy.epsilon = {budget:g}: {self.steps.steps} steps over secretly drawn rows alone "
+                f"come to {self.steps.epsilon(self.config.delta):.3g} at delta = {self.config.delta:g}",
+                hint="give a larger epsilon or steps.noise_multiplier, or a smaller steps.rate, tau or number of "
+                "rounds",
+            )
+        return found
+
+    @property
+    def deviation(self) -> float:
+        """2 sigma t."""
+        return 2 * self.noise_multiplier * self.config.clip
+
+    @property
+    def largest(self) -> float:
+        return radius(self.config.release, self.config.clip)
+
+    def event(self, releases: float, adjacency: Adjacency | None = None) -> Event:
+        """As for all mechanisms, with all steps; nothing before the first release, which steps follow."""
+        return replace(super().event(releases, adjacency), steps=self.steps) if releases else Event()
+
+    def person_event(self, releases: list[float]) -> Event:
+        """As for all mechanisms; steps over secretly drawn rows are those of all parties."""
+        event = super().person_event(releases)
+        if event.steps is None:
+            return event
+        return replace(event, steps=replace(event.steps, steps=len(releases) * event.steps.steps))
+
+    @property
+    def _steps_in_words(self) -> str:
+        if self.steps is None:
+            return ""
+        drawn = f"rows that the party draws in secret, each with probability {self.steps.rate:g}"
+        return f" and {self.steps.steps} steps over {drawn}, at noise multiplier {self.steps.noise_multiplier:g}"
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            **super().summary(),
+            "release": self.config.release,
+            "rescale": self.config.rescale,
+            "deviation": self.deviation,
+            "release_epsilon": round(gaussian_epsilon(self.noise_multiplier, self.config.delta), 6),
+            "about": _ALL if self.config.steps else _OWN,
+            **({} if self.steps is None else {"secret_steps": asdict(self.steps)}),
+        }
+
+    def rescale(self, state: State) -> Rescale:
+        """The factor that the model applies and the privacy stage updates, restored from the state or new."""
+        config = self.config
+        make = lambda: Rescale(config.rescale, config.clip, self.deviation, shrink=config.shrink)  # noqa: E731
+        return state.keep("rescale", make)
+
+    def shaped(self, model: nn.Module, state: State, device: torch.device) -> nn.Module:
+        """The model with embeddings brought into their region."""
+        config, factor = self.config, self.rescale(state).to(device)
+        return Shaped(model, Shape(config.release, config.clip, factor, leaves=config.rescale == "paper"))
 
 
 class RowRelease:
@@ -42,7 +146,7 @@ class RowRelease:
 
     def __init__(
         self,
-        plan: PrivacyPlan,
+        plan: RowPlan,
         normals: Normals,
         budget: RowBudget,
         rescale: Rescale,
@@ -50,10 +154,9 @@ class RowRelease:
         share: NoiseShare | None = None,
     ) -> None:
         config = plan.config
-        assert isinstance(config, AdaptivePrivacyConfig)  # the plan selects this release
         self._plan, self._config, self._normals, self._budget, self._rescale = plan, config, normals, budget, rescale
-        self._deviation, self._steps, self._share = deviation(plan), steps, share
-        self._name = _name(plan, config)
+        self._deviation, self._steps, self._share = plan.deviation, steps, share
+        self._name = _name(plan)
         self._void = plan.void is not None
 
     def __call__(self, private: Tensor, *, evaluation: bool = False, rows: Tensor | None = None) -> Released:
@@ -84,14 +187,20 @@ class NoisySteps:
         plan: C_0, the cost of a step, and sigma.
         steps: maximum after one release.
         normals: source of the noise.
+
+    Attributes:
+        clip: C_0, slightly below the threshold of the noise, since norms and sums are rounded.
+        draw: None: steps are on the announced batch.
     """
 
-    def __init__(self, plan: PrivacyPlan, steps: int, normals: Normals) -> None:
-        config = plan.config
-        assert isinstance(config, AdaptivePrivacyConfig) and config.steps is not None  # ensured by the plan
-        self._most, self._left, self._cost = steps, 0, release_cost(config, steps)
-        multiplier = 2 * plan.noise_multiplier / math.sqrt(config.steps.cost)
-        self._clip, self._noise = config.steps.clip, RowNoise(config.steps.clip, multiplier, normals)
+    draw: Callable[[Tensor], Tensor] | None = None
+
+    def __init__(self, plan: RowPlan, steps: int, normals: Normals) -> None:
+        config = plan.config.steps
+        assert config is not None  # ensured by the plan
+        self._most, self._left, self._cost = steps, 0, plan.config.training_cost(steps)
+        self._noise = RowNoise(config.clip, 2 * plan.noise_multiplier / math.sqrt(config.cost), normals)
+        self.clip = config.clip * (1 - _ROUNDING)
 
     def pay(self) -> float:
         """Returns the cost of a release and its steps, in releases, and permits these steps."""
@@ -104,30 +213,26 @@ class NoisySteps:
         Raises:
             InputError: no step of these rows has been paid for.
         """
-        self._take()
-        return [total / len(rows) for total, rows in zip(self._noise.sums(gradients), gradients, strict=True)]
+        divisor = self._taken(len(gradients[0]))
+        return [total / divisor for total in self._noise.sums(gradients)]
 
     def mean_of(self, clipped: Sequence[Tensor], rows: int) -> list[Tensor]:
         """The same for sums of rows already clipped jointly to `clip`, (*shape) each."""
-        self._take()
-        return [total / rows for total in self._noise.noised(clipped)]
+        divisor = self._taken(rows)
+        return [total / divisor for total in self._noise.noised(clipped)]
 
-    @property
-    def clip(self) -> float:
-        """C_0, slightly below the threshold of the noise, since norms and sums are rounded."""
-        return self._clip * (1 - _ROUNDING)
-
-    def _take(self) -> None:
+    def _taken(self, rows: int) -> float:
         if not self._left:
             raise InputError(
                 "a step was taken that no release has paid for",
                 hint="steps on private rows come after their release, and no more than the protocol's config says",
             )
         self._left -= 1
+        return rows
 
 
-class SampledSteps:
-    """Gradients of a bottom model as DP-SGD takes them over rows that this party draws in secret.
+class SampledSteps(NoisySteps):
+    """The same over rows that this party draws in secret.
 
     The rows' sum is divided by the number that is expected: the number that was drawn is as secret as the rows.
 
@@ -138,12 +243,11 @@ class SampledSteps:
         bits: source of the draws.
     """
 
-    def __init__(self, plan: PrivacyPlan, budget: StepBudget, normals: Normals, bits: Bits) -> None:
-        config = plan.config
-        assert isinstance(config, AdaptivePrivacyConfig) and config.steps is not None  # ensured by the plan
-        assert plan.steps is not None  # likewise
-        self._budget, self._bits, self._rate, self._clip = budget, bits, plan.steps.rate, config.steps.clip
-        self._noise, self._expected = RowNoise(config.steps.clip, plan.steps.noise_multiplier, normals), 0.0
+    def __init__(self, plan: RowPlan, budget: StepBudget, normals: Normals, bits: Bits) -> None:
+        super().__init__(plan, 1, normals)
+        assert plan.steps is not None and plan.config.steps is not None  # ensured by the plan
+        self._budget, self._bits, self._rate, self._expected = budget, bits, plan.steps.rate, 0.0
+        self._noise = RowNoise(plan.config.steps.clip, plan.steps.noise_multiplier, normals)
 
     def draw(self, held: Tensor) -> Tensor:
         """Pays for a step and draws its rows.
@@ -161,36 +265,15 @@ class SampledSteps:
         self._expected = max(1.0, self._rate * len(held))
         return held[torch.from_numpy(drawn_rows(len(held), self._rate, self._bits)).to(held.device)]
 
-    def mean(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        """The rows' gradients, clipped together, summed, with noise, over the expected number: (*shape) each.
-
-        Raises:
-            InputError: no step of these rows has been paid for.
-        """
-        return self._over_expected(self._noise.sums(gradients))
-
-    def mean_of(self, clipped: Sequence[Tensor], rows: int) -> list[Tensor]:  # noqa: ARG002
-        """The same for sums of rows already clipped jointly to `clip`, (*shape) each."""
-        return self._over_expected(self._noise.noised(clipped))
-
-    @property
-    def clip(self) -> float:
-        """C_0, slightly below the threshold of the noise, since norms and sums are rounded."""
-        return self._clip * (1 - _ROUNDING)
-
-    def _over_expected(self, sums: list[Tensor]) -> list[Tensor]:
+    def _taken(self, rows: int) -> float:  # noqa: ARG002
         if not self._expected:
             raise InputError("a step was taken of rows that were not drawn", hint="draw the rows of every step anew")
         expected, self._expected = self._expected, 0.0
-        return [total / expected for total in sums]
+        return expected
 
 
-def deviation(plan: PrivacyPlan) -> float:
-    """2 sigma t, the noise's deviation in every entry."""
-    return 2 * plan.noise_multiplier * plan.config.clip
-
-
-def _name(plan: PrivacyPlan, config: AdaptivePrivacyConfig) -> str:
+def _name(plan: RowPlan) -> str:
+    config = plan.config
     noise = f"sigma={plan.noise_multiplier:g} delta={config.delta:g}"
     rescale = "" if config.rescale == "none" else f" rescale={config.rescale}"
     said = f" ({config.heuristic})" if config.heuristic else ""

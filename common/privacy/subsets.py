@@ -112,6 +112,12 @@ class SubsetSelection:
         np.put_along_axis(found, drawn, True, axis=1)
         return found
 
+    draw_by = None
+
+    def first(self, rows: int) -> Tensor:
+        """All rows: none waits for a prior."""
+        return torch.arange(rows)
+
     def draw(self, labels: Tensor, bits: Bits) -> Tensor:
         """Sets for labels int64 (rows,), as 1 and 0: float64 (rows, classes)."""
         return torch.from_numpy(self.select(labels.cpu().numpy(), bits)).to(torch.float64)

@@ -17,22 +17,14 @@ from torch import Tensor
 
 from colonnade.common.aggregation.ring import Ring
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.sums import LEAST, share
 from colonnade.common.privacy.laplace import Bits, bernoulli_exp, discrete_laplace
-from colonnade.common.privacy.regions import radius
 
 _FINEST = 2.0**20  # steps of a share's deviation, at most: finer hides nothing more, and coarser rounds more
 _TAIL = 12.0  # deviations that the ring has room for: a share is beyond them once in 10^32 draws
 _ROUNDING = 1e-9  # relative, of norms in float64: values are shortened by it, so that no clip is passed
-
-
-def sum_deviation(plan: PrivacyPlan) -> float:
-    """Standard deviation that the noise of a sum has at least, in every entry."""
-    row = isinstance(plan.config, AdaptivePrivacyConfig)
-    return plan.noise_multiplier * plan.config.clip * (2 if row else 1)
 
 
 def noisy_ring(plan: PrivacyPlan, bound: float, parties: int, bits: int) -> Ring:
@@ -47,10 +39,9 @@ def noisy_ring(plan: PrivacyPlan, bound: float, parties: int, bits: int) -> Ring
     Raises:
         InputError: the bits are too few: the noise would have too few steps, or wrap around.
     """
-    config, part = plan.config, sum_deviation(plan) / plan.gain
-    largest = radius(config.release, config.clip) if isinstance(config, AdaptivePrivacyConfig) else config.clip
+    part = plan.deviation / plan.gain
     finest = 2.0 ** math.floor(math.log2(_FINEST / part))
-    ring = Ring(max(bound, largest + _TAIL * part), parties, bits, finest=finest)
+    ring = Ring(max(bound, plan.largest + _TAIL * part), parties, bits, finest=finest)
     if ring.scale * part < LEAST:
         raise InputError(
             f"noise of {part:.3g} a party and sums of {parties} numbers in ±{ring.bound:.3g}: with {bits} bits the "
@@ -82,7 +73,7 @@ class NoiseShare:
 
     def __init__(self, plan: PrivacyPlan, ring: Ring, source: Callable[[], Bits]) -> None:
         self._scale, self._source = ring.scale, source
-        self.sigma = share(sum_deviation(plan) * ring.scale, plan.honest)
+        self.sigma = share(plan.deviation * ring.scale, plan.honest)
 
     def __call__(self, bounded: Tensor) -> Tensor:
         """Whole steps of the ring, int64 in the shape of the values, on the CPU."""

@@ -5,20 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from colonnade.common.config.privacy import AdaptivePrivacyConfig, Adjacency, AnyPrivacyConfig
 from colonnade.common.config.run_options import back_off_factor
 from colonnade.common.contracts.agreed_parts import parts_in_use
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import without_nan
-from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
 from colonnade.common.privacy.accounting.plan import SEEDED, PrivacyPlan
 from colonnade.common.privacy.accounting.zeroth_order import ZerothOrderClaim
-from colonnade.common.privacy.codes.plan import DiscretePlan
-from colonnade.common.privacy.rows import deviation
 from colonnade.common.run.durable import write_durably
 from colonnade.common.run.environment import describe_environment
 from colonnade.common.run.run_folder import SUMMARY_SCHEMA
@@ -131,7 +126,7 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
     counts = {name: releases.get(name) for name in names}
     by_adjacency: dict[str, dict[str, float | None]] = {
         adjacency: {n: None if c is None else round(plan.epsilon(c, adjacency), 6) for n, c in counts.items()}
-        for adjacency in _neighbours(plan.config)
+        for adjacency in plan.neighbours
     }
     void = plan.void
     return {
@@ -147,8 +142,7 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
             "releases": counts,
             "epsilon": by_adjacency,
             "void": void,
-            **once_privacy(plan),
-            **row_privacy(plan),
+            **plan.summary(),
         },
     }
 
@@ -166,49 +160,6 @@ def person(ctx: ServerContext, plan: PrivacyPlan, counts: Mapping[str, float | N
         void = f"{', '.join(silent)} did not say what was spent"
     epsilon = None if void else round(plan.person_epsilon(known.values()), 6)
     return {"parties": len(counts), "epsilon": epsilon, "delta": plan.config.delta, "void": void}
-
-
-def once_privacy(plan: PrivacyPlan) -> dict[str, Any]:
-    """Further entries where noise is added once to a sum: present and colluding parties, and the saving of noise."""
-    if plan.config.once is None:
-        return {}
-    return {"present": plan.present, "colluders": plan.config.once.colluders, "gain": round(plan.gain, 6)}
-
-
-_OWN = (
-    "a row's own embeddings at one party, with the models that make them held fixed: no bound on what the row leaves "
-    "in the models and in other rows' embeddings"
-)
-_CODES = "a training row's part in the encoder and its one code, or the one code of any other row"
-_ALL = "a row's embeddings, and all that training on it leaves in the models"
-
-
-def row_privacy(plan: PrivacyPlan) -> dict[str, Any]:
-    """Further entries where each row is protected by itself: the paper's accounting, and its meaning."""
-    if isinstance(plan, DiscretePlan):
-        return {
-            "codes": plan.codes,
-            "set_size": plan.training.size,
-            "encoder_epsilon": round(plan.of_encoder, 6),
-            "code_epsilon": round(plan.training.epsilon, 6),
-            "held_out_epsilon": round(plan.held_out.epsilon, 6),
-            "about": _CODES,
-        }
-    config = plan.config
-    if not isinstance(config, AdaptivePrivacyConfig):
-        return {}
-    return {
-        "release": config.release,
-        "rescale": config.rescale,
-        "deviation": deviation(plan),
-        "release_epsilon": round(gaussian_epsilon(plan.noise_multiplier, config.delta), 6),
-        "about": _ALL if config.steps else _OWN,
-        **({} if plan.steps is None else {"secret_steps": asdict(plan.steps)}),
-    }
-
-
-def _neighbours(config: AnyPrivacyConfig) -> tuple[Adjacency, ...]:
-    return ("row",) if config.adjacency == "row" else ("participation", "replace")
 
 
 def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.errors import ContractError
 from colonnade.common.privacy.codes.code_book import CodeBook
-from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.privacy.codes.plan import as_codes
 from colonnade.common.protocols.codes import (
     Beliefs,
     Codes,
@@ -70,10 +70,10 @@ def _refuse_no_sets(ctx: ServerContext, responses: Responses[Codes] | Responses[
 
     Evaluations may have empty sets: they are repeated without each party, whose sets are then zeros.
     """
-    plan = ctx.schedule.privacy
+    plan = as_codes(ctx.schedule.privacy)
     for party, response in responses.items():
         training, size = isinstance(response, Codes), 1
-        if isinstance(plan, DiscretePlan):
+        if plan is not None:
             size = (plan.training if training else plan.held_out).size
         found = response.s.sum(1, dtype=torch.int64)
         if int(response.s.max()) > 1 or bool(((found != size) & ((found > 0) | training)).any()):
@@ -94,8 +94,8 @@ async def _teach(ctx: ServerContext, clients: Cohort, round: int, taught: Contai
 
 async def _group(ctx: ServerContext, clients: Cohort, round: int, codes: int, lacking: list[str]) -> None:
     """Groups the classes of parties that have not sent a code yet, by their noisy counts; other groups stay."""
-    names, classes, plan = ctx.federation.names, ctx.federation.outputs, ctx.schedule.privacy
-    assert isinstance(plan, DiscretePlan)  # counts exist only then
+    names, classes, plan = ctx.federation.names, ctx.federation.outputs, as_codes(ctx.schedule.privacy)
+    assert plan is not None  # counts exist only then
     kept = ctx.state.keep("groups", lambda: [CodeBook(classes, codes, m).groups for m in range(len(names))])
     counts = ctx.state.keep("counts", lambda: [torch.eye(classes, dtype=torch.float64) for _ in names])
     if not lacking:

@@ -14,10 +14,9 @@ from colonnade.common.config.run_options import AdjustConfig
 from colonnade.common.errors import InputError
 from colonnade.common.models.fuzzy import fuzzy_c_means
 from colonnade.common.models.normality import normality
-from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.noise import secure_normals
 from colonnade.common.privacy.rescale import Rescale
-from colonnade.common.privacy.rows import NoisySteps
+from colonnade.common.privacy.rows import NoisySteps, RowPlan
 from colonnade.common.privacy.shaped import Shape, Shaped
 
 X = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
@@ -102,7 +101,7 @@ def test_a_last_batch_of_few_rows_goes_without_them() -> None:
 def noisy(sigma: float = 1e-6, clip: float = 0.02, steps: int = 1) -> NoisySteps:
     said = {"clip": 0.7, "noise_multiplier": sigma, "delta": 1e-5, "steps": {"clip": clip, "cost": 0.04}}
     config = AdaptivePrivacyConfig(mechanism="adaptive", **said)
-    return NoisySteps(PrivacyPlan(config, sigma, 1, 1, None, 40), steps, secure_normals)
+    return NoisySteps(RowPlan(config, sigma, 1, 1, None, 40), steps, secure_normals)
 
 
 @pytest.mark.parametrize("by_hand", [True, False])

@@ -11,7 +11,7 @@ from torch.nn import functional
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.messaging.label_messages import Beliefs, Labels
 from colonnade.common.models.heads import xavier
-from colonnade.common.privacy.release import through_clip
+from colonnade.common.privacy.gaussian import through_clip
 from colonnade.common.protocols.fdml import CONTRACT, Aggregate, Logits
 from tests.support.federation import Outcome, config, federate
 

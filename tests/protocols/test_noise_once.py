@@ -23,7 +23,7 @@ from colonnade.common.errors import ConfigError, ContractError, InputError
 from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.ledger import Ledger
-from colonnade.common.privacy.accounting.plan import PrivacyPlan
+from colonnade.common.privacy.gaussian import GaussianPlan
 from colonnade.common.privacy.sum_noise import NoiseShare, noisy_ring, ring
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.run.state import State
@@ -231,14 +231,14 @@ def test_the_report_counts_a_party_as_before_and_a_person_by_the_shares(name: st
 def test_a_person_is_as_well_hidden_as_by_as_much_noise_of_each_party() -> None:
     """Noise once with sqrt(honest) times the multiplier has the parties' own noise: the same sum, the same epsilon."""
     once = plan_of(14, present=14, colluders=0, noise_multiplier=10 * math.sqrt(14))
-    each = PrivacyPlan(PrivacyConfig(clip=1, noise_multiplier=10), 10, 5, 5, None)
+    each = GaussianPlan(PrivacyConfig(clip=1, noise_multiplier=10), 10, 5, 5, None)
     assert once.person_epsilon([5] * 14) == pytest.approx(each.person_epsilon([5] * 14), rel=1e-9)
 
 
-def plan_of(parties: int, *, present: int, colluders: int, **more: Any) -> PrivacyPlan:
+def plan_of(parties: int, *, present: int, colluders: int, **more: Any) -> GaussianPlan:
     made = PrivacyConfig(clip=1, once=OnceConfig(present=present, colluders=colluders), **more)
     assert made.noise_multiplier is not None and present <= parties
-    return PrivacyPlan(made, made.noise_multiplier, 5, 5, None, present=present)
+    return GaussianPlan(made, made.noise_multiplier, 5, 5, None, present=present)
 
 
 @pytest.mark.parametrize(("present", "colluders", "gain"), [(14, 0, 3.74), (10, 5, 2.24), (10, 9, 1.0)])

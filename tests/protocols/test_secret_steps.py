@@ -12,7 +12,7 @@ import torch
 from scipy.stats import binom
 from torch import nn
 
-from colonnade.client.privacy import stage
+from colonnade.client.privacy import mechanisms
 from colonnade.client.privacy.stage import Privacy
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.secret_steps import SecretSteps
@@ -23,11 +23,10 @@ from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import BudgetSpent, ConfigError, InputError
 from colonnade.common.models.backprop import Backprop
-from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.sampled import SampledGaussian, joint_epsilon
 from colonnade.common.privacy.accounting.step_budget import StepBudget
 from colonnade.common.privacy.noise import secure_bytes, seeded_bytes, seeded_normals
-from colonnade.common.privacy.rows import SampledSteps
+from colonnade.common.privacy.rows import RowPlan, SampledSteps
 from colonnade.common.run.state import State
 from colonnade.server.member.summary import protection
 from tests.protocols.test_resume import END, SHORT, same
@@ -53,7 +52,7 @@ def mechanism(rate: float = 0.1, sigma: float = 1.5, limit: int = 10_000, clip: 
     steps = {"clip": clip, "rate": rate, "noise_multiplier": sigma}
     said: dict[str, Any] = {"clip": 1.0, "noise_multiplier": 2.0, "delta": 1e-5, "steps": steps}
     settings, kind = AdaptivePrivacyConfig(mechanism="adaptive", **said), SampledGaussian(rate, sigma, limit)
-    plan = PrivacyPlan(settings, 2.0, 1, 1, None, 40, steps=kind)
+    plan = RowPlan(settings, 2.0, 1, 1, None, 40, steps=kind)
     draws = torch.Generator().manual_seed(3)
     return SampledSteps(plan, StepBudget(None, kind), seeded_normals(draws), seeded_bytes(draws))
 
@@ -120,15 +119,15 @@ def local(by_hand: bool = True) -> tuple[ClientContext, Backprop, list[torch.Ten
 def test_a_step_is_equation_9_of_the_drawn_rows_by_autograd(by_hand: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     ctx, bottom, parameters = local(by_hand)
     monkeypatch.setattr("colonnade.common.privacy.response_noise.add_normals", lambda total, *_: total)
-    steps = SecretSteps(ctx, bottom, lambda: None, 10, 0.7)
     made = torch.Generator().manual_seed(2)
     normal = partial(torch.randn, generator=made)
     train = ctx.schedule.partition.train
     batch, dual, residual, head = train[:12], normal(12, 10), normal(12, 10), normal(8, 10)
-    steps.take(batch, dual, residual)
     drawn: list[torch.Tensor] = []
-    whole = ctx.steps.draw
-    monkeypatch.setattr(ctx.steps, "draw", lambda held: drawn.append(whole(held)) or drawn[-1])
+    steps = SecretSteps(
+        ctx, lambda held: drawn.append(ctx.steps.draw(held)) or drawn[-1], bottom, lambda: None, 10, 0.7
+    )
+    steps.take(batch, dual, residual)
     for _ in range(4):
         steps.descend(head, 1)
         rows = drawn[-1]
@@ -144,16 +143,16 @@ def test_a_step_is_equation_9_of_the_drawn_rows_by_autograd(by_hand: bool, monke
 @pytest.mark.parametrize("by_hand", [True, False])
 def test_a_step_that_draws_no_row_is_noise_alone(by_hand: bool) -> None:
     ctx, bottom, parameters = local(by_hand)
-    steps = SecretSteps(ctx, bottom, lambda: None, 10, 1.0)
+    steps = SecretSteps(ctx, ctx.steps.draw, bottom, lambda: None, 10, 1.0)
     steps.descend(torch.zeros(8, 10), 1)  # no dual has come yet
     assert all(p.grad.shape == p.shape and p.grad.std() > 1e5 for p in parameters)
 
 
 def test_the_newest_dual_of_a_row_counts_and_all_rows_seen_can_be_drawn() -> None:
     ctx, bottom, _ = local()
-    steps, train = SecretSteps(ctx, bottom, lambda: None, 10, 1.0), ctx.schedule.partition.train
-    seen = []
-    ctx.steps.draw = lambda held: seen.append(held) or held[:0]  # type: ignore[method-assign, union-attr]
+    seen: list[torch.Tensor] = []
+    steps = SecretSteps(ctx, lambda held: seen.append(held) or held[:0], bottom, lambda: None, 10, 1.0)
+    train = ctx.schedule.partition.train
     for first in (0, 6, 0):
         steps.take(train[first : first + 6], torch.full((6, 10), float(len(seen))), torch.zeros(6, 10))
         ctx.steps._expected = 1.0  # type: ignore[union-attr]
@@ -188,7 +187,7 @@ def test_draws_depend_on_nothing_that_the_server_sends(monkeypatch: pytest.Monke
 def test_draws_are_new_in_every_run_and_from_the_systems_randomness(monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = (drawn_in(secret("federation.rounds=1", seeded=False), monkeypatch) for _ in range(2))
     assert one != two
-    assert stage.secure_bytes is secure_bytes
+    assert mechanisms.secure_bytes is secure_bytes
 
 
 def test_rows_reach_beyond_the_announced_batch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,9 +21,8 @@ def noise_over_values(plan: PrivacyPlan, batch: int, width: int) -> float:
         batch: rows of a message.
         width: numbers of a row.
     """
-    if plan.strict == "row":  # every entry has noise of 2 sigma in units of `clip`
-        return 2 * plan.noise_multiplier * math.sqrt(width) / plan.gain
-    return plan.noise_multiplier * math.sqrt(batch * width) / plan.gain
+    numbers = width if plan.strict == "row" else batch * width
+    return plan.deviation / plan.config.clip * math.sqrt(numbers) / plan.gain
 
 
 def drowned(federation: FederationConfig, schedule: Schedule) -> str:

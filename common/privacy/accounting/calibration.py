@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 
 _SMALLEST, _LARGEST = 1e-6, 1e9
 _FAR = -30.0  # beyond this Phi is computed by its series, far before it underflows
@@ -26,7 +25,6 @@ def gaussian_delta(sigma: float, epsilon: float) -> float:
     return max(math.exp(upper) * -math.expm1(min(lower - upper, 0.0)), 0.0)
 
 
-@lru_cache(maxsize=1024)  # every release of a run asks, and so do those of the members beside it
 def gaussian_epsilon(sigma: float, delta: float) -> float:
     """The smallest epsilon of one release with noise multiplier sigma, for a delta between 0 and 1."""
     if gaussian_delta(sigma, 0.0) <= delta:

@@ -1,26 +1,55 @@
-"""Privacy plan of a run: sigma, the number of affordable rounds, and their cost."""
+"""What every mechanism of `federation.privacy` plans: its noise, the rounds that a budget allows, and their cost."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
-from colonnade.common.config.privacy import AdaptivePrivacyConfig, Adjacency, AnyPrivacyConfig, NoisyPrivacyConfig
+import torch
+from torch import Tensor, nn
+
+from colonnade.common.config.privacy import Adjacency, AnyPrivacyConfig
 from colonnade.common.errors import ConfigError
-from colonnade.common.privacy.accounting.accountant import affordable, epsilon, find_noise_multiplier
-from colonnade.common.privacy.accounting.calibration import gaussian_sigma
-
-if TYPE_CHECKING:  # imported where it is needed: scipy's convolution is half a second, and few runs need it
-    from colonnade.common.privacy.accounting.sampled import SampledGaussian
+from colonnade.common.privacy.accounting.accountant import SENSITIVITY, Event, find_noise_multiplier, most_releases
+from colonnade.common.run.state import State
 
 SEEDED = "noise was drawn from the federation's seed, which every member knows"
 
 
 @dataclass(frozen=True)
+class Span:
+    """What a mechanism has to know of a run to plan it.
+
+    Args:
+        rows: of the data.
+        rounds: configured for the federation.
+        releases: function of rounds: releases of one party (or row) in a run of that length, evaluations included.
+        steps: of a party after a release, at most.
+        present: fewest parties in a sum, if the noise is in it once.
+        benchmark: True if the data are public, so that delta may be as in a paper.
+        train: numbers of the training rows, int64 (m,).
+        draws: steps of the training of linear encoders, and rows that are expected in a step.
+        classes: C.
+        parties: in the roster.
+    """
+
+    rows: int
+    rounds: int
+    releases: Callable[[int], int]
+    steps: int = 1
+    present: int = 1
+    benchmark: bool = False
+    train: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    draws: tuple[int, int] = (1, 1)
+    classes: int = 0
+    parties: int = 1
+
+
+@dataclass(frozen=True)
 class PrivacyPlan:
-    """Privacy plan, derived identically at the server and at every party.
+    """A planned mechanism, derived identically at the server and at every party. Each mechanism is a subclass.
 
     Args:
         config: the agreed settings.
@@ -31,8 +60,6 @@ class PrivacyPlan:
         rows: of the data.
         predictions: releases kept back from training for predictions, beside `releases`.
         present: with noise once, the fewest parties in a sum; 1 where every party adds all of the noise.
-        steps: all steps of a party over secretly drawn rows that its budget of steps allows; None without. Every
-            epsilon counts them all, so that it holds whenever the run ends.
     """
 
     config: AnyPrivacyConfig
@@ -43,7 +70,62 @@ class PrivacyPlan:
     rows: int = 0
     predictions: int = 0
     present: int = 1
-    steps: SampledGaussian | None = None
+
+    @classmethod
+    def of(cls, config: Any, run: Span) -> Self:
+        """Finds sigma if only a budget is given, and the rounds within a budget.
+
+        Raises:
+            ConfigError: delta is too large for the number of rows, or the budget does not allow one round.
+        """
+        refuse_large_delta(config.delta, run.rows, benchmark=run.benchmark)
+        wanted = min(run.rounds, config.rounds or run.rounds)
+        sigma, budget = cls._sigma(config), config.epsilon
+        least = 1 if config.once is None else config.once.present or run.present
+        made = cls(
+            config, sigma or 1.0, wanted, run.releases(wanted), None, run.rows, config.predictions, least,
+            **cls._more(config, wanted * run.steps),
+        )  # fmt: skip
+        if sigma is None:
+            made = replace(made, noise_multiplier=made._find_noise(budget))
+        if budget is None:
+            return made
+        allowed = made.within(budget, config.adjacency)
+        paid = _paid(wanted, allowed - config.predictions, run.releases)
+        if paid == 0:
+            kept = f"; {config.predictions} are kept for predictions" if config.predictions else ""
+            raise ConfigError(
+                f"federation.privacy.epsilon = {budget:g}: at noise_multiplier = {made.noise_multiplier:g} it pays for "
+                f"{allowed} releases, and a run of one round makes {run.releases(1)}, its evaluations among them{kept}",
+                hint="leave noise_multiplier out, so that it is found from epsilon; or give a larger epsilon, a larger "
+                "batch or smaller test parts",
+            )
+        return replace(made, rounds=paid, releases=run.releases(paid), affordable=allowed)
+
+    @staticmethod
+    def _sigma(config: Any) -> float | None:
+        """The noise multiplier if it does not follow from a budget over the whole run."""
+        found: float | None = config.noise_multiplier
+        return found
+
+    @staticmethod
+    def _more(config: Any, steps: int) -> dict[str, Any]:  # noqa: ARG004
+        """Further fields of the mechanism; `steps` are a party's in the run."""
+        return {}
+
+    def _find_noise(self, budget: float) -> float:
+        config = self.config
+        return find_noise_multiplier(budget, config.delta, self.most, config.adjacency, config.accounting)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise in every entry; with noise once, of a sum's at least."""
+        raise NotImplementedError
+
+    @property
+    def largest(self) -> float:
+        """The largest norm of a released matrix, or row, before its noise."""
+        return self.config.clip
 
     @property
     def honest(self) -> int:
@@ -68,7 +150,14 @@ class PrivacyPlan:
 
     @property
     def in_words(self) -> str:
-        """The releases, where they are of another kind than noised matrices or embeddings; or ""."""
+        """The releases, and why there are so many: a row is in one batch of an epoch, a party in every round."""
+        of_what = " of a row, which is in one batch of an epoch," if self.strict == "row" else ""
+        kept = f" and {self.predictions} for predictions" if self.predictions else ""
+        released = f"{self.releases} releases{of_what} in {self.rounds} rounds{kept}{self._steps_in_words}"
+        return f"{released}, noise multiplier {self.noise_multiplier:g}"
+
+    @property
+    def _steps_in_words(self) -> str:
         return ""
 
     @property
@@ -86,109 +175,45 @@ class PrivacyPlan:
         """Adjacency for replaced data, independent of the agreed one: `row` or `replace`."""
         return "row" if self.config.adjacency == "row" else "replace"
 
-    def epsilon(self, releases: float, adjacency: Adjacency | None = None) -> float:
-        """Epsilon of a number of releases; under the agreed adjacency by default."""
-        config = self.config
-        adjacency = adjacency or config.adjacency
-        if self.steps is not None:
-            return _beside(self.steps, releases, self.noise_multiplier, config.delta)
-        return epsilon(releases, self.noise_multiplier, config.delta, adjacency, config.accounting)
+    @property
+    def neighbours(self) -> tuple[Adjacency, ...]:
+        """Adjacencies that epsilon is told for."""
+        return ("row",) if self.config.adjacency == "row" else ("participation", "replace")
 
-    def person_epsilon(self, releases: Iterable[float]) -> float:
-        """Epsilon of all parties' releases for a person with a row at each of them.
+    def summary(self) -> dict[str, Any]:
+        """Further entries of a run's summary: with noise once the parties of a sum, and the saving of noise."""
+        if self.config.once is None:
+            return {}
+        return {"present": self.present, "colluders": self.config.once.colluders, "gain": round(self.gain, 6)}
+
+    def shaped(self, model: nn.Module, state: State, device: torch.device) -> nn.Module:  # noqa: ARG002
+        """A party's bottom model, whose outputs the mechanism can release."""
+        return model
+
+    def event(self, releases: float, adjacency: Adjacency | None = None) -> Event:
+        """What a number of releases come to; under the agreed adjacency by default."""
+        return Event(releases, self.noise_multiplier, SENSITIVITY[adjacency or self.config.adjacency])
+
+    def person_event(self, releases: list[float]) -> Event:
+        """What the parties' releases come to for a person with a row at each of them.
 
         They are Gaussian releases of one person's data, so the counts of all parties add up. With noise once n parties
         of a sum move it n times as far as one, against n shares of the noise: each release counts `honest` times.
-        Steps over secretly drawn rows are those of all parties.
         """
-        if self.steps is not None:
-            parties, total = len(counts := list(releases)), self.honest * sum(counts)
-            steps = replace(self.steps, steps=parties * self.steps.steps)
-            return _beside(steps, total, self.noise_multiplier, self.config.delta)
-        return self.epsilon(self.honest * sum(releases), self.strict)
+        return self.event(self.honest * sum(releases), self.strict)
 
-    def within(self, budget: float) -> int:
-        """Number of releases within an epsilon between two data sets, or two values of a row."""
-        return _affordable(self.config, budget, self.noise_multiplier, self.strict, self.steps)
+    def epsilon(self, releases: float, adjacency: Adjacency | None = None) -> float:
+        """Epsilon of a number of releases; under the agreed adjacency by default."""
+        return self.event(releases, adjacency).epsilon(self.config.delta, self.config.accounting)
 
+    def person_epsilon(self, releases: Iterable[float]) -> float:
+        """Epsilon of all parties' releases for a person with a row at each of them."""
+        return self.person_event(list(releases)).epsilon(self.config.delta, self.config.accounting)
 
-def plan(
-    config: NoisyPrivacyConfig,
-    rows: int,
-    rounds: int,
-    releases: Callable[[int], int],
-    *,
-    benchmark: bool = False,
-    present: int = 1,
-    steps: int = 1,
-) -> PrivacyPlan:
-    """Finds sigma if only a budget is given, and the rounds within a budget.
-
-    Args:
-        config: `federation.privacy`.
-        rows: of the data.
-        rounds: configured for the federation.
-        releases: function of rounds: releases of one party (or row) in a run of that length, evaluations included.
-        benchmark: True if the data are public, so that delta may be as in a paper.
-        present: fewest parties in a sum, if the noise is in it once.
-        steps: of a round.
-
-    Raises:
-        ConfigError: delta is too large for the number of rows, or the budget does not allow one round.
-    """
-    refuse_large_delta(config.delta, rows, benchmark=benchmark)
-    wanted = min(rounds, config.rounds or rounds)
-    sigma = release_sigma(config)
-    budget, sampled = config.epsilon, _sampled(config, wanted * steps)
-    if sigma is None:
-        assert budget is not None  # one of the two is set
-        count = releases(wanted) + config.predictions
-        if sampled is not None:
-            from colonnade.common.privacy.accounting.sampled import find_release_noise  # noqa: PLC0415  # above
-
-            sigma = find_release_noise(budget, config.delta, count, sampled)
-        else:
-            sigma = find_noise_multiplier(budget, config.delta, count, config.adjacency, config.accounting)
-    allowed = None if budget is None else _affordable(config, budget, sigma, config.adjacency, sampled)
-    paid = wanted if allowed is None else _paid(wanted, allowed - config.predictions, releases)
-    if paid == 0:
-        kept = f"; {config.predictions} are kept for predictions" if config.predictions else ""
-        raise ConfigError(
-            f"federation.privacy.epsilon = {budget:g}: at noise_multiplier = {sigma:g} it pays for {allowed} "
-            f"releases, and a run of one round makes {releases(1)}, its evaluations among them{kept}",
-            hint="leave noise_multiplier out, so that it is found from epsilon; or give a larger epsilon, a larger "
-            "batch or smaller test parts",
-        )
-    least = 1 if config.once is None else config.once.present or present
-    return PrivacyPlan(config, sigma, paid, releases(paid), allowed, rows, config.predictions, least, sampled)
-
-
-def _sampled(config: AnyPrivacyConfig, count: int) -> SampledGaussian | None:
-    """The mechanism of so many steps over secretly drawn rows; None where there are none of these."""
-    found = config.steps if isinstance(config, AdaptivePrivacyConfig) else None
-    if found is None or found.rate is None or found.noise_multiplier is None:
-        return None
-    from colonnade.common.privacy.accounting.sampled import SampledGaussian  # noqa: PLC0415  # above
-
-    return SampledGaussian(found.rate, found.noise_multiplier, count)
-
-
-def _beside(steps: SampledGaussian, releases: float, noise_multiplier: float, delta: float) -> float:
-    """Epsilon of releases and of all steps over secretly drawn rows; 0 before the first release, which steps follow."""
-    from colonnade.common.privacy.accounting.sampled import joint_epsilon  # noqa: PLC0415  # above
-
-    return joint_epsilon(steps, releases, noise_multiplier, delta) if releases else 0.0
-
-
-def _affordable(
-    config: AnyPrivacyConfig, budget: float, sigma: float, adjacency: Adjacency, steps: SampledGaussian | None
-) -> int:
-    """Number of releases within an epsilon, beside all steps over secretly drawn rows."""
-    if steps is not None:
-        from colonnade.common.privacy.accounting.sampled import releases_within  # noqa: PLC0415  # above
-
-        return releases_within(budget, config.delta, sigma, steps)
-    return affordable(budget, sigma, config.delta, adjacency, config.accounting)
+    def within(self, budget: float, adjacency: Adjacency | None = None) -> int:
+        """Number of releases within an epsilon; by default between two data sets, or two values of a row."""
+        event = self.event(1, adjacency or self.strict)
+        return most_releases(event, budget, self.config.delta, self.config.accounting)
 
 
 def refuse_large_delta(delta: float, rows: int, *, benchmark: bool) -> None:
@@ -209,20 +234,3 @@ def _paid(rounds: int, allowed: int, releases: Callable[[int], int]) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if releases(middle) <= allowed else (low, middle)
     return low
-
-
-def release_sigma(config: NoisyPrivacyConfig) -> float | None:
-    """The noise multiplier if it does not follow from a budget over the whole run."""
-    if isinstance(config, AdaptivePrivacyConfig) and config.release_epsilon is not None:
-        return gaussian_sigma(config.release_epsilon, config.delta)
-    return config.noise_multiplier
-
-
-def release_cost(config: AdaptivePrivacyConfig, steps: int) -> float:
-    """Cost of a training row's release in releases of an embedding, including the steps that follow it.
-
-    Renyi costs are proportional to 1 / sigma^2, so that they add up in this unit.
-    """
-    if config.steps is None or config.steps.rate is not None:  # secretly drawn rows are counted by themselves
-        return 1.0
-    return 1.0 + steps * config.steps.cost

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
 from colonnade.common.config.privacy import LEAST_DELTA
-from colonnade.common.errors import ConfigError, InputError
+from colonnade.common.errors import InputError
 
 _Array = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ _STEP = 1e-4  # of the grid of losses, unless its range is long
 _POINTS = 2**17  # of one step's grid, at most
 _REACH = 9.0  # deviations of the noise: beyond is a probability of 1e-19
 _CUT = 1e-15  # probability that a composition may move from either tail
-_MOST_RELEASES, _LARGEST = 10**9, 1e5  # epsilon beyond which it is infinite
+_LARGEST = 1e5  # epsilon beyond which it is infinite
 # LEAST_DELTA: convolutions are rounded, by up to some 1e-12 over a tail
 
 
@@ -112,7 +112,6 @@ def joint_delta(steps: SampledGaussian, releases: float, noise_multiplier: float
     return losses.infinite + float((losses.mass * np.maximum(0, each)).sum())
 
 
-@lru_cache(maxsize=1024)
 def joint_epsilon(steps: SampledGaussian, releases: float, noise_multiplier: float, delta: float) -> float:
     """The smallest epsilon of at least 0 at a delta, as `joint_delta`, never below and at most 1e-6 above it.
 
@@ -132,40 +131,6 @@ def joint_epsilon(steps: SampledGaussian, releases: float, noise_multiplier: flo
         within = joint_delta(steps, releases, noise_multiplier, middle) <= delta
         low, high = (low, middle) if within else (middle, high)
     return high
-
-
-@lru_cache(maxsize=64)
-def releases_within(budget: float, delta: float, noise_multiplier: float, steps: SampledGaussian) -> int:
-    """The largest number of releases, as in `joint_delta`, within an epsilon that all steps count towards."""
-    low, high = 0, 1
-    while high < _MOST_RELEASES and joint_delta(steps, high, noise_multiplier, budget) <= delta:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        within = joint_delta(steps, middle, noise_multiplier, budget) <= delta
-        low, high = (middle, high) if within else (low, middle)
-    return low
-
-
-@lru_cache(maxsize=64)
-def find_release_noise(budget: float, delta: float, releases: int, steps: SampledGaussian) -> float:
-    """The smallest noise multiplier of releases, to three digits and never below, for an epsilon of them and all steps.
-
-    Raises:
-        ConfigError: the steps alone cost as much.
-    """
-    low, high = 1e-3, 1e6
-    if joint_delta(steps, releases, high, budget) > delta:
-        raise ConfigError(
-            f"federation.privacy.epsilon = {budget:g}: {steps.steps} steps over secretly drawn rows alone come to "
-            f"{steps.epsilon(delta):.3g} at delta = {delta:g}",
-            hint="give a larger epsilon or steps.noise_multiplier, or a smaller steps.rate, tau or number of rounds",
-        )
-    while high / low > 1.0005:
-        middle = math.sqrt(low * high)
-        within = joint_delta(steps, releases, middle, budget) <= delta
-        low, high = (low, middle) if within else (middle, high)
-    return float(f"{high * 1.001:.4g}")
 
 
 def find_noise(epsilon: float, delta: float, rate: float, steps: int) -> float:

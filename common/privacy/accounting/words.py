@@ -29,7 +29,7 @@ def describe_plan(plan: PrivacyPlan, parties: int, active: str = "") -> list[Sen
         parties: in the roster.
         active: reason why there is no bound for a person beside the parties' own, or "".
     """
-    noise = plan.in_words or f"{_counted(plan)}, noise multiplier {plan.noise_multiplier:g}"
+    noise = plan.in_words
     delta = f"delta {plan.config.delta:g}"
     own = plan.epsilon(plan.most, plan.strict)
     person = plan.person_epsilon([plan.most] * parties)
@@ -62,17 +62,6 @@ def _once(plan: PrivacyPlan, parties: int) -> list[Sentence]:
         f"each; it holds against {against}, and rests on the masks of blinded sums"
     )
     return [Sentence(said)]
-
-
-def _counted(plan: PrivacyPlan) -> str:
-    """The releases, and where their number comes from: a row is in one batch of an epoch, a party in every round."""
-    of_what = " of a row, which is in one batch of an epoch," if plan.strict == "row" else ""
-    kept = f" and {plan.predictions} for predictions" if plan.predictions else ""
-    secret = ""
-    if plan.steps is not None:
-        drawn = f"rows that the party draws in secret, each with probability {plan.steps.rate:g}"
-        secret = f" and {plan.steps.steps} steps over {drawn}, at noise multiplier {plan.steps.noise_multiplier:g}"
-    return f"{plan.releases} releases{of_what} in {plan.rounds} rounds{kept}{secret}"
 
 
 def _none_left(plan: PrivacyPlan) -> list[Sentence]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from colonnade.common.config.privacy import Adjacency, DiscretePrivacyConfig
 from colonnade.common.errors import ConfigError, InputError
-from colonnade.common.privacy.accounting.plan import PrivacyPlan, refuse_large_delta
+from colonnade.common.privacy.accounting.accountant import Event
+from colonnade.common.privacy.accounting.plan import PrivacyPlan, Span, refuse_large_delta
 from colonnade.common.privacy.accounting.sampled import SampledGaussian, find_noise
 from colonnade.common.privacy.laplace import Bits, discrete_laplace
 from colonnade.common.privacy.subsets import SubsetSelection
@@ -67,18 +69,30 @@ class DiscretePlan(PrivacyPlan):
         """Epsilon of noisy counts, 0 without."""
         return 0.0 if self.counts is None else self.counts.epsilon
 
+    def _events(self, parties: int) -> tuple[Event, Event]:
+        """What is released at some parties, of a training row and of any other: codes add up."""
+        trained = replace(self.encoder, steps=parties * self.encoder.steps)
+        codes = parties * (self.of_counts + self.training.epsilon)
+        return Event(steps=trained, pure=codes), Event(pure=parties * self.held_out.epsilon)
+
     def epsilon(self, releases: float, adjacency: Adjacency | None = None) -> float:  # noqa: ARG002
         """Epsilon of a row at a party: of a training row, or of another, whichever is larger; 0 before anything."""
-        return max(self.of_encoder + self.of_counts + self.training.epsilon, self.held_out.epsilon) if releases else 0.0
+        return self.person_epsilon([releases])
 
     def person_epsilon(self, releases: Iterable[float]) -> float:
-        """Epsilon of a person with a row at each party, at the same delta: encoders' steps compose, codes add up."""
-        parties = sum(1 for count in releases if count)
-        if not parties:
+        """Epsilon of a person with a row at each party, at the same delta."""
+        if not (parties := sum(1 for count in releases if count)):
             return 0.0
-        steps = self.encoder.steps * parties
-        trained = SampledGaussian(self.encoder.rate, self.encoder.noise_multiplier, steps).epsilon(self.config.delta)
-        return max(trained + parties * (self.of_counts + self.training.epsilon), parties * self.held_out.epsilon)
+        return max(event.epsilon(self.config.delta) for event in self._events(parties))
+
+    def within(self, budget: float, adjacency: Adjacency | None = None) -> int:  # noqa: ARG002
+        """1 if a budget pays for the plan, which is all or nothing; else 0."""
+        return int(self.epsilon(1) <= budget)
+
+    @property
+    def deviation(self) -> float:
+        """Codes have no noise in their entries."""
+        return 0.0
 
     @property
     def in_words(self) -> str:
@@ -89,60 +103,53 @@ class DiscretePlan(PrivacyPlan):
             f"{self.training.epsilon:.2f}; any other: its code {self.held_out.epsilon:.2f}; each code once"
         )
 
-    def within(self, budget: float) -> int:
-        """1 if a budget pays for the plan, which is all or nothing; else 0."""
-        return int(self.epsilon(1) <= budget)
+    def summary(self) -> dict[str, Any]:
+        return {
+            "codes": self.codes,
+            "set_size": self.training.size,
+            "encoder_epsilon": round(self.of_encoder, 6),
+            "code_epsilon": round(self.training.epsilon, 6),
+            "held_out_epsilon": round(self.held_out.epsilon, 6),
+            "about": "a training row's part in the encoder and its one code, or the one code of any other row",
+        }
+
+    @classmethod
+    def of(cls, config: DiscretePrivacyConfig, run: Span) -> Self:
+        """Finds the noise of the encoder's steps; no budget shortens the run.
+
+        Raises:
+            ConfigError: delta is too large for the rows, there are more codes than training rows, or no noise is
+                enough.
+        """
+        codes, train = config.count(run.classes, run.parties), run.train
+        refuse_large_delta(config.delta, run.rows, benchmark=run.benchmark)
+        if codes > len(train):
+            raise ConfigError(
+                f"federation.privacy.codes = {codes}: more than the {len(train)} training rows that they are known by",
+                hint="give fewer codes, or more rows",
+            )
+        if config.counts is not None and codes >= run.classes:
+            raise ConfigError(
+                f"federation.privacy.counts = {config.counts:g} with {codes} codes for {run.classes} classes: no "
+                "groups",
+                hint="leave counts out, or give fewer codes than classes",
+            )
+        steps, drawn = run.draws
+        rate = min(1.0, drawn / len(train))
+        try:
+            sigma = _find_noise(config.of_encoder, config.delta, rate, steps)
+            _ = SubsetSelection(codes, config.size or 1, config.of_training)
+        except InputError as wrong:
+            raise ConfigError(f"federation.privacy: {wrong}", hint=wrong.hint) from None
+        return cls(
+            config, sigma, run.rounds, 1, None, run.rows, encoder=SampledGaussian(rate, sigma, steps), codes=codes,
+            classes=run.classes, train=train.to(torch.int64),
+        )  # fmt: skip
 
 
-def discrete_plan(
-    config: DiscretePrivacyConfig,
-    train: Tensor,
-    rows: int,
-    rounds: int,
-    *,
-    draws: tuple[int, int],
-    classes: int,
-    parties: int,
-    benchmark: bool = False,
-) -> DiscretePlan:
-    """Finds the noise of the encoder's steps.
-
-    Args:
-        config: `federation.privacy`.
-        train: numbers of the training rows, int64 (m,).
-        rows: of the data.
-        rounds: of the run, which no budget shortens.
-        draws: steps of the encoder's training, and rows that are expected in a step.
-        classes: C.
-        parties: in the roster.
-        benchmark: True if the data are public, so that delta may be as in a paper.
-
-    Raises:
-        ConfigError: delta is too large for the rows, there are more codes than training rows, or no noise is enough.
-    """
-    codes = config.count(classes, parties)
-    refuse_large_delta(config.delta, rows, benchmark=benchmark)
-    if codes > len(train):
-        raise ConfigError(
-            f"federation.privacy.codes = {codes}: more than the {len(train)} training rows that they are known by",
-            hint="give fewer codes, or more rows",
-        )
-    if config.counts is not None and codes >= classes:
-        raise ConfigError(
-            f"federation.privacy.counts = {config.counts:g} with {codes} codes for {classes} classes: no groups",
-            hint="leave counts out, or give fewer codes than classes",
-        )
-    steps, drawn = draws
-    rate = min(1.0, drawn / len(train))
-    try:
-        sigma = _find_noise(config.of_encoder, config.delta, rate, steps)
-        _ = SubsetSelection(codes, config.size or 1, config.of_training)
-    except InputError as wrong:
-        raise ConfigError(f"federation.privacy: {wrong}", hint=wrong.hint) from None
-    encoder = SampledGaussian(rate, sigma, steps)
-    return DiscretePlan(
-        config, sigma, rounds, 1, None, rows, encoder=encoder, codes=codes, classes=classes, train=train.to(torch.int64)
-    )
+def as_codes(plan: PrivacyPlan | None) -> DiscretePlan | None:
+    """The plan, if rows are released as codes under it."""
+    return plan if isinstance(plan, DiscretePlan) else None
 
 
 _SENSITIVITY = 2  # in the L1 norm

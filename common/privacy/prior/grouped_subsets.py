@@ -30,6 +30,7 @@ from torch import Tensor
 
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.laplace import Bits
+from colonnade.common.privacy.prior.pending import first_rows
 from colonnade.common.privacy.subsets import SubsetSelection
 
 _MOST_SETS = 256  # of one m and d, so that every row's mutual information can be summed over all of them
@@ -56,6 +57,10 @@ class GroupedSubsets:
     def epsilon(self) -> float:
         """Epsilon of every label, at delta 0."""
         return self.plain.epsilon
+
+    def first(self, rows: int) -> Tensor:
+        """As `first_rows`: all others wait for their first use."""
+        return first_rows(rows)
 
     def draw(self, labels: Tensor, bits: Bits) -> Tensor:
         """Sets for labels int64 (rows,) without a prior, as 1 and 0: float64 (rows, classes)."""

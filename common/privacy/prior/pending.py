@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from colonnade.common.privacy.laplace import Bits
-from colonnade.common.privacy.prior.grouped_subsets import GroupedSubsets
 
 _FIRST = 10  # one training row in ten
 _FLOOR = 0.02  # of the prior, spread over all classes: an early model is surer than it should be
@@ -37,7 +36,7 @@ class PendingLabels:
         rows: numbers of the training rows, int64 (m,).
         labels: their classes, int64 (m,).
         values: what was released of each, float64 (m, classes); no bit is set of rows that wait. Changed in place.
-        noise: the mechanism.
+        draw: the mechanism, by a prior.
         bits: source of randomness, by the number of labels that were released before.
         keep: stores values; called with every new release, before it is used.
     """
@@ -45,7 +44,7 @@ class PendingLabels:
     rows: Tensor
     labels: Tensor
     values: Tensor
-    noise: GroupedSubsets
+    draw: Callable[[Tensor, Tensor, Bits], Tensor]
     bits: Callable[[int], Bits]
     keep: Callable[[Tensor], None]
 
@@ -74,7 +73,7 @@ class PendingLabels:
             prior = logits.detach().cpu().double()[torch.from_numpy(where[waits])].softmax(-1)
             prior = (1 - _FLOOR) * prior + _FLOOR / prior.shape[1]
             values = self.values.clone()
-            values[new] = self.noise.draw_by(self.labels[new], prior, self.bits(int(self.released.sum())))
+            values[new] = self.draw(self.labels[new], prior, self.bits(int(self.released.sum())))
             self.keep(values)
             self.values.copy_(values)
             self.labels[new] = -1  # nothing needs it any more

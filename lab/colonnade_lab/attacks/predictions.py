@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.data.rows import generator
 from colonnade.common.messaging.forms import AS_IS
@@ -14,10 +13,11 @@ from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.privacy.codes.release import CodeRelease, SeededSets
+from colonnade.common.privacy.gaussian import GaussianPlan, GaussianRelease
 from colonnade.common.privacy.noise import Normals, secure_bytes, seeded_normals
-from colonnade.common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
+from colonnade.common.privacy.release import QuantisedRelease, Release, release_clear
 from colonnade.common.privacy.rescale import Rescale
-from colonnade.common.privacy.rows import RowRelease, deviation
+from colonnade.common.privacy.rows import RowPlan, RowRelease
 from colonnade_lab.attacks.run import AttackedRun
 
 
@@ -67,11 +67,14 @@ def _release(run: AttackedRun, party: str) -> Release:
 
 def _protection(plan: PrivacyPlan, normals: Normals) -> Release:
     budget = Budget(None, None, plan.releases)
-    if isinstance(plan, DiscretePlan):
-        bits = secure_bytes()
-        training, held_out = (SeededSets(each, lambda _rows: bits) for each in (plan.training, plan.held_out))
-        return CodeRelease(plan, training, held_out, plan.rows, lambda: 1.0)
-    if not isinstance(plan.config, AdaptivePrivacyConfig):
-        return GaussianRelease(plan, normals, budget)
-    counts = RowBudget(budget, torch.zeros(plan.rows, dtype=torch.float64))
-    return RowRelease(plan, normals, counts, Rescale("none", plan.config.clip, deviation(plan)))
+    match plan:
+        case DiscretePlan():
+            bits = secure_bytes()
+            training, held_out = (SeededSets(each, lambda _rows: bits) for each in (plan.training, plan.held_out))
+            return CodeRelease(plan, training, held_out, plan.rows, lambda: 1.0)
+        case RowPlan():
+            counts = RowBudget(budget, torch.zeros(plan.rows, dtype=torch.float64))
+            return RowRelease(plan, normals, counts, Rescale("none", plan.config.clip, plan.deviation))
+        case GaussianPlan():
+            return GaussianRelease(plan, normals, budget)
+    raise TypeError(f"no release of {type(plan).__name__}")

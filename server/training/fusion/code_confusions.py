@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.privacy.codes.plan import as_codes
 from colonnade.server.training.context import ServerContext
 
 _CERTAIN = 30.0  # epsilon used for codes without noise
@@ -40,8 +40,8 @@ class Confusions:
 
     def epsilon(self, rows: Tensor) -> Tensor:
         """Epsilon of the sets of these rows, float64 (rows, 1)."""
-        plan = self._ctx.schedule.privacy
-        if not isinstance(plan, DiscretePlan):
+        plan = as_codes(self._ctx.schedule.privacy)
+        if plan is None:
             return torch.full((len(rows), 1), _CERTAIN, dtype=torch.float64)
         rows = self._ctx.trained_as(rows.cpu())
         trains = (self._trains[rows] & (rows >= 0)).unsqueeze(1)

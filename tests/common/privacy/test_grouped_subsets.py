@@ -146,7 +146,7 @@ class Disk:
 def pending(disk: Disk, rows: torch.Tensor, labels: torch.Tensor) -> PendingLabels:
     values = torch.zeros(len(rows), 4, dtype=torch.float64)
     bits = lambda after: random.Random(after).randbytes  # noqa: E731
-    return PendingLabels(rows, labels.clone(), values, by_prior(4, 1.0), bits, disk)
+    return PendingLabels(rows, labels.clone(), values, by_prior(4, 1.0).draw_by, bits, disk)
 
 
 ROWS, LABELS = torch.arange(0, 40, 2), torch.arange(20) % 4

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from colonnade.common.config.privacy import PrivacyConfig
 from colonnade.common.errors import BudgetSpent
 from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.plan import PrivacyPlan
+from colonnade.common.privacy.gaussian import GaussianPlan, GaussianRelease, clip_frobenius, through_clip
 from colonnade.common.privacy.noise import secure_normals, seeded_normals
-from colonnade.common.privacy.release import GaussianRelease, clip_frobenius, through_clip
 
 
 def release(clip: float, sigma: float, budget: Budget | None = None, **more) -> GaussianRelease:
     settings = PrivacyConfig(clip=clip, noise_multiplier=sigma, **more)
-    return GaussianRelease(PrivacyPlan(settings, sigma, 1, 1, None), secure_normals, budget or Budget(None, None, 1))
+    return GaussianRelease(GaussianPlan(settings, sigma, 1, 1, None), secure_normals, budget or Budget(None, None, 1))
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=20), st.floats(1e-3, 1e3))
@@ -116,7 +115,7 @@ def test_seeded_noise_repeats() -> None:
     settings = PrivacyConfig(clip=1.0, noise_multiplier=1.0, seeded=True)
     one, two = (
         GaussianRelease(
-            PrivacyPlan(settings, 1.0, 1, 1, None),
+            GaussianPlan(settings, 1.0, 1, 1, None),
             seeded_normals(torch.Generator().manual_seed(3)),
             Budget(None, None, 1),
         )(torch.ones(3, 3))

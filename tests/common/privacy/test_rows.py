@@ -10,11 +10,11 @@ import torch
 from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.plan import PrivacyPlan, release_sigma
+from colonnade.common.privacy.accounting.plan import Span
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.noise import secure_normals
 from colonnade.common.privacy.rescale import Rescale
-from colonnade.common.privacy.rows import RowRelease, deviation
+from colonnade.common.privacy.rows import RowPlan, RowRelease
 
 ROWS = torch.arange(2000)
 
@@ -22,9 +22,9 @@ ROWS = torch.arange(2000)
 def release(**more) -> RowRelease:
     said = {"clip": 0.5, "noise_multiplier": 3.0, "delta": 1e-5} | more
     config = AdaptivePrivacyConfig(mechanism="adaptive", **said)
-    plan = PrivacyPlan(config, release_sigma(config), 1, 1, None, len(ROWS))
+    plan = RowPlan.of(config, Span(len(ROWS), 1, lambda rounds: rounds))
     budget = RowBudget(Budget(None, None, 1), torch.zeros(len(ROWS), dtype=torch.float64))
-    factor = Rescale(config.rescale, config.clip, deviation(plan), shrink=config.shrink)
+    factor = Rescale(config.rescale, config.clip, plan.deviation, shrink=config.shrink)
     return RowRelease(plan, secure_normals, budget, factor)
 
 

@@ -18,23 +18,22 @@ from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
-from colonnade.common.privacy.accounting.plan import PrivacyPlan, release_cost
+from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.accounting.step_budget import StepBudget
 from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.privacy.codes.release import CodeRelease, SeededSets
+from colonnade.common.privacy.gaussian import GaussianPlan, GaussianRelease
 from colonnade.common.privacy.labels import label_noise
 from colonnade.common.privacy.laplace import Bits
 from colonnade.common.privacy.linear_encoder import LinearEncoder
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals
-from colonnade.common.privacy.prior.grouped_subsets import GroupedSubsets
-from colonnade.common.privacy.release import GaussianRelease
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.response_noise import RowNoise
-from colonnade.common.privacy.rows import NoisySteps, RowRelease, SampledSteps, deviation
+from colonnade.common.privacy.rows import NoisySteps, RowPlan, RowRelease, SampledSteps
 from colonnade.common.privacy.shaped import Shape
-from colonnade.common.privacy.sum_noise import NoiseShare, ring, sum_deviation
+from colonnade.common.privacy.sum_noise import NoiseShare, ring
 from colonnade_lab.attacks.audit.canaries import Audited
 from colonnade_lab.attacks.run import AttackedRun
 
@@ -42,7 +41,7 @@ RELEASES = 2
 """Most releases of a canary in an audit of a run: each costs a call for every canary."""
 
 
-def party_matrices(plan: PrivacyPlan, releases: int, normals: Normals = secure_normals) -> Audited:
+def party_matrices(plan: GaussianPlan, releases: int, normals: Normals = secure_normals) -> Audited:
     """Audits `federation.privacy` with `mechanism: gaussian`: a canary is a party with one of two matrices of norm C.
 
     Under `participation` the second party is absent, which sends zeros.
@@ -62,25 +61,24 @@ def party_matrices(plan: PrivacyPlan, releases: int, normals: Normals = secure_n
     return Audited(name, plan.epsilon(releases), plan.config.delta, scores, gaussian=True)
 
 
-def embedded_rows(plan: PrivacyPlan, releases: int, normals: Normals = secure_normals) -> Audited:
+def embedded_rows(plan: RowPlan, releases: int, normals: Normals = secure_normals) -> Audited:
     """Audits `mechanism: adaptive`: a canary is a row whose embeddings lie at opposite ends of the region.
 
     With `steps` every release is followed by one step, in which the row's gradient is at one of two ends as well.
     """
     config = plan.config
-    assert isinstance(config, AdaptivePrivacyConfig)
-    cost = release_cost(config, 1)
+    cost = config.training_cost(1)
 
     def scores(coins: Tensor) -> Tensor:
         ends = _ends(config)
         counts = RowBudget(Budget(None, None, plan.releases), torch.zeros(len(coins), dtype=torch.float64))
         steps = NoisySteps(plan, 1, normals) if config.steps and plan.steps is None else None
-        release = RowRelease(plan, normals, counts, Rescale("none", config.clip, deviation(plan)), steps)
+        release = RowRelease(plan, normals, counts, Rescale("none", config.clip, plan.deviation), steps)
         rows, apart = torch.arange(len(coins)), ends[1] - ends[0]
         found = torch.zeros(len(coins), dtype=torch.float64)
         for _ in range(releases):
             sent = release(ends[coins.long()], rows=rows)
-            found += sent.double() @ apart / deviation(plan) ** 2
+            found += sent.double() @ apart / plan.deviation**2
             if plan.steps is not None:
                 found += _secretly_stepped(plan, plan.steps, coins, normals)
             elif config.steps is not None:
@@ -101,7 +99,7 @@ def _ends(config: AdaptivePrivacyConfig) -> Tensor:
     return config.clip * torch.tensor([[-1.0, 0], [1, 0]], dtype=torch.float64)
 
 
-def _stepped(plan: PrivacyPlan, config: AdaptivePrivacyConfig, coins: Tensor, normals: Normals) -> Tensor:
+def _stepped(plan: RowPlan, config: AdaptivePrivacyConfig, coins: Tensor, normals: Normals) -> Tensor:
     """Returns log-likelihood ratios from one step on each canary alone."""
     assert config.steps is not None
     clip = config.steps.clip
@@ -114,9 +112,9 @@ def _stepped(plan: PrivacyPlan, config: AdaptivePrivacyConfig, coins: Tensor, no
     return found
 
 
-def _secretly_stepped(plan: PrivacyPlan, steps: SampledGaussian, coins: Tensor, normals: Normals) -> Tensor:
+def _secretly_stepped(plan: RowPlan, steps: SampledGaussian, coins: Tensor, normals: Normals) -> Tensor:
     """Returns log-likelihood ratios from one step that draws the canary or not, and no other row."""
-    assert isinstance(plan.config, AdaptivePrivacyConfig) and plan.config.steps is not None  # ensured by the plan
+    assert plan.config.steps is not None  # ensured by the plan
     clip, found = plan.config.steps.clip, torch.zeros(len(coins), dtype=torch.float64)
     for place, coin in enumerate(coins.tolist()):
         noisy = SampledSteps(plan, StepBudget(None, steps), normals, secure_bytes())
@@ -147,7 +145,7 @@ def labels(config: LabelPrivacyConfig, classes: int, seed: int = 0) -> Audited:
 
     def scores(coins: Tensor) -> Tensor:
         noise, bits = label_noise(config, classes), config.bits(seed)
-        if isinstance(noise, GroupedSubsets):  # the prior under which canaries' sets are most informative
+        if noise.draw_by is not None:  # the prior under which canaries' sets are most informative
             prior = torch.tensor([1.0, 1.0, *[1e-6] * (classes - 2)]).expand(len(coins), classes)
             evidence = noise.evidence(noise.draw_by(coins.long(), prior, bits))
         else:
@@ -160,14 +158,14 @@ def labels(config: LabelPrivacyConfig, classes: int, seed: int = 0) -> Audited:
 
 def _matrices_of(run: AttackedRun) -> Audited | None:
     plan = run.schedule.privacy
-    if plan is None or plan.config.mechanism != "gaussian" or plan.config.once is not None:
+    if not isinstance(plan, GaussianPlan) or plan.config.once is not None:
         return None  # `once` adds noise to a sum: _sums_of
     return party_matrices(plan, min(plan.releases, RELEASES))
 
 
 def _rows_of(run: AttackedRun) -> Audited | None:
     plan = run.schedule.privacy
-    if plan is None or not isinstance(plan.config, AdaptivePrivacyConfig) or plan.config.heuristic:
+    if not isinstance(plan, RowPlan) or plan.config.heuristic:
         return None
     if plan.config.once is not None:
         return None
@@ -273,7 +271,7 @@ def noisy_sums(plan: PrivacyPlan, ring: Ring, releases: int, shares: int = 0) ->
             for _ in range(shares - 1):
                 total = total + share(torch.zeros_like(ends))  # of others, with known values
             found += total.double() / ring.scale
-        return found * apart / sum_deviation(plan) ** 2
+        return found * apart / plan.deviation**2
 
     name = f"noise once, {shares} shares, sigma {plan.noise_multiplier:g}, {plan.config.adjacency}, {releases} releases"
     return Audited(name, plan.epsilon(releases), plan.config.delta, scores, gaussian=True)

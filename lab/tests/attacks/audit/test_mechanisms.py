@@ -12,9 +12,10 @@ import pytest
 from colonnade.common.config.label_privacy import LabelPrivacyConfig, ResponseNoiseConfig
 from colonnade.common.config.privacy import AdaptivePrivacyConfig, OnceConfig, PrivacyConfig
 from colonnade.common.data.rows import generator
-from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
+from colonnade.common.privacy.mechanisms import PLANS
 from colonnade.common.privacy.noise import Normals, seeded_normals
+from colonnade.common.privacy.rows import RowPlan
 from colonnade.common.privacy.sum_noise import noisy_ring
 from colonnade_lab.attacks.audit.canaries import Audited, audit
 from colonnade_lab.attacks.audit.mechanisms import OF_RUNS, embedded_rows, labels, noisy_sums, party_matrices, responses
@@ -25,8 +26,8 @@ pytestmark = pytest.mark.slow
 CANARIES, CONFIDENCE = 2000, 0.999
 
 
-def plan(config: PrivacyConfig | AdaptivePrivacyConfig, sigma: float) -> PrivacyPlan:
-    return PrivacyPlan(config, sigma, 10, 10, None, CANARIES)
+def plan(config: PrivacyConfig | AdaptivePrivacyConfig, sigma: float) -> Any:
+    return PLANS[config.mechanism](config, sigma, 10, 10, None, CANARIES)
 
 
 def client(adjacency: str) -> Callable[[Normals], Audited]:
@@ -134,7 +135,7 @@ def test_secret_steps_keep_their_claim_and_a_tenth_of_their_noise_does_not() -> 
     made = AdaptivePrivacyConfig.model_validate(
         {"mechanism": "adaptive", "clip": 0.7, "noise_multiplier": 50.0, "delta": 1e-5, "steps": steps}
     )
-    whole = PrivacyPlan(made, 50.0, 2, 2, None, CANARIES, steps=SampledGaussian(0.5, 3.0, 2))
+    whole = RowPlan(made, 50.0, 2, 2, None, CANARIES, steps=SampledGaussian(0.5, 3.0, 2))
     right, less = (audit(embedded_rows(whole, 2, drawn(factor)), CANARIES, 0, CONFIDENCE) for factor in (1.0, 0.1))
     assert right.claimed is not None and right.least <= right.claimed
     assert less.refuted

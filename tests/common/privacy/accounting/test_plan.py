@@ -10,7 +10,8 @@ from colonnade.common.config.privacy import PrivacyConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.accounting.accountant import epsilon
-from colonnade.common.privacy.accounting.plan import plan
+from colonnade.common.privacy.accounting.plan import Span
+from colonnade.common.privacy.gaussian import GaussianPlan
 from tests.support.federation import config, federate
 
 SPLIT = {"name": "split", "embedding": 4}
@@ -25,20 +26,20 @@ def releases(rounds: int) -> int:
 
 
 def test_a_budget_alone_finds_sigma() -> None:
-    found = plan(PrivacyConfig(clip=1, epsilon=8), 1000, 50, releases)
+    found = GaussianPlan.of(PrivacyConfig(clip=1, epsilon=8), Span(1000, 50, releases))
     assert found.rounds == 50 and found.releases == 60
     assert epsilon(60, found.noise_multiplier, 1e-5, "replace") <= 8
     assert found.affordable is not None and 60 <= found.affordable <= 61
 
 
 def test_a_budget_for_fewer_rounds_ends_the_run_there() -> None:
-    found = plan(PrivacyConfig(clip=1, epsilon=8, rounds=20), 1000, 50, releases)
+    found = GaussianPlan.of(PrivacyConfig(clip=1, epsilon=8, rounds=20), Span(1000, 50, releases))
     assert found.rounds == 20 and found.releases == 30
 
 
 def test_with_sigma_given_the_budget_ends_the_run() -> None:
     config = PrivacyConfig(clip=1, epsilon=1, noise_multiplier=30, adjacency="participation", accounting="renyi")
-    found = plan(config, 1000, 100, releases)
+    found = GaussianPlan.of(config, Span(1000, 100, releases))
     assert found.affordable == 54 and found.releases == 54 and found.rounds == 44
 
 
@@ -55,7 +56,7 @@ def test_with_sigma_given_the_budget_ends_the_run() -> None:
 )
 def test_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        plan(PrivacyConfig(clip=1, **settings), 1000, 50, releases)
+        GaussianPlan.of(PrivacyConfig(clip=1, **settings), Span(1000, 50, releases))
 
 
 @pytest.mark.parametrize("rounds", [1, 5, 6, 13])
@@ -83,7 +84,8 @@ def test_a_schedule_ends_where_the_budget_does() -> None:
 def test_releases_for_predictions_are_kept_back_from_training(more: dict[str, Any]) -> None:
     """All of them together are within the budget, and training leaves as many as were asked for."""
     without, kept = (
-        plan(PrivacyConfig(clip=1.0, epsilon=4.0, predictions=n, **more), 1000, 50, releases) for n in (0, 10)
+        GaussianPlan.of(PrivacyConfig(clip=1.0, epsilon=4.0, predictions=n, **more), Span(1000, 50, releases))
+        for n in (0, 10)
     )
     assert kept.most == kept.releases + 10 and kept.affordable is not None
     assert kept.releases + 10 <= kept.affordable and kept.epsilon(kept.most) <= 4.0

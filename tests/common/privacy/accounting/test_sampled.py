@@ -9,16 +9,18 @@ import pytest
 from scipy.signal import lfilter
 from scipy.stats import norm
 
+from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.errors import ConfigError, InputError
+from colonnade.common.privacy.accounting.accountant import Event, least_noise, most_releases
 from colonnade.common.privacy.accounting.accountant import epsilon as announced
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
+from colonnade.common.privacy.accounting.plan import Span
 from colonnade.common.privacy.accounting.sampled import (
     SampledGaussian,
     find_noise,
-    find_release_noise,
     joint_epsilon,
-    releases_within,
 )
+from colonnade.common.privacy.rows import RowPlan
 
 
 def other_library(rate: float, sigma: float, steps: int, delta: float) -> float:
@@ -150,12 +152,13 @@ def test_steps_or_releases_alone_are_what_they_were() -> None:
 
 def test_noise_of_releases_is_found_beside_all_steps() -> None:
     steps = SampledGaussian(0.05, 2.0, 360)
-    sigma = find_release_noise(8.0, 1e-4, 3, steps)
-    assert 7.9 < joint_epsilon(steps, 3, sigma, 1e-4) <= 8.0
-    assert releases_within(8.0, 1e-4, sigma, steps) == 3
-    assert releases_within(0.5, 1e-4, sigma, steps) == 0
+    sigma = least_noise(Event(3, steps=steps), 8.0, 1e-4)
+    assert sigma is not None and 7.9 < joint_epsilon(steps, 3, sigma, 1e-4) <= 8.0
+    event = Event(1, sigma, steps=steps)
+    assert most_releases(event, 8.0, 1e-4) == 3 and most_releases(event, 0.5, 1e-4) == 0
+    asked = {"clip": 1.0, "epsilon": 0.5, "delta": 1e-4, "steps": {"clip": 1.0, "rate": 0.05, "noise_multiplier": 2.0}}
     with pytest.raises(ConfigError, match="360 steps over secretly drawn rows alone come to") as refusal:
-        find_release_noise(0.5, 1e-4, 3, steps)
+        RowPlan.of(AdaptivePrivacyConfig(mechanism="adaptive", **asked), Span(1000, 360, lambda _rounds: 3))
     assert refusal.value.hint
 
 
