@@ -160,7 +160,7 @@ class PartySessions:
         self._schedule = Schedule(self.federation, trained, features.official_test)
         ledger, plan, rows = self._folder.ledger, self._schedule.privacy, len(features.values)
         places = aligned_places(self.federation, plan, self._folder, features.ids, trained, predicts=others)
-        self._privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger, rows, places)
+        self._privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger, rows=rows, places=places)
         self.progress.privacy = self._privacy
         train, seed = self._schedule.partition.train, self.federation.seed
         kept = EncoderFile(self.out, begun=bool(self.store.run()))

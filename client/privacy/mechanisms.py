@@ -55,8 +55,8 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Source:
-    """What a session's release draws on.
+class Randomness:
+    """What a session's release draws on, and what it pays from.
 
     Args:
         normals: of the noise.
@@ -91,19 +91,21 @@ class PartyMechanism:
     def stage(self, state: State) -> Release:
         """A session's release."""
         if not self._seeded:
-            return self._release(state, Source(secure_normals, secure_bytes, self._budget, self._counts))
+            return self._release(state, Randomness(secure_normals, secure_bytes, self._budget, self._counts))
         draws = state.keep("noise", lambda: generator("noise", self._terms.seed, self._terms.party))
         self._budget = Budget(None, self._terms.limit, self._expected, state.keep("spent", dict[str, float]))
         counts = state.keep("row counts", lambda: torch.zeros_like(self._counts))
-        return self._release(state, Source(seeded_normals(draws), lambda: seeded_bytes(draws), self._budget, counts))
+        return self._release(
+            state, Randomness(seeded_normals(draws), lambda: seeded_bytes(draws), self._budget, counts)
+        )
 
     def close(self) -> None:
         self._budget.close()
 
-    def _release(self, state: State, source: Source) -> Release:
+    def _release(self, state: State, source: Randomness) -> Release:
         raise NotImplementedError
 
-    def _share(self, plan: PrivacyPlan, source: Source) -> NoiseShare | None:
+    def _share(self, plan: PrivacyPlan, source: Randomness) -> NoiseShare | None:
         return None if self._terms.ring is None else NoiseShare(plan, self._terms.ring, source.bits)
 
 
@@ -112,7 +114,7 @@ class Gaussian(PartyMechanism):
         super().__init__(plan, terms)
         self._plan = plan
 
-    def _release(self, state: State, source: Source) -> Release:  # noqa: ARG002
+    def _release(self, state: State, source: Randomness) -> Release:  # noqa: ARG002
         return GaussianRelease(self._plan, source.normals, source.budget, self._share(self._plan, source))
 
 
@@ -123,7 +125,7 @@ class Rows(PartyMechanism):
         secret = plan.steps is not None and not self._seeded
         self._step_budget = StepBudget(terms.ledger, plan.steps) if secret and plan.steps is not None else None
 
-    def _release(self, state: State, source: Source) -> Release:
+    def _release(self, state: State, source: Randomness) -> Release:
         plan, paid = self._plan, None
         if plan.steps is not None:
             budget = self._step_budget or StepBudget(None, plan.steps, state.keep("steps spent", dict[str, float]))
@@ -149,7 +151,7 @@ class Codes(PartyMechanism):
             later = 0 if terms.places is None else terms.places.later
             self._own = OwnCodes(plan, self._budget, self._rows, folder, later)
 
-    def _release(self, state: State, source: Source) -> Release:  # noqa: ARG002
+    def _release(self, state: State, source: Randomness) -> Release:  # noqa: ARG002
         seed, party, places = self._terms.seed, self._terms.party, self._terms.places
         own = self._own or SeededCodes(self._plan, source.budget, self._rows, seed, party)
         self.encoder = own.encoder

@@ -38,6 +38,7 @@ class Privacy:
         policy: PolicyConfig,
         plan: PrivacyPlan | None,
         ledger: Path | None,
+        *,
         rows: int | None = None,
         places: RowPlaces | None = None,
     ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import torch
@@ -15,8 +15,13 @@ from colonnade.common.config.privacy import AnyPrivacyConfig
 from colonnade.common.data.rows import Batches, Partition, generator, partition
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.privacy.accounting.plan import PrivacyPlan, Span
-from colonnade.common.privacy.mechanisms import PLANS
+from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.privacy.gaussian import GaussianPlan
+from colonnade.common.privacy.rows import RowPlan
 from colonnade.common.privacy.sum_noise import noisy_ring
+
+PLANS: Mapping[str, type[PrivacyPlan]] = {"gaussian": GaussianPlan, "adaptive": RowPlan, "discrete": DiscretePlan}
+"""The mechanisms of `federation.privacy` by name."""
 
 _EVALUATED = ("validation", "test")
 _PATIENCE_EPOCHS, _PATIENCE_SHARE = 10, 4  # of `patience: auto`: epochs, and the share of the run, one in so many

@@ -35,7 +35,7 @@ def released(protocol: dict[str, Any], mechanism: str, values: Tensor, *sets: st
     cfg = config(protocol, *SHORT, f"federation.privacy={{mechanism: {mechanism}}}", *sets)
     plan, found = Schedule(cfg.federation, 1797, 0).privacy, []
     for name in PARTIES:
-        release = Privacy(name, cfg.federation, PolicyConfig(), plan, None, 1797).stage(State())
+        release = Privacy(name, cfg.federation, PolicyConfig(), plan, None, rows=1797).stage(State())
         each = [release(matrix, evaluation=False, rows=torch.arange(len(matrix))) for matrix in values]
         found.append(torch.stack([one.as_subclass(Tensor) for one in each]).double())
     return plan, found

@@ -11,9 +11,9 @@ import pytest
 
 from colonnade.common.config.label_privacy import LabelPrivacyConfig, ResponseNoiseConfig
 from colonnade.common.config.privacy import AdaptivePrivacyConfig, OnceConfig, PrivacyConfig
+from colonnade.common.contracts.schedule import PLANS
 from colonnade.common.data.rows import generator
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
-from colonnade.common.privacy.mechanisms import PLANS
 from colonnade.common.privacy.noise import Normals, seeded_normals
 from colonnade.common.privacy.rows import RowPlan
 from colonnade.common.privacy.sum_noise import noisy_ring
