@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ PRUNERS = ("median", "hyperband", "none")
 
 _PLACE, _LOST, _REASON = "place", "lost", "reason"
 _JOURNAL = "journal:"
+_NAMED_WITHIN = 10.0  # seconds from a trial's beginning in the store until it names its place, one write later
 _WARM_UP = 3  # evaluations before a trial may be pruned: slow learners may catch up
 
 
@@ -82,11 +84,15 @@ class TrialStore:
     def recover(self) -> int:
         """Marks unfinished trials of this place as failed, queues them again, and returns their number.
 
-        Nothing else may run in this place.
+        Nothing else may run in this place. A trial that names no place has just begun at another machine, or its
+        process was killed before it could: it is taken if it still names none after a wait.
         """
-        optuna = load_optuna()
-        found = [trial for trial in self._all() if trial.state == optuna.trial.TrialState.RUNNING]
-        own = [trial for trial in found if trial.user_attrs.get(_PLACE, self.place) == self.place]
+        optuna, running = load_optuna(), self._running()
+        if any(_PLACE not in trial.user_attrs for trial in running):
+            time.sleep(_NAMED_WITHIN)
+            known = {trial.number for trial in running}
+            running = [trial for trial in self._running() if trial.number in known]
+        own = [trial for trial in running if trial.user_attrs.get(_PLACE, self.place) == self.place]
         for trial in own:
             optuna.trial.Trial(self.study, trial._trial_id).set_user_attr(_LOST, True)
             self.study.tell(trial.number, state=optuna.trial.TrialState.FAIL, skip_if_finished=True)
@@ -156,6 +162,9 @@ class TrialStore:
             for key, content in about.items():
                 asked.trial.set_user_attr(key, content)
             self.study.tell(asked.trial, value, state=load_optuna().trial.TrialState[state])
+
+    def _running(self) -> list[FrozenTrial]:
+        return [trial for trial in self._all() if trial.state == load_optuna().trial.TrialState.RUNNING]
 
     def _all(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)

@@ -23,6 +23,7 @@ from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.file import parse
 from colonnade.search import simulated, study, tuning, workers
 from colonnade.search.found import Search
+from colonnade.search.metrics import SearchMetric
 from colonnade.search.pages import tune_page
 from colonnade.search.simulated import Result, Task, perform
 from colonnade.simulation.federation import Simulation
@@ -195,6 +196,27 @@ def test_a_trial_cut_off_is_tried_again_and_the_rest_is_as_without(
     resumed = search(tmp_path / "cut", trials=4)
     assert resumed.trials["state"].to_pylist().count("lost") == 1
     assert drawn(resumed) == whole
+
+
+def test_a_trial_that_another_machine_has_just_begun_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place is named one write after the trial begins: until then it looks like one of a process that was killed."""
+    shared = optuna.create_study()
+    ours, other = (
+        study.TrialStore(shared, (), SearchMetric("val_loss", "minimize"), 0, place) for place in ("ours", "other")
+    )
+    left, fresh, dead = ours.ask(9), shared.ask(), shared.ask()
+    assert left is not None and other.ask(9) is not None
+    waits = []
+
+    def later(seconds: float) -> None:
+        waits.append(seconds)
+        fresh.set_user_attr("place", "other")
+
+    monkeypatch.setattr(study.time, "sleep", later)
+    assert ours.recover() == 2 and len(waits) == 1
+    states = {record.number: record.state for record in ours.records()}
+    assert states == {left.number: "lost", fresh.number: "running", dead.number: "lost", 3: "running"}
+    assert ours.recover() == 0 and len(waits) == 1
 
 
 def test_failed_trials_keep_their_reason_and_the_search_goes_on(tmp_path: Path) -> None:
