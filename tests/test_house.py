@@ -23,6 +23,7 @@ ACROSS = {
     "colonnade/cli/start.py",
     "client/prediction/own_predictions.py",
     "client/training/secret_steps.py",
+    "common/encryption/gaussian.py",
     "common/models/contrastive.py",
     "common/privacy/accounting/sums.py",
     "common/run/torch_defaults.py",

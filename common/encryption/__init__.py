@@ -1,0 +1,1 @@
+"""Sums under encryption: a server learns sums of its own numbers over a party's columns; the party learns no number."""

@@ -1,0 +1,290 @@
+"""Sums under encryption by learning with errors: linear, with a matrix that stays and vectors that change.
+
+A party holds M (bins x rows; small whole numbers), the server vectors m; the server learns M m, the party nothing of m.
+
+    once        both    A and a_d, by a public seed                                           (ring.py)
+                party   H = M A + u a_d + e'                                                  -> server
+    a vector    server  c = A s + e + Δ m,  c_d = a_d s + e_d, with a fresh s and fresh e     -> party
+                party   y = M c + u c_d + f                                                   -> server
+                server  round((y - H s) / Δ) = M m, as long as M e + u e_d - e' s + f is below Δ / 2
+
+c hides m by ring-LWE with ternary s. H hides M A by ring-LWE with the secret u. The server knows e, e_d and s, so y
+tells it M e + u e_d - e' s unless f hides them: f is FLOOD times as large (parameters.py). The construction is that of
+SimplePIR (Henzinger, Hong, Corrigan-Gibbs, Meiklejohn and Vaikuntanathan 2023), with rings, and with u, e' and f
+against a curious server. **A server that deviates** learns rows of M from vectors that it chooses for that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from numpy.typing import NDArray
+from scipy.sparse import csc_array
+
+from colonnade.common.encryption.gaussian import small_gaussian
+from colonnade.common.encryption.parameters import COARSE, DEGREE, FINE, SIGMA, SumSize
+from colonnade.common.encryption.ring import LONGEST, Public, Spectrum, Words, forward, inverse, joined, times_words
+from colonnade.common.errors import InputError
+from colonnade.common.privacy.laplace import Bits, uniform_below
+from colonnade.common.privacy.sum_noise import discrete_gaussian
+
+Whole = NDArray[np.int64]
+
+_AT_ONCE = 256  # bins whose spectra are in memory together
+_LABEL = b"colonnade: sums under encryption, 1\n"
+
+
+def public_matrix(nonces: Sequence[bytes], size: SumSize) -> Public:
+    """A and, as its last polynomial, a_d. The nonces are of all members, in the roster's order: none chooses A."""
+    found = hashlib.sha256(_LABEL)
+    for nonce in nonces:
+        found.update(len(nonce).to_bytes(8) + nonce)
+    return Public(found.digest(), size.blocks + 1)
+
+
+def keystream() -> Bits:
+    """A source of random bytes that nobody can repeat: ChaCha20 under a key from the system."""
+    stream = Cipher(ChaCha20(os.urandom(32), bytes(16)), mode=None).encryptor()
+    return lambda count: stream.update(bytes(count))
+
+
+class PartyMatrix(Protocol):
+    """The party's M, bins x rows."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    def rows(self, first: int, last: int) -> csc_array:
+        """Columns of M, which are the rows `first` to `last` of the table: whole numbers, (bins, last - first)."""
+
+
+class Bins:
+    """One-hot M of a table whose columns are numbers of bins.
+
+    Args:
+        codes: whole numbers (rows, columns): each column's bin, from 0.
+        counts: bins of each column.
+    """
+
+    def __init__(self, codes: NDArray[np.integer], counts: Sequence[int]) -> None:
+        if codes.ndim != 2 or codes.shape[1] != len(counts):
+            raise InputError(f"codes of shape {codes.shape} for {len(counts)} columns")
+        if codes.size and (codes.min() < 0 or (codes.max(axis=0) >= np.asarray(counts)).any()):
+            raise InputError("a bin that its column does not have")
+        self._codes, self._first = codes, np.cumsum([0, *counts])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int(self._first[-1]), len(self._codes)
+
+    def rows(self, first: int, last: int) -> csc_array:
+        """One entry of 1 a column, in every row."""
+        indices = (self._codes[first:last] + self._first[:-1]).astype(np.int32)
+        ends = np.arange(0, indices.size + 1, indices.shape[1], dtype=np.int32)
+        return csc_array((np.ones(indices.size, np.int8), indices.ravel(), ends), shape=(self.shape[0], len(indices)))
+
+
+@dataclass
+class VectorKeys:
+    """The server's secrets of v vectors. They leave its memory nowhere.
+
+    Args:
+        secrets: s, ternary, (v, N).
+        dummy: c_d, (N, v), which goes to the party.
+    """
+
+    secrets: NDArray[np.int8] = field(repr=False)
+    dummy: Words
+    spectra: Spectrum = field(repr=False)
+
+    def __reduce__(self) -> str:
+        raise TypeError("secrets are not written anywhere")
+
+
+class Sender:
+    """The server: encrypts vectors, and decrypts sums of them.
+
+    Args:
+        public: the matrix, of `size.blocks` + 1 polynomials.
+        source: of randomness; the system's but in tests.
+    """
+
+    def __init__(self, size: SumSize, public: Public, source: Bits | None = None) -> None:
+        if len(public) != size.blocks + 1:
+            raise InputError(f"a matrix of {len(public)} blocks for {size.rows} rows")
+        self.size, self._public, self._bits = size, public, source or keystream()
+
+    def keys(self, vectors: int) -> VectorKeys:
+        """Fresh secrets for a number of vectors."""
+        secrets = (uniform_below(3, vectors * DEGREE, self._bits) - 1).astype(np.int8).reshape(vectors, DEGREE)
+        spectra = forward(secrets.astype(np.float64))
+        last = self.size.blocks
+        dummy = self._public.times(spectra, last, last + 1)[0] + self._errors(vectors, DEGREE)
+        return VectorKeys(secrets, np.ascontiguousarray(dummy.T), spectra)
+
+    def encrypt(self, keys: VectorKeys, vectors: Whole, block: int = 0) -> Words:
+        """Ciphertexts c of consecutive rows, (rows, v).
+
+        Args:
+            keys: used for these vectors alone, and for each block of theirs once.
+            vectors: m of the rows, int64 (rows, v): whole blocks, or up to the last row.
+            block: the first row's.
+
+        Raises:
+            InputError: sums of these rows could leave the range.
+        """
+        blocks, count = self.check(keys, vectors, block), vectors.shape[1]
+        masks = (
+            self._public.times(keys.spectra, block, block + blocks)
+            .transpose(0, 2, 1)
+            .reshape(-1, count)[: len(vectors)]
+        )
+        return masks + self._errors(*vectors.shape) + vectors.view(np.uint64) * np.uint64(self.size.step)
+
+    def decrypt(self, hint: Hint, keys: VectorKeys, sums: Words) -> Whole:
+        """M m, int64 (bins, v).
+
+        Raises:
+            InputError: the sums are not of this hint and these keys, or the party has departed from the protocol.
+        """
+        rest = sums - hint.times(keys)
+        step = np.uint64(self.size.step)
+        found: Whole = (rest + step // np.uint64(2)).view(np.int64) >> np.int64(self.size.step.bit_length() - 1)
+        error = (rest - found.view(np.uint64) * step).view(np.int64)
+        if (np.abs(error) > self.size.largest_error).any() or (np.abs(found) > self.size.largest_sum).any():
+            raise InputError("sums that do not belong to the hint and the vectors", hint="begin the run anew")
+        return found
+
+    def check(self, keys: VectorKeys, vectors: Whole, block: int) -> int:
+        """The number of blocks of the rows. Raises InputError as `encrypt`."""
+        rows, count = vectors.shape
+        if count != len(keys.secrets):
+            raise InputError(f"{count} vectors for {len(keys.secrets)} keys")
+        if (most := self._largest(vectors)) > self.size.largest_sum:
+            raise InputError(
+                f"a sum of up to {most} leaves the range of {self.size.largest_sum}", hint="take fewer bits"
+            )
+        left = self.size.rows - block * DEGREE
+        if rows > left or (rows % DEGREE and rows != left):
+            raise InputError(f"{rows} rows are neither whole blocks nor the last ones")
+        return math.ceil(rows / DEGREE)
+
+    def _largest(self, vectors: Whole) -> int:
+        """The largest magnitude that a sum of any of the rows could have."""
+        if vectors.size and np.abs(vectors.astype(np.float64)).max() * len(vectors) >= 2.0**62:
+            return self.size.largest_sum + 1
+        positive = np.maximum(vectors, 0).sum(axis=0)
+        negative = positive - vectors.sum(axis=0)
+        return int(max(positive.max(initial=0), negative.max(initial=0))) * self.size.weight
+
+    def _errors(self, *shape: int) -> Words:
+        return _words(small_gaussian(math.prod(shape), SIGMA, self._bits)).reshape(shape)
+
+
+class Hint:
+    """H as the server keeps it, (bins, N), ready for products with secrets."""
+
+    def __init__(self, words: Words) -> None:
+        if words.ndim != 2 or words.shape[1] != DEGREE:
+            raise InputError(f"a hint of shape {words.shape}")
+        self.words = words
+
+    def times(self, keys: VectorKeys) -> Words:
+        """H s, (bins, v)."""
+        secrets = keys.secrets.astype(np.float64)
+        parts = [
+            times_words(secrets, np.ascontiguousarray(self.words[first : first + _AT_ONCE].T)).T
+            for first in range(0, len(self.words), _AT_ONCE)
+        ]
+        return np.concatenate(parts)
+
+
+class Holder:
+    """The party: its columns, the hint about them, and sums.
+
+    Args:
+        matrix: M; its entries are at most `size.weight`.
+    """
+
+    def __init__(self, size: SumSize, public: Public, matrix: PartyMatrix, source: Bits | None = None) -> None:
+        if size.blocks * size.weight * DEGREE**0.5 > LONGEST / 2:
+            raise InputError(f"{size.rows} rows with weights up to {size.weight} are too many for an exact hint")
+        if matrix.shape[1] != size.rows:
+            raise InputError(f"a matrix over {matrix.shape[1]} rows for sums over {size.rows}")
+        self._size, self._public, self._matrix, self._bits = size, public, matrix, source or keystream()
+        self._masks = small_gaussian(matrix.shape[0] * DEGREE, SIGMA, self._bits).reshape(-1, DEGREE)  # u
+        self.answers = 0
+        """Vectors that were answered under this hint."""
+
+    def hint(self) -> Iterator[Words]:
+        """H, in parts of up to 256 bins. Called once: the mean of many hints would have less of e', drawn here."""
+        bins = self._matrix.shape[0]
+        for first in range(0, bins, _AT_ONCE):
+            last = min(first + _AT_ONCE, bins)
+            noise = small_gaussian((last - first) * DEGREE, SIGMA, self._bits)
+            yield self._masked(first, last) + _words(noise).reshape(-1, DEGREE)
+
+    def begin(self, dummy: Words) -> Answer:
+        """Begins the sums of v vectors, with their c_d, (N, v)."""
+        if dummy.shape[0] != DEGREE:
+            raise InputError(f"a dummy of shape {dummy.shape}")
+        self.answers += dummy.shape[1]
+        return Answer(self._size, self._matrix, times_words(self._masks.astype(np.float64), dummy), self._bits)
+
+    def _masked(self, first: int, last: int) -> Words:
+        """Rows `first` to `last` of M A + u a_d."""
+        spectra = np.zeros((3, last - first, DEGREE // 2), np.complex128)
+        for number in range(self._size.blocks):
+            rows = self._matrix.rows(number * DEGREE, min((number + 1) * DEGREE, self._size.rows))
+            dense = np.zeros((last - first, DEGREE))
+            dense[:, : rows.shape[1]] = rows[first:last].toarray()
+            self._public.transposed(number, forward(dense), spectra)
+        self._public.transposed(self._size.blocks, forward(self._masks[first:last].astype(np.float64)), spectra)
+        return joined(inverse(spectra))
+
+
+class Answer:
+    """Sums of some vectors, whose ciphertexts arrive in blocks of rows."""
+
+    def __init__(self, size: SumSize, matrix: PartyMatrix, masks: Words, source: Bits | None) -> None:
+        self._size, self._matrix, self._sums, self._bits, self._next = size, matrix, masks, source, 0
+
+    def add(self, ciphertexts: Words) -> None:
+        """Adds the next rows, (rows, v).
+
+        Raises:
+            InputError: they are more than there are, or of another number of vectors.
+        """
+        last = self._next + len(ciphertexts)
+        if last > self._size.rows or ciphertexts.shape[1] != self._sums.shape[1]:
+            raise InputError(f"ciphertexts of shape {ciphertexts.shape} after {self._next} of {self._size.rows} rows")
+        block = self._matrix.rows(self._next, last)
+        self._sums += block.astype(np.int64).astype(np.uint64) @ ciphertexts
+        self._next = last
+
+    def end(self) -> Words:
+        """y, (bins, v).
+
+        Raises:
+            InputError: rows are missing.
+        """
+        if self._next != self._size.rows:
+            raise InputError(f"{self._next} of {self._size.rows} rows")
+        if self._bits is None:
+            return self._sums
+        count, coarse = self._sums.size, self._size.coarse
+        fine = discrete_gaussian(count, FINE, self._bits)
+        flood = fine + COARSE * discrete_gaussian(count, coarse, self._bits)
+        return self._sums + flood.view(np.uint64).reshape(self._sums.shape)
+
+
+def _words(numbers: NDArray[np.integer]) -> Words:
+    return numbers.astype(np.int64).view(np.uint64)

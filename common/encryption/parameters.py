@@ -1,0 +1,130 @@
+"""Parameters of sums under encryption: how strong, how noisy, and how large a sum may be. Integers and floats alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from colonnade.common.errors import InputError
+
+DEGREE = 4096
+"""N, of the polynomials: a block has as many rows."""
+WORD = 64
+"""q = 2^64."""
+SIGMA = 8
+"""Deviation of the errors e, u and e'."""
+
+STANDARD = {1024: (27, 19, 14), 2048: (54, 37, 29), 4096: (109, 75, 58), 8192: (218, 152, 118), 16384: (438, 305, 237)}
+"""log2 of the largest modulus for 128, 192 and 256 bits against classical attacks, by N: ternary secrets, errors of
+deviation 3.2 or more. Table 1 of the Homomorphic Encryption Standard (Albrecht et al. 2018)."""
+LEAST_SIGMA = 3.2
+
+FLOOD = 2.0**16
+"""How many times larger than what it hides the party's last noise is."""
+FINE, COARSE = 2**20, 2**16
+"""That noise is x + COARSE y, with x of deviation FINE. The sum is a discrete Gaussian up to less than 2^-100, since
+FINE / COARSE = 16 is above 1.9, the integers' smoothing parameter for 2^-100 (Micciancio and Walter 2017)."""
+_TERNARY = 2 / 3  # variance of an entry of a secret
+_TAIL = 11.0  # deviations; 2 exp(-11^2 / 2) < 2^-86 a sum
+
+
+@dataclass(frozen=True)
+class SumSize:
+    """What the sums of a run need.
+
+    Args:
+        rows: n, over which is summed.
+        weight: the largest magnitude of an entry of the party's matrix; 1 for bins.
+
+    Raises:
+        InputError: nothing is left of the range for sums.
+    """
+
+    rows: int
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or self.weight < 1:
+            raise InputError(f"sums over {self.rows} rows with a weight of {self.weight}")
+        if self.precision < 1:
+            raise InputError(
+                f"sums over {self.rows} rows with weights up to {self.weight} leave no bit for a number",
+                hint="take fewer rows, or fewer bits for the columns",
+            )
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of rows, the last of which may be partly empty."""
+        return -(-self.rows // DEGREE)
+
+    @cached_property
+    def hidden(self) -> float:
+        """Deviation of M e + u e_d - e' s in one sum: what the server could compute something from."""
+        columns = self.rows * self.weight**2 * SIGMA**2
+        masks = DEGREE * SIGMA**2 * (SIGMA**2 + _TERNARY)
+        return math.sqrt(columns + masks)
+
+    @cached_property
+    def coarse(self) -> int:
+        """Deviation of y in the party's last noise x + COARSE y."""
+        return math.ceil(FLOOD * self.hidden / COARSE)
+
+    @cached_property
+    def flood(self) -> float:
+        """Deviation of the party's last noise, at least FLOOD times `hidden`."""
+        return math.hypot(FINE, COARSE * self.coarse)
+
+    @cached_property
+    def largest_error(self) -> int:
+        """Bound of the error of an encrypted sum, but once in 2^86."""
+        return math.ceil(_TAIL * math.hypot(self.hidden, self.flood))
+
+    @cached_property
+    def step(self) -> int:
+        """Δ, a power of two: numbers are encrypted as multiples of it. At least twice the largest error."""
+        return 1 << (2 * self.largest_error).bit_length()
+
+    @cached_property
+    def largest_sum(self) -> int:
+        """Sums are between its negative and it."""
+        return (1 << (WORD - 1)) // self.step - 1
+
+    @property
+    def precision(self) -> int:
+        """Bits of a number, besides its sign, with which no sum can leave the range."""
+        return (self.largest_sum // (self.rows * self.weight)).bit_length() - 1
+
+    def refuse_large(self, bits: int) -> None:
+        """Raises InputError if sums of numbers of so many bits, besides the sign, could leave the range."""
+        if bits > self.precision:
+            raise InputError(
+                f"sums over {self.rows} rows of numbers of {bits} bits could leave the range of {self.largest_sum}",
+                hint=f"take at most {self.precision} bits",
+            )
+
+    def residual(self, answers: int) -> float:
+        """Deviation that u and e' have left to a server that knows the secrets and errors of its own vectors.
+
+        Every answer is a hint about (u, e'): its inner product with (e_d, -s), plus the last noise. Given the hints,
+        the two are Gaussian with covariance (I / σ^2 + Σ h h' / f^2)^-1 (Kim, Lee, Seo and Song 2023, Hint-LWE), whose
+        smallest eigenvalue follows from the largest singular value of `answers` random vectors of length 2 N.
+        """
+        largest = SIGMA * (math.sqrt(answers) + math.sqrt(2 * DEGREE) + _TAIL)
+        return 1 / math.sqrt(1 / SIGMA**2 + (largest / self.flood) ** 2)
+
+    def disclosed(self, bins: int, answers: int) -> float:
+        """Bits that `answers` sums over each bin tell of the columns at most, through the rounding's remainder.
+
+        The server knows e, so a remainder is M e under a Gaussian of deviation `flood`: a channel whose capacity is at
+        most half of the ratio of the variances, in nats.
+        """
+        return bins * answers * self.rows * (self.weight * SIGMA / self.flood) ** 2 / 2 / math.log(2)
+
+
+def security(degree: int = DEGREE, word: int = WORD, sigma: float = SIGMA) -> int:
+    """Bits of security by the published table, 0 if less than 128."""
+    if sigma < LEAST_SIGMA:
+        return 0
+    return max((bits for bits, most in zip((128, 192, 256), STANDARD.get(degree, (0, 0, 0)), strict=True)
+                if word <= most), default=0)  # fmt: skip
