@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
@@ -19,6 +20,7 @@ from colonnade.common.crypto.told import TranscriptError
 _Exchange = tuple[int, str]  # round and stage
 _Chain = tuple[int, bytes]  # number of boxes, and the MAC over all of them
 _BEGIN: _Chain = (0, bytes(32))
+_MASK = re.compile("[0-9a-f]{1,1024}")  # int() would also take a sign, blanks and underscores
 _ENDS = 12, 16  # bytes of a box's nonce and of its tag, which stand for all of it
 
 _SELECTIVE = (
@@ -144,7 +146,8 @@ def _next(before: _Chain, key: bytes, exchange: _Exchange, digest: bytes) -> _Ch
 
 def _exchange(entry: Any) -> tuple[_Exchange, int]:
     round, stage, mask = _list(entry)
-    if type(round) is not int or type(stage) is not str or type(mask) is not str or len(stage) > 40 or len(mask) > 1024:
+    texts = type(stage) is str and type(mask) is str and len(stage) <= 40
+    if type(round) is not int or not texts or not _MASK.fullmatch(mask):
         raise ValueError("an exchange is a round, a stage and a mask")
     return (round, stage), int(mask, 16)
 

@@ -96,7 +96,7 @@ def _entries(content: Mapping[str, Any]) -> dict[str, dict[int, str]]:
 
 def _told(content: Any) -> dict[str, Any]:
     told: dict[str, Any] = _as(dict, content)
-    if not set(told) <= set(PARTS) or not all(isinstance(value, str | int) for value in told.values()):
+    if not set(told) <= set(PARTS) or not all(type(value) in (str, int) for value in told.values()):
         raise ValueError("not what a party was told")
     return told
 

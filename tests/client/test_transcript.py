@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from colonnade.client.transcript.receipts import Receipts
+from colonnade.client.transcript.statement import WindowStatement
 from colonnade.client.transcript.transcript import PartyTranscript
 from colonnade.common.conversation.control import Open, Statement
 from colonnade.common.crypto.sealing import Session
@@ -71,3 +73,14 @@ def test_a_statement_of_an_earlier_session_is_refused(certified: Meeting) -> Non
     ada, before = Certified(certified, "ada"), Certified(certified, "bob", replace(SESSION, number=6))
     ada.hear(before.sent[0])
     assert [str(error) for error in ada.found] == ["bob was told session 6, we were told session 7"]
+
+
+@pytest.mark.parametrize("mask", ["-1", "+1", "0x1", "1_0", " 1", ""])
+def test_a_mask_is_hexadecimal_digits_alone(mask: str) -> None:
+    with pytest.raises(ValueError, match="mask"):
+        Receipts("one", ("one", "two")).compare("two", {"exchanges": [[1, "0", mask]]})
+
+
+def test_a_truth_value_is_no_number_of_a_statement() -> None:
+    with pytest.raises(ValueError, match="not what a party was told"):
+        WindowStatement.decode(WindowStatement(0, False, {"session": True}, 0).encode())

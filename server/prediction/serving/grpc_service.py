@@ -8,7 +8,6 @@ from typing import Any
 
 import grpc
 
-from colonnade.common.contracts.prediction import ROWS
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.observability.ports import cannot_listen, refuse_taken, with_port
 from colonnade.common.observability.web_gate import PATIENCE
@@ -76,9 +75,9 @@ class Remote(grpc.GenericRpcHandler):
         try:
             self._callers.admit(token, 0)  # before the request is read
             async with self._callers.seat(token):
-                request = await self._read(context)
-                self._callers.admit(token, min(len(request.ids), ROWS))
-                replies = await self._batcher.ask(read_ids({"ids": list(request.ids)}))
+                ids = read_ids({"ids": list((await self._read(context)).ids)})
+                self._callers.admit(token, len(ids))
+                replies = await self._batcher.ask(ids)
         except tuple(_STATUS) as error:
             status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
             ours = isinstance(error, ColonnadeError)  # details are not for callers
