@@ -1,9 +1,9 @@
 """A member's own random numbers: first weights, dropout, directions, rounding. Noise and keys come from elsewhere.
 
-What a member draws for itself must follow from nothing that another member knows. Whoever knows the first weights of a
-party knows its first embeddings as a function of its columns, and can solve for these. So a member draws 32 bytes from
-the operating system once in a run (common/run/start_secret.py), and expands them here. Torch's own seeding
-uses 32 bits of a seed, which can be searched: a generator's whole state is filled instead.
+What a member draws for itself must follow from nothing that another member knows: with a party's first weights, its
+first embeddings are a known function of its columns, which can be solved for. So a member draws 32 bytes from the
+operating system once in a run (common/run/start_secret.py) and expands them here. Torch's own seeding uses 32 bits of a
+seed, which can be searched: a generator's whole state is filled instead.
 
 Draws from the agreed seed, which all members know, are for papers' runs and where one process holds all data anyway.
 """
@@ -36,7 +36,7 @@ _EMPTY[_BODY] = 0
 
 
 class Draws(Protocol):
-    """Random numbers of one member, by what they are for."""
+    """Random numbers of one member, by purpose."""
 
     @property
     def public(self) -> bool:
@@ -53,11 +53,10 @@ class Draws(Protocol):
 
 
 class SecretDraws:
-    """Draws that follow from the member's own secret: purposes tell nothing of each other.
+    """Draws that follow from the member's own secret; draws for different purposes are independent.
 
     Args:
         secret: 32 bytes of the operating system's randomness, of this member and run alone.
-        member: the member's name.
     """
 
     public = False
@@ -69,19 +68,17 @@ class SecretDraws:
 
     @classmethod
     def fresh(cls, member: str = "") -> SecretDraws:
-        """Draws that nobody can repeat."""
+        """Draws that cannot be repeated."""
         return cls(os.urandom(SECRET_BYTES), member)
 
     def generator(self, purpose: str, *about: str | int) -> torch.Generator:
-        """A new CPU generator, the same at every call with equal arguments."""
         return filled(self._expanded(4 * _WORDS + 8, purpose, *about))
 
     def each(self, purpose: str, count: int) -> list[torch.Generator]:
-        """A generator of its own for each part: who is sent one learns nothing of the others."""
+        """An independent generator per part: one part's generator reveals nothing about the others."""
         return [self.generator(purpose, number) for number in range(count)]
 
     def number(self, purpose: str) -> int:
-        """A seed below 2^64."""
         return int.from_bytes(self._expanded(8, purpose))
 
     def _expanded(self, size: int, *purpose: str | int) -> bytes:
@@ -90,13 +87,7 @@ class SecretDraws:
 
 
 class AgreedDraws:
-    """Draws that follow from the agreed seed, as those of version 0.2.0 did: every member can repeat them.
-
-    Args:
-        seed: the federation's.
-        names: of the parties, in the roster's order.
-        member: one of them, or the server.
-    """
+    """Draws that follow from the agreed seed, as in version 0.2.0: every member can repeat them."""
 
     public = True
 
@@ -106,7 +97,6 @@ class AgreedDraws:
         self._places = {"model": first, "head": first, "active model": len(names) + 1}
 
     def generator(self, purpose: str, *about: str | int) -> torch.Generator:
-        """A new CPU generator, the same at every call with equal arguments."""
         if not about and purpose in self._places:  # equal models must not start equal
             return torch.Generator().manual_seed(self._seed * 1009 + self._places[purpose])
         if purpose == "random":
@@ -129,11 +119,7 @@ def reseed_torch() -> None:
 
 
 def filled(words: bytes) -> torch.Generator:
-    """A CPU generator whose whole state is given.
-
-    Args:
-        words: 2496 bytes, and 8 for the seed that the generator reports.
-    """
+    """A CPU generator whose whole state is given: 2496 bytes, and 8 for the seed that it reports."""
     state = _EMPTY.copy()
     words, seed = words[: 4 * _WORDS], words[4 * _WORDS :]
     state[_BODY].view("<u8")[:] = np.frombuffer(words, "<u4")
@@ -144,13 +130,7 @@ def filled(words: bytes) -> torch.Generator:
 
 
 def own_draws(federation: FederationConfig, member: str, secret: bytes | None = None) -> Draws:
-    """What a member draws for itself.
-
-    Args:
-        federation: the agreed section.
-        member: a party, or the server.
-        secret: the member's; None where its start is public, or one process holds the data of all members.
-    """
+    """A member's own draws; `secret` is None where its start is public, or one process holds all members' data."""
     if secret is None:
         return AgreedDraws(federation.seed, federation.names, member)
     return SecretDraws(secret, member)

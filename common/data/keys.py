@@ -21,12 +21,9 @@ _FRACTION = re.compile(r"[+-]?(\d+\.\d*|\d*\.\d+)([eE][+-]?\d+)?|[+-]?\d+[eE][+-
 
 
 class KeyColumn(Sequence[str]):
-    """Keys of a table as Arrow text: a million of them are 15 MB, and as objects of Python 60 MB.
+    """Keys of a table as Arrow text without nulls: a million of them are 15 MB, and as Python objects 60 MB.
 
-    It is equal to any sequence of the same words. Objects are made where single keys are asked for, once.
-
-    Args:
-        text: of every row, without nulls.
+    It is equal to any sequence of the same words. Objects are made once, when single keys are asked for.
     """
 
     def __init__(self, text: pa.Array) -> None:
@@ -44,7 +41,6 @@ class KeyColumn(Sequence[str]):
     def __getitem__(self, row: slice, /) -> tuple[str, ...]: ...
 
     def __getitem__(self, row: int | slice, /) -> str | tuple[str, ...]:
-        """The key of a row, or those of several."""
         return tuple(self._words[row]) if isinstance(row, slice) else self._words[row]
 
     def __iter__(self) -> Iterator[str]:
@@ -66,16 +62,12 @@ class KeyColumn(Sequence[str]):
         return f"Keys of {len(self)} rows"
 
     def take(self, rows: np.ndarray) -> KeyColumn:
-        """The keys of these rows, in this order.
-
-        Args:
-            rows: their numbers, int64 (m,).
-        """
+        """The keys of these rows, int64 (m,), in this order."""
         return KeyColumn(self.text.take(rows))
 
     @classmethod
     def of_parts(cls, ends: np.ndarray, text: np.ndarray) -> KeyColumn:
-        """Keys from `parts`. Raises ValueError if they are none."""
+        """Keys from `parts`. Raises ValueError."""
         import pyarrow as pa  # noqa: PLC0415
 
         if ends.dtype != np.int64 or text.dtype != np.uint8 or not len(ends) or ends[0] or ends[-1] != len(text):
@@ -96,7 +88,7 @@ class KeyColumn(Sequence[str]):
 
     @property
     def unique(self) -> bool:
-        """True if no key occurs twice: if they ascend, byte by byte, none is made an object of Python."""
+        """True if no key repeats. If keys ascend byte by byte, none is made a Python object."""
         import pyarrow.compute as pc  # noqa: PLC0415  # 0.2 s, where a table has been read already
 
         ascend = pc.all(pc.less(self.text[:-1], self.text[1:])).as_py()
@@ -104,12 +96,7 @@ class KeyColumn(Sequence[str]):
 
 
 def keys_of_rows(keys: Sequence[str] | None, rows: Tensor) -> Sequence[str] | None:
-    """The keys of some rows, in their order; None where rows have none.
-
-    Args:
-        keys: of all rows.
-        rows: their numbers, int64 (m,).
-    """
+    """The keys of some rows, int64 (m,), in their order; None where rows have none."""
     if isinstance(keys, KeyColumn):
         return keys.take(rows.numpy())
     return None if keys is None else tuple(keys[row] for row in rows.tolist())
@@ -119,7 +106,6 @@ def check_keys(keys: Sequence[str], where: str, place: Callable[[int], str]) -> 
     """Checks that every key names one row. The error quotes keys: it is for the table's owner alone.
 
     Args:
-        keys: of all rows.
         where: the table and the column, for messages.
         place: location of a row, by its number from 0.
 
@@ -155,12 +141,7 @@ _SPOILT = {
 
 
 def key_doubts(keys: KeyColumn, column: str) -> Iterator[Doubt]:
-    """Warnings about keys that other members probably write otherwise; none quotes a key.
-
-    Args:
-        keys: of all rows.
-        column: the key column.
-    """
+    """Warnings about keys that other members probably write differently; none quotes a key."""
     import pyarrow.compute as pc  # noqa: PLC0415  # 0.2 s, where a table has been read already
 
     # No pattern finds anything in letters and digits alone, which most keys are: one look in place of six.

@@ -27,7 +27,6 @@ class LabelColumn:
         official_test: number of last rows that are the source's own test part.
         ids: key of each row; None where sources share the order of rows.
         dropped: number of source rows left out for lack of a label.
-        doubts: warnings found while the table was read.
     """
 
     values: Tensor
@@ -45,25 +44,16 @@ class LabelColumn:
         return f"{self.dropped} of {self.dropped + len(self.values)} rows have no label and are left out"
 
     def rows(self, index: Tensor) -> LabelColumn:
-        """These rows, in this order; none of them counts as the source's own test part.
-
-        Args:
-            index: row numbers, int64 (m,).
-        """
+        """These rows, int64 (m,), in this order; none of them counts as the source's own test part."""
         ids = keys_of_rows(self.ids, index)
         return replace(self, values=self.values[index], official_test=0, ids=ids)
 
 
 def with_positive(labels: LabelColumn, positive: str, where: str) -> LabelColumn:
-    """The same labels with this class as the second of two: the one that AUC, gain and lift are of.
+    """The same labels with this class as the second of two, to which AUC, gain and lift refer.
 
-    Args:
-        labels: classes of all rows.
-        positive: name of the class.
-        where: the key of the configuration, for messages.
-
-    Raises:
-        DataError: there are more classes than two, or none has this name.
+    `where` is the key of the configuration, for the DataError if there are other than two classes, or none has this
+    name.
     """
     if len(labels.classes) != 2:
         raise DataError(
@@ -80,17 +70,10 @@ def with_positive(labels: LabelColumn, positive: str, where: str) -> LabelColumn
 
 
 def classify(words: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]]:
-    """Converts written labels to class numbers.
+    """Converts n written labels to class numbers, int64 (n,), and the names of the C classes.
 
-    Whole numbers (`3` or `3.0`) must be 0 .. C-1 and keep their value; anything else is a name, and
-    classes are the names in alphabetical order.
-
-    Args:
-        words: (n) labels as they are written.
-        where: the file and column, for messages.
-
-    Returns:
-        (n,) int64 and the names of the C classes.
+    Whole numbers (`3` or `3.0`) must be 0 .. C-1 and keep their value; anything else is a name, and classes are the
+    names in alphabetical order.
 
     Raises:
         DataError: the labels are fractions, or numbers other than 0 .. C-1, or all the same.
@@ -100,13 +83,7 @@ def classify(words: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]]
 
 
 def classify_coded(codes: Tensor, words: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]]:
-    """The same, where every word is written once.
-
-    Args:
-        codes: int64 (n,), the place of every row's label in `words`.
-        words: in the order in which rows have them.
-        where: the file and column, for messages.
-    """
+    """`classify` of labels given by their places, int64 (n,), in `words`, which are in the order of rows."""
     numbers = _numbers(words)
     if numbers is None:
         classes = tuple(sorted(words))

@@ -22,7 +22,7 @@ class Matrix:
 
     Args:
         values: (rows, columns), or (rows, height, width), or (rows, channels, height, width); float64 or bytes.
-        names: one a column or pixel, in the order of the flattened row.
+        names: one per column or pixel, in the order of the flattened row.
         keys: key of each row; None where rows are matched by their order.
         official_test: number of last rows that are the source's own test part.
     """
@@ -34,20 +34,17 @@ class Matrix:
 
     @property
     def shape(self) -> Shape:
-        """Shape of one row."""
         return tuple(self.values.shape[1:])
 
     def read(self, part: Part) -> Tensor:
-        """The part of all rows."""
         return self.values.flatten(1)[:, part.positions].reshape(-1, *part.shape)
 
     def ids(self) -> tuple[str, ...] | None:
-        """Key of each row, or None."""
         return self.keys
 
 
 def check_columns(name: str, features: Features) -> Features:
-    """The same columns of an outside source. Raises ConfigError if they are of the wrong kind."""
+    """Refuses columns of an outside source that are of the wrong kind. Raises ConfigError."""
     values = features.values
     if not isinstance(values, Tensor) or values.dtype not in (torch.uint8, torch.float64) or values.ndim < 2:
         kind = f"{values.dtype} {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
@@ -60,7 +57,7 @@ def check_columns(name: str, features: Features) -> Features:
 
 
 def check_label_column(name: str, labels: Any, *, numbers: bool) -> LabelColumn:
-    """The same labels of an outside source. Raises ConfigError if they are of the wrong kind."""
+    """Refuses labels of an outside source that are of the wrong kind. Raises ConfigError."""
     if not isinstance(labels, LabelColumn) or not isinstance(labels.values, Tensor):
         raise SOURCES.unfit(name, f"its labels are {type(labels).__name__}, expected LabelColumn of a tensor")
     values, ids = labels.values, labels.ids

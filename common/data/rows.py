@@ -23,10 +23,7 @@ _EPOCHS = 8  # whose permutations are cached
 class Partition:
     """Row numbers, int64, disjoint, together all rows unless `rows.train` takes fewer.
 
-    Args:
-        train: (m,) in an order drawn once from the seed, since many files are sorted by class.
-        validation: ascending.
-        test: ascending.
+    `train` is in an order drawn once from the seed, since many files are sorted by class; the others ascend.
     """
 
     train: Tensor
@@ -38,10 +35,7 @@ def partition(rows: int, official_test: int, config: RowsConfig, seed: int) -> P
     """Partitions rows 0 .. rows-1 into training, validation and test: MNIST gives 54000, 6000 and 10000.
 
     Args:
-        rows: of the whole source.
         official_test: number of last rows that are the source's own test part; 0 if it has none.
-        config: sizes of the three parts.
-        seed: equal arguments give equal rows.
 
     Raises:
         ConfigError: nothing remains for training, or there is no official part.
@@ -66,16 +60,8 @@ def partition(rows: int, official_test: int, config: RowsConfig, seed: int) -> P
 
 
 def partition_around(held: Tensor, rows: int, config: RowsConfig, seed: int) -> Partition:
-    """Partitions rows 0 .. rows-1 with these as the test part: a fold of a cross-validation.
-
-    Args:
-        held: row numbers, int64 (m,).
-        rows: of the source without its own test part.
-        config: sizes of the other parts; `test` is ignored.
-        seed: equal arguments give equal rows.
-
-    Raises:
-        ConfigError: nothing remains for training.
+    """Partitions rows with the rows `held`, int64 (m,), as the test part: a fold of a cross-validation. Raises
+    ConfigError.
     """
     order = torch.randperm(rows, generator=generator("partition", seed))
     rest = order[~torch.isin(order, held)]
@@ -99,12 +85,7 @@ _Rows = TypeVar("_Rows", bound=HasRows)
 
 
 def sampled(source: _Rows, sample: Tensor | None) -> _Rows:
-    """Some rows of labels or features, or all.
-
-    Args:
-        source: all rows.
-        sample: row numbers, int64 (m,), in the wanted order; None for all.
-    """
+    """Some rows of labels or features, int64 (m,), in this order; None for all."""
     return source if sample is None else source.rows(sample)
 
 
@@ -123,14 +104,9 @@ class Batches:
     """The batch B(t) of every round t, counted from 1. The last of an epoch may be smaller.
 
     Args:
-        rows: training rows; positions are 0 .. rows-1.
-        batch: rows a batch.
-        seed: of the permutations.
+        rows: number of training rows; positions are 0 .. rows-1.
         shuffle: True for a permutation per epoch, drawn from (seed, epoch). Otherwise batches are the same in every
             epoch and contiguous (in `Partition.train`'s order).
-
-    Raises:
-        InputError: the batch is empty or larger than the rows.
     """
 
     rows: int
@@ -150,17 +126,13 @@ class Batches:
 
     @property
     def per_epoch(self) -> int:
-        """Rounds per epoch: every training row is used once."""
         return -(-self.rows // self.batch)
 
     def of(self, round: int) -> Tensor:
         """(b,) int64: the batch's positions within the training rows, b <= batch.
 
-        The result depends on the arguments only, not on earlier calls. It may share memory with other results: do not
-        modify it.
-
-        Raises:
-            InputError: `round` is below 1.
+        It depends on the arguments alone, not on earlier calls, and may share memory with other results: do not modify
+        it.
         """
         if round < 1:
             raise InputError(f"there is no batch for round {round}", hint="rounds are counted from 1")

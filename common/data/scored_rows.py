@@ -1,7 +1,7 @@
-"""What a party notes of each batch of rows that it has scored: missing values, new words and shifted columns.
+"""A party's notes on each batch of rows that it has scored: missing values, new words and shifted columns.
 
-The note stays with the party: a line of `batches.jsonl` in its folder, and one in its own log. Rows count every time
-they are scored.
+They stay with the party: a line of `batches.jsonl` in its folder, and one in its log. Rows count each time they are
+scored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from colonnade.common.run.own_files import open_own
 from colonnade.common.run.run_folder import MemberFolder
 
 PERIOD = 3600.0
-"""Seconds of a service that one batch covers; a batch ends earlier with the session of a prediction."""
+"""Seconds of a service that one batch covers; a batch also ends with the session of a prediction."""
 
 _NEW = "that training had not"
 _NAMED = 5  # columns in a line
@@ -47,7 +47,6 @@ class ScoredRows:
         folder: the member's folder in the run.
         report: called with the columns of each batch as `batches.jsonl` has them, and the same in words.
         warn: called with a reason if a batch cannot be noted.
-        clock: seconds since 1970.
     """
 
     folder: Path
@@ -62,7 +61,7 @@ class ScoredRows:
     _began: float = field(default=0.0, init=False)
 
     def take(self, features: Features) -> None:
-        """Takes the rows of a session, which can be encoded; ends the batch of the session before."""
+        """Takes the encodable rows of a session; ends the batch of the session before."""
         self.end()
         codes = EncoderFile(self.folder, begun=True).read().codes
         self._bins, self._unknown = DistributionFile(self.folder).read(codes)
@@ -83,7 +82,7 @@ class ScoredRows:
         self._rows += len(rows)
 
     def end(self) -> None:
-        """Notes the batch, if rows were scored. A disk that refuses it is a warning."""
+        """Notes the batch, if rows were scored. A failing disk gives a warning."""
         if not self._rows:
             return
         columns = [_noted(bins, counts) for bins, counts in zip(self._bins, self._counts, strict=True)]

@@ -8,20 +8,12 @@ from colonnade.common.errors import InputError
 
 
 def share(persons: int, members: int, overlap: float, seed: int) -> list[np.ndarray]:
-    """The persons of each member, in an order of its own.
+    """The persons of each member, `members` arrays of int64, each in an order of its own.
 
     Args:
-        persons: number of persons, numbered from 0.
-        members: number of members, two or more.
+        members: two or more.
         overlap: fraction of persons, above 0 and at most 1, that every member holds. Each other person is held by some
             members, drawn uniformly from all subsets but the empty and the full one.
-        seed: equal arguments give equal results.
-
-    Returns:
-        `members` arrays of int64.
-
-    Raises:
-        InputError: `overlap` is no such share.
     """
     if not 0 < overlap <= 1:
         raise InputError(f"--overlap {overlap:g}: expected a share above 0, at most 1", hint="for example 0.8")

@@ -63,11 +63,10 @@ def load_features(
     """Reads a party's columns, not encoded.
 
     Args:
-        config: the party's `data`.
         member: its place in the roster, which a split may go by.
-        base: the folder that paths are relative to: the configuration file's.
+        base: the configuration file's folder, to which paths are relative.
         cache: copies of the member's tables in the run's folder; None for none.
-        kept: the run's encoder file: a table is read by the names and types of its columns in training; None, or one
+        kept: the run's encoder file: a table is read by the names and types of its columns in training. None, or one
             of a run that has not begun, infers them.
 
     Raises:
@@ -81,16 +80,7 @@ def load_features(
 
 
 def open_source(config: DataConfig, base: Path) -> Source:
-    """Opens a source that is no table: reads its headers.
-
-    Args:
-        config: the party's `data`.
-        base: the folder that paths are relative to: the configuration file's.
-
-    Raises:
-        DataError: the source is not found, or is not of its kind.
-        ConfigError: a column that it lists does not exist.
-    """
+    """Opens a source that is not a table: reads its headers. Raises DataError, or ConfigError for an unknown column."""
     source: Source
     match config:
         case SklearnData():
@@ -146,7 +136,6 @@ def prepare(
     """A party's values as its model sees them: encoded, and with noise if configured.
 
     Args:
-        config: the party's `data`.
         features: of all rows, in the agreed order.
         train_rows: (m,) int64; the encoder is fitted on these alone.
         seed, party: seed of the noise.
@@ -162,19 +151,13 @@ def prepare(
 
 
 def prepare_others(config: DataConfig, features: Features, seed: int, party: str, kept: EncoderFile) -> Columns:
-    """The same for rows to predict, with the encoder that the model was trained with.
-
-    Raises:
-        DataError: the columns differ, or values cannot be encoded.
-        CheckpointError: the encoder is torn or missing.
-    """
+    """`prepare` for rows to predict, with the encoder that the model was trained with."""
     return _columns(config, kept.read(), features, (seed, party))
 
 
 def _columns(
     config: DataConfig, encoder: Encoder, features: Features, of: tuple[int, str], train_rows: Tensor | None = None
 ) -> Columns:
-    """`of`: seed and party, from which the noise is drawn."""
     coded = (encoder.apply(features), Scaler.none()) if encoder.codes else (features.values, encoder.scaler)
     columns = Columns(*coded)
     if config.noise is None:
@@ -192,16 +175,10 @@ def encoding(config: DataConfig) -> EncodeConfig:
 def load_labels(
     config: LabelConfig, base: Path, task: Task = "classification", cache: TableCache | None = None
 ) -> LabelColumn:
-    """Reads the server's labels; no feature is read.
-
-    Args:
-        config: the server's `labels`.
-        base: the folder that paths are relative to: the configuration file's.
-        task: `federation.task`: classes or numbers.
-        cache: copies of the server's tables in the run's folder; None for none.
+    """Reads the server's labels; no feature is read. Arguments as of `load_features`.
 
     Raises:
-        DataError: the source is not found, or a label is missing, no class or no number.
+        DataError: the source is not found, or a label is missing or invalid.
         ConfigError: the source does not have the labels that the task needs.
     """
     if config.source in SOURCES.entries:

@@ -35,15 +35,11 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?", re.ASCII)
 
 
 class Table(Protocol):
-    """A table whose header has been read.
-
-    Attributes:
-        header: the columns' names.
-    """
+    """A table whose header, the columns' names, has been read."""
 
     @property
     def header(self) -> tuple[str, ...]:
-        """The columns' names."""
+        pass
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """These columns of all rows, in order. Raises DataError if the table is malformed."""
@@ -60,7 +56,7 @@ class ParsesNumbers(Protocol):
     """A table of text that converts plain numbers faster than cell by cell."""
 
     def parsed(self, columns: Sequence[str], numbers: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The same as `batches`, with these columns as float64, null where a number is missing.
+        """`batches` with the columns `numbers` as float64, null where a number is missing.
 
         Raises any error for a cell or a line that `batches` may accept, or has a better message for.
         """
@@ -68,11 +64,11 @@ class ParsesNumbers(Protocol):
 
 @runtime_checkable
 class HasIndex(Protocol):
-    """A table that says which of its columns are a row index of pandas.
+    """A table that knows which of its columns are a row index of pandas.
 
     Attributes:
         index: their names: they are no features unless they are named.
-        unwritten: names of an index that is not there as a column.
+        unwritten: names of an index without a column.
     """
 
     index: tuple[str, ...]
@@ -80,12 +76,11 @@ class HasIndex(Protocol):
 
 
 class Marked:
-    """A table in which some cells stand for a missing value: they are null, in every column.
+    """A table in which cells with a mark for a missing value are null, in every column.
 
     Args:
-        table: the table as it is stored.
-        marks: what stands in these cells, case and all. One that is a number stands for all ways to write it; one that
-            is a date, as 1900-01-01, for that day in a column of dates or times.
+        marks: case-sensitive. A number stands for all notations of it; a date, as 1900-01-01, for that day in a column
+            of dates or times.
         notation: of numbers in text.
     """
 
@@ -99,17 +94,14 @@ class Marked:
 
     @property
     def header(self) -> tuple[str, ...]:
-        """The columns' names."""
         return self._table.header
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """These columns of all rows, in order. Raises DataError if the table is malformed."""
         with _decoded(self._table, columns) as batches:
             for batch in batches:
                 yield pa.RecordBatch.from_arrays([self._without(column) for column in batch.columns], list(columns))
 
     def place(self, row: int) -> str:
-        """Location of a row, given its number from 0."""
         return self._table.place(row)
 
     def __str__(self) -> str:
@@ -172,14 +164,12 @@ class TableColumns:
     """Typed columns of a table, and its keys.
 
     Args:
-        table: the table.
         names: the columns that are features.
-        key: the key column, if there is one.
         types: declared column types; the others are inferred from the first cells.
         gaps: True if values may be missing.
         notation: of numbers in text.
         units: before or after numbers in text, by column.
-        instead: the entry of the configuration that says what becomes of missing values, where they are refused.
+        instead: the configuration's remedy for missing values, where they are refused.
     """
 
     table: Table
@@ -193,7 +183,7 @@ class TableColumns:
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """What the configuration says stands for a missing value."""
+        """The configured marks of a missing value."""
         return self.table.marks if isinstance(self.table, Marked) else ()
 
     def features(self) -> Features:
@@ -223,17 +213,17 @@ class TableColumns:
 
     @contextmanager
     def _batches(self) -> Iterator[Iterator[pa.RecordBatch]]:
-        """The table's batches; its reader, perhaps a database's connection, is closed at once."""
+        """The table's batches; its reader, perhaps a database connection, is closed at once."""
         with _decoded(self.table, self._columns) as batches:
             yield batches
 
     def _examined(
         self, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]
     ) -> tuple[dict[str, tuple[pa.Array, int]], bool]:
-        """Cells to infer each column's type from, with the number of rows before them.
+        """Cells to infer each column's type from, with the number of rows before them; True if other batches were used
+        up.
 
-        They are those of the first batch, or where a column of text has none there, of the first that has some. True if
-        others were used up for that.
+        They are from the first batch, or where a text column has no cell there, from the first batch that has some.
         """
         found = {name: (first.column(place), 0) for place, name in enumerate(self.names)}
         empty = {name for name in found if name not in self.types and _without_cells(found[name][0])}
@@ -265,9 +255,9 @@ class TableColumns:
         return (*self.names, *([] if self.key is None else [self.key]))
 
     def _quickly(self, types: _Types, numbers: Sequence[str]) -> Features | None:
-        """The same, with numbers converted by the table itself; None if anything in it is wrong.
+        """`_whole`, with numbers converted by the table itself; None if anything is wrong.
 
-        The table is then read again cell by cell, which says what is wrong and where.
+        The table is then read again cell by cell, which locates the fault.
         """
         assert isinstance(self.table, ParsesNumbers)
         reading = _Reading(self, types, telling=False)
@@ -297,7 +287,7 @@ class Words:
     Args:
         codes: int64 (n,): the place of every row's word in `words`; -1 where it is missing.
         words: without repetition, in the order in which they occur.
-        trimmed: number of rows with white space around the word, which is no part of it.
+        trimmed: number of rows with white space around the word, which is removed.
     """
 
     codes: np.ndarray
@@ -306,14 +296,7 @@ class Words:
 
 
 def read_words(table: Table, column: str, key: str | None, *, gaps: bool = False) -> tuple[Words, KeyColumn | None]:
-    """A column's cells as words, and the rows' keys, or None without a key column.
-
-    Args:
-        gaps: True if cells may be missing.
-
-    Raises:
-        DataError: the table is malformed or empty, a cell is missing, or keys are not unique.
-    """
+    """A column's cells as words, and the rows' keys, or None without a key column; with `gaps` cells may be missing."""
     found: list[pa.Array] = []
     keys: list[pa.Array] = []
     rows, trimmed = 0, 0
@@ -337,7 +320,7 @@ def read_words(table: Table, column: str, key: str | None, *, gaps: bool = False
 
 @dataclass(frozen=True)
 class _Types:
-    """The reading of every column's cells, and doubts about it."""
+    """How every column's cells are read, and doubts about it."""
 
     readings: tuple[cells.Reading, ...]
     doubts: tuple[Doubt, ...]
@@ -362,7 +345,7 @@ class _Types:
 
 
 def _guessed(source: TableColumns, column: pa.Array, before: int, name: str, doubts: list[Doubt]) -> Type:
-    """The type of the cells, which `before` rows precede."""
+    """The type of cells that `before` rows precede."""
     sample, place = column.slice(0, looks.SAMPLE), (lambda row: source.table.place(before + row))
     if cells.is_number(column):
         return "number"
@@ -379,11 +362,8 @@ def _guessed(source: TableColumns, column: pa.Array, before: int, name: str, dou
 
 
 class _Reading:
-    """State of reading a table: a growing matrix, words by column, keys.
-
-    Args:
-        types: of the columns.
-        telling: says where a cell is that cannot be read; else `Misfit` is raised as it is.
+    """State of reading a table: a growing matrix, words by column, keys. Without `telling`, `Misfit` is raised
+    unlocated.
     """
 
     def __init__(self, source: TableColumns, types: _Types, *, telling: bool = True) -> None:
@@ -395,7 +375,6 @@ class _Reading:
         self._telling = telling
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Takes the next rows."""
         end = self.rows + batch.num_rows
         if end > len(self._values):
             # In place where the allocator can, without a second copy.
@@ -417,7 +396,6 @@ class _Reading:
         return Features(torch.from_numpy(self._values), self.names, 0, ids, fields, found)
 
     def _value_doubts(self, fields: Sequence[TypedColumn]) -> Iterator[Doubt]:
-        """Warnings about numbers and words as they were read."""
         told = {*self._source.types, *self._source.units, *(doubt.column for doubt in self._types.doubts)}
         kinds = zip(self.names, self._types.readings, strict=True)
         asked = [name if reading.type == "number" and name not in told else "" for name, reading in kinds]

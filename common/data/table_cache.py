@@ -1,8 +1,8 @@
 """Copies of tables as they were read, so that the processes of a run and later commands need not parse them again.
 
-A copy lies in its member's folder of the run, `tables/`, which only its owner can enter. It is used while the table's
-content, the settings of its section and the version of Colonnade are those that it was made with. It holds numbers,
-words and keys, and nothing that could be executed. A copy that is torn, altered or another user's is made again.
+A copy is in its member's folder of the run, `tables/`, which only its owner can enter. It is valid for the table's
+content, the section's settings and the version of Colonnade that it was made with. It holds numbers, words and keys,
+nothing executable. A copy that is torn, altered or another user's is made again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class OnDisk(Protocol):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All of them, in their order."""
+        pass
 
 
 @dataclass(frozen=True)
@@ -51,35 +51,24 @@ class _Copy:
 
 
 class TableCache:
-    """A member's copies.
-
-    Args:
-        folder: the member's folder in the run.
-        writes: True if `keep` will be called; else copies are only used.
-    """
+    """A member's copies in its folder of a run; `writes` is True if `keep` will be called."""
 
     def __init__(self, folder: Path, *, writes: bool = False) -> None:
         self._folder, self._writes = MemberFolder(folder).tables, writes
         self._new: list[_Copy] = []
 
     def features(self, table: OnDisk, settings: str, read: Callable[[], Features]) -> Features:
-        """The columns, from their copy if there is one, else from the table.
-
-        Args:
-            table: holds the columns.
-            settings: all that the result depends on beside the table's content.
-            read: reads the table. Raises DataError.
-        """
+        """The columns, from their copy if it is valid for these settings, else from the table. Raises as `read`."""
         found: Features = self._get("columns", table, settings, _FeatureForm, read)
         return found
 
     def labels(self, table: OnDisk, settings: str, read: Callable[[], LabelColumn]) -> LabelColumn:
-        """The same of labels."""
+        """The labels, likewise."""
         found: LabelColumn = self._get("labels", table, settings, _LabelForm, read)
         return found
 
     def keep(self) -> None:
-        """Writes copies of the tables that were read since. A disk that refuses them is no error."""
+        """Writes copies of the tables read since the last call. A failing disk is ignored."""
         while self._new:
             copy = self._new.pop()
             with contextlib.suppress(OSError):
@@ -106,8 +95,6 @@ _DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
 class _FeatureForm:
-    """Columns as tensors and text, and back."""
-
     @staticmethod
     def taken_apart(features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
         about = {
@@ -125,8 +112,6 @@ class _FeatureForm:
 
 
 class _LabelForm:
-    """Labels as tensors and text, and back."""
-
     @staticmethod
     def taken_apart(labels: LabelColumn) -> tuple[dict[str, Tensor], dict[str, Any]]:
         about = {"classes": labels.classes, "dropped": labels.dropped, "doubts": _taken_apart(labels.doubts)}
@@ -162,7 +147,7 @@ def _states(files: Sequence[Path]) -> list[tuple[int, ...]]:
 
 
 def _key(files: Sequence[Path], settings: str) -> str:
-    """A digest of the files' content, the settings and the version. A date of change would not do: it can be set."""
+    """A digest of the files' content, the settings and the version. A modification time would not do: it can be set."""
     parts = [str(_FORMAT), VERSION, settings]
     for path in files:
         with path.open("rb") as file:

@@ -1,6 +1,5 @@
-"""Reading of table sources (common/config/data/tables.py): a party's columns, or the server's labels.
-
-Readers of single formats are imported on use: SQLAlchemy and Arrow's data sets take a tenth of a second each.
+"""Reads table sources. Readers of formats are imported on use: SQLAlchemy and Arrow's data sets take a tenth of a
+second each.
 """
 
 from __future__ import annotations
@@ -33,15 +32,8 @@ _NAMED = 10  # columns in a message
 
 
 def open_table(config: sections.TableConfig, base: Path) -> Table:
-    """The table, its header read, null where `missing_values` stand.
-
-    Args:
-        config: a party's `data` or the server's `labels`.
-        base: the folder that paths are relative to: the configuration file's.
-
-    Raises:
-        DataError: there is none.
-        EnvironmentFault: SQLAlchemy or a database's driver is not installed.
+    """The table, its header read, null where `missing_values` stand. Raises DataError, or EnvironmentFault without a
+    driver.
     """
     table = _opened(config, base)
     return Marked(table, config.missing_values, _notation(config)) if config.missing_values else table
@@ -84,12 +76,9 @@ def read_features(
     """Reads the columns of this party index, and the keys.
 
     Args:
-        config: the party's `data`.
-        member: the party index.
-        base: the folder that paths are relative to.
         cache: copies of the member's tables; None for none.
-        trained: columns that a model was trained with, which are read by their names and types, whatever else the
-            table has; none before there is a model.
+        trained: columns that a model was trained with, which are read by their names and types, whatever else the table
+            has; none before there is a model.
 
     Raises:
         DataError: there is no such table or column, or its content is not usable.
@@ -131,7 +120,6 @@ def _trained(
 
 
 def _not_trained(config: sections.TableColumnsConfig, table: Table, names: Sequence[str]) -> Iterator[Doubt]:
-    """Columns that the model does not know."""
     known = {*names, config.key, *config.drop, *_index(table)}
     for name in () if config.columns else [name for name in table.header if name not in known][:_NAMED]:
         yield Doubt(name, "was no column of training, and is left out", f"say `drop: [{name}]` if it shall stay so")
@@ -155,7 +143,7 @@ def _opened_columns(config: sections.TableColumnsConfig, base: Path) -> tuple[Ta
 
 
 def _left_out(config: sections.TableColumnsConfig, table: Table) -> Iterator[Doubt]:
-    """Row indices of pandas that are no feature since nobody names them."""
+    """Row indices of pandas that no key names, and that are therefore no features."""
     for name in _index(table):
         if not config.columns and name not in (config.key, *config.drop):
             what, hint = "is a row index of pandas, and is left out", "name it as the `key` or under `columns`"
@@ -163,7 +151,6 @@ def _left_out(config: sections.TableColumnsConfig, table: Table) -> Iterator[Dou
 
 
 def read_classes(config: sections.TableLabelsConfig, base: Path, cache: TableCache | None = None) -> LabelColumn:
-    """The column. Raises DataError if there is no such table or column, or a label is wrong."""
     if not isinstance(config.label, str):
         raise ConfigError(
             f"server.labels.label names {len(config.label)} columns, and classes stand in one",
@@ -176,7 +163,7 @@ def read_classes(config: sections.TableLabelsConfig, base: Path, cache: TableCac
 
 
 def read_numbers(config: sections.TableLabelsConfig, base: Path, cache: TableCache | None = None) -> LabelColumn:
-    """The columns as numbers, (n, targets). Raises DataError like `read_classes`."""
+    """The columns as numbers, (n, targets)."""
     if config.positive is not None:
         raise ConfigError("server.labels.positive: numbers have no classes", hint="leave it out")
     names = (config.label,) if isinstance(config.label, str) else config.label

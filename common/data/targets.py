@@ -13,25 +13,15 @@ from colonnade.common.errors import DataError
 
 @dataclass(frozen=True)
 class TargetScale:
-    """(y - mean) / deviation of every target, and back.
-
-    Args:
-        mean, deviation: in the targets' own units, float64 (targets,).
-    """
+    """(y - mean) / deviation of every target, and back; both in the targets' own units, float64 (targets,)."""
 
     mean: Tensor
     deviation: Tensor
 
     @classmethod
     def fit(cls, values: Tensor, train_rows: Tensor) -> TargetScale:
-        """Fits mean and deviation on the training rows alone.
-
-        Args:
-            values: all rows, floating (n, targets).
-            train_rows: int64 (m,).
-
-        Raises:
-            DataError: a target is constant over the training rows.
+        """Fits on the training rows, int64 (m,), of values (n, targets). Raises DataError if a target is constant
+        there.
         """
         known = values[train_rows].to(torch.float64)
         deviation = known.std(dim=0, correction=0)
@@ -53,5 +43,4 @@ class TargetScale:
         return values.to(torch.float64) * self.deviation.to(values.device) + self.mean.to(values.device)
 
     def record(self) -> dict[str, Any]:
-        """For summaries and checkpoints: exact in JSON."""
         return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}

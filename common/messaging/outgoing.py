@@ -56,7 +56,6 @@ class Released(Outgoing):
         *,
         steps: Tensor | None = None,
     ) -> Self:
-        """Attaches everything but the value."""
         made = cls._made(value, mechanism)
         made.epsilon, made.packed, made.steps = epsilon, packed, steps
         return made
@@ -75,7 +74,6 @@ class MaskedTensor(Outgoing):
     summed: bool
 
     def __new__(cls, value: Tensor, mechanism: str, *, summed: bool = False) -> Self:
-        """Attaches the mechanism."""
         made = cls._made(value, mechanism)
         made.summed = summed
         return made

@@ -1,9 +1,8 @@
 """Forward and backward through a local model whose gradient comes from elsewhere.
 
-A party never holds the whole loss. It receives the gradient at its embeddings (from the server, or by Eq. 9 of VIMADMM)
-and back-propagates it to its parameters, often many times for one batch. On a CPU a stack of `Linear` and `ReLU` is
-differentiated by hand into reused buffers, which saves a third of autograd's time; every other model uses autograd.
-Both leave the gradients in `parameter.grad`, for any optimiser.
+A party never holds the whole loss. It receives the gradient at its embeddings and back-propagates it to its parameters,
+often many times for one batch. On a CPU a stack of `Linear` and `ReLU` is differentiated by hand into reused buffers,
+which saves a third of autograd's time; other models use autograd. Both leave the gradients in `parameter.grad`.
 """
 
 from __future__ import annotations
@@ -46,13 +45,11 @@ class Autograd:
         self._embeddings: Tensor | None = None
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The embeddings of the batch; their graph is kept for `backward`."""
         with torch.enable_grad():
             self._embeddings = self._model(inputs)
         return self._embeddings.detach()
 
     def backward(self, gradient: Tensor) -> None:
-        """Back-propagates through the graph of the last `forward` and frees it."""
         if self._embeddings is None:
             raise RuntimeError("backward needs a forward before it, one for each")
         embeddings, self._embeddings = self._embeddings, None
@@ -61,11 +58,8 @@ class Autograd:
 
 
 class Stack:
-    """`Backprop` of `Linear` and `ReLU` layers by hand.
-
-    Args:
-        model: the whole model, used by autograd for inputs of more than two axes.
-        layers: each `Linear`, and True if a `ReLU` follows it.
+    """`Backprop` of `Linear` layers, each with True if a `ReLU` follows, by hand; autograd for inputs of more than two
+    axes.
     """
 
     def __init__(self, model: nn.Module, layers: list[tuple[nn.Linear, bool]]) -> None:
@@ -99,10 +93,7 @@ class Stack:
 
         A row's gradient at a `Linear` is the outer product of its inputs and the gradient at its outputs: its norm is
         the product of their norms, and no per-row gradient is materialised. None if the last `forward` used autograd.
-
-        Args:
-            gradient: of every row at its embedding, (b, width); overwritten.
-            threshold: above 0.
+        `gradient`, of every row at its embedding, (b, width), is overwritten.
         """
         if not self._by_hand:
             return None
@@ -194,7 +185,6 @@ def _flattens(model: nn.Module) -> bool:
 
 
 def _hooked(module: nn.Module) -> bool:
-    """True if the module has hooks, which differentiation by hand would not call."""
     return bool(
         module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
     )

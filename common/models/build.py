@@ -49,10 +49,8 @@ _FLOATS = (torch.float32, torch.bfloat16, torch.float16)  # the short ones under
 
 
 def tower(config: TowerConfig, input_shape: Shape) -> nn.Module:
-    """A built-in tower with weights from torch's own generator: (batch, *input_shape) -> (batch, embedding).
-
-    Raises:
-        ConfigError: rows are no images, and the tower is for images.
+    """A built-in tower with weights from torch's own generator: (batch, *input_shape) -> (batch, embedding). Raises
+    ConfigError.
     """
     match config:
         case MlpConfig():  # nowhere negative, or `signed`
@@ -80,14 +78,8 @@ def tower(config: TowerConfig, input_shape: Shape) -> nn.Module:
 def build_model(config: ModelConfig, input_shape: Shape, start: torch.Generator, base: Path = Path()) -> nn.Module:
     """A party's tower: (batch, *input_shape) float32 -> (batch, embedding).
 
-    Args:
-        config: the party's `model`.
-        input_shape: of one row.
-        start: draws the weights, also those of a user's module. Torch's own generator is left as it was.
-        base: the folder that a file is relative to.
-
-    Raises:
-        ConfigError: the model does not fit the input, or its file is not usable.
+    `start` draws the weights, also those of a user's module; torch's own generator does not change. Paths are relative
+    to `base`. Raises ConfigError if the model does not fit the input, or its file is not usable.
     """
 
     def make() -> nn.Module:
@@ -98,17 +90,8 @@ def build_model(config: ModelConfig, input_shape: Shape, start: torch.Generator,
 
 
 def build_head(config: HeadConfig, inputs: int, classes: int, start: torch.Generator, base: Path = Path()) -> nn.Module:
-    """The server's head: (batch, inputs) float32 -> (batch, classes).
-
-    Args:
-        config: the server's `head`.
-        inputs: width of one embedding, or of all concatenated.
-        classes: number of classes.
-        start: draws the weights, also those of a user's module. Torch's own generator is left as it was.
-        base: the folder that a file is relative to.
-
-    Raises:
-        ConfigError: the head does not give one score per class, or its file is not usable.
+    """The server's head: (batch, inputs) float32 -> (batch, classes). Other arguments and errors as of
+    `build_model`.
     """
 
     def make() -> nn.Module:
@@ -131,27 +114,14 @@ def build_agreed_head(
 ) -> nn.Module:
     """A head that the server sends, so that both sides build it: (batch, inputs) float32 -> (batch, classes).
 
-    Args:
-        config: as agreed in the federation.
-        inputs: width of the party's embedding, or of all concatenated.
-        classes: number of classes.
-        draws: generator of its dropout.
-        start: draws the weights; None at a party, whose weights are those that it receives.
+    `draws` is the generator of its dropout, `start` of its weights; None at a party, which receives them.
     """
     make = lambda: head_module(config, inputs, classes, draws)  # noqa: E731
     return _started(make, (inputs,), start or torch.Generator())[0]
 
 
 def output_width(model: nn.Module, input_shape: Shape) -> int:
-    """Output width of a model, from two rows of zeros; mode and state do not change.
-
-    Args:
-        model: anything that should map (batch, *input_shape) to (batch, width).
-        input_shape: of one row.
-
-    Raises:
-        ConfigError: the model fails, or its output has another shape; the message names both shapes.
-    """
+    """Output width of a model, from two rows of zeros; mode and state do not change. Raises ConfigError."""
     rows = torch.zeros(2, *input_shape, device=next((p.device for p in model.parameters()), None))
     modes = [(module, module.training) for module in model.modules()]
     try:
@@ -182,7 +152,7 @@ def output_width(model: nn.Module, input_shape: Shape) -> int:
 
 
 def _checked(model: nn.Module, config: object, width: int) -> nn.Module:
-    """The same; a user's own checks the form of its outputs each time, which the rows may change."""
+    """Has a user's own model check the form of its outputs each time, since it may depend on the rows."""
     if isinstance(config, UserModule):
         (what,) = user_parts(model=config)
         model.register_forward_hook(partial(_check_output, what.removeprefix("its model "), width))
@@ -220,15 +190,10 @@ def _started(make: Callable[[], nn.Module], input_shape: Shape, start: torch.Gen
 
 
 def users_module(config: UserModule, base: Path, *sizes: object) -> nn.Module:
-    """Calls the code with the sizes, in order, and the configured keyword arguments.
+    """Calls a user's code with the sizes, in order, and the configured keyword arguments.
 
-    Args:
-        config: names a file's class or function, or a package's model.
-        base: the configuration's folder.
-        sizes: the input's shape for a tower; inputs and classes for a head.
-
-    Raises:
-        ConfigError: the code cannot be imported, fails or returns no module; the message names the file or package.
+    `sizes` are the input's shape for a tower; inputs and classes for a head. Raises ConfigError that names the file or
+    package.
     """
     match config:
         case OwnConfig():
@@ -279,19 +244,13 @@ def _of_package(config: OutsideModel, *sizes: object) -> nn.Module:
 
 
 class NamedModule(nn.Module):
-    """A module of a package, whose errors name the package.
-
-    Args:
-        inner: the module.
-        name: of its entry point.
-    """
+    """A module of a package, whose errors name the package."""
 
     def __init__(self, inner: nn.Module, name: str) -> None:
         super().__init__()
         self.inner, self._name = inner, name
 
     def forward(self, rows: Tensor) -> Tensor:
-        """The inner module's output. Raises ConfigError if it fails."""
         with MODELS.blamed(self._name):
             found: Tensor = self.inner(rows)
         return found
@@ -323,15 +282,8 @@ def _member(module: ModuleType, name: str) -> Callable[..., object]:
 def bottom_model(
     owner: str, config: ModelConfig, input_shape: tuple[int, ...], width: int, start: torch.Generator, base: Path
 ) -> nn.Module:
-    """A member's model, (rows, *input_shape) -> (rows, width).
-
-    Args:
-        owner: its section, `parties.NAME` or `server.active`, for the error.
-        start: draws the weights.
-
-    Raises:
-        ConfigError: the model does not fit the rows, its file is not usable, or its outputs have
-            another width.
+    """A member's model, (rows, *input_shape) -> (rows, width); `owner` is its section, for the ConfigError if it does
+    not fit.
     """
     try:
         model = build_model(config, input_shape, start, base)

@@ -22,11 +22,8 @@ _LEAST = 1e-14  # of the largest |h|^2: closer rows count as equal, within the r
 def contrast(h: Tensor, ids: Tensor, confident: Tensor, beta: float) -> tuple[Tensor, Tensor]:
     """L, (), and dL/dh, (rows, l), of h's type. Both are 0 where fewer than two clusters have confident rows.
 
-    Rows that are not confident have gradient 0; equal pairs contribute nothing.
-
-    Args:
-        ids: I, int64 (rows,).
-        confident: mask of the rows that take part, bool (rows,).
+    Rows outside the mask `confident`, bool (rows,), have gradient 0; equal pairs contribute nothing. `ids` are I, int64
+    (rows,).
     """
     chosen = confident.nonzero().squeeze(1)
     gradient = torch.zeros_like(h, requires_grad=False)

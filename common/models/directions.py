@@ -36,11 +36,8 @@ _ZEROS = bytes(_PIECE)
 
 @dataclass(frozen=True)
 class Drawn:
-    """Directions of one turn.
-
-    Args:
-        u: float32 (rows, q, width), valid until the party's next draw.
-        mark: digest of their keystream, below 2^32: equal marks mean equal directions.
+    """Directions of one turn, float32 (rows, q, width), valid until the party's next draw; equal marks mean equal
+    directions.
     """
 
     u: Tensor
@@ -52,12 +49,7 @@ class Directions:
 
     `sphere`: uniform on the unit sphere, phi = width. `normal`: standard normal, phi = 1. `signs`: every entry
     +-1/sqrt(width), phi = width; the cheapest. `orthogonal`: on the sphere, with a row's q directions mutually
-    orthogonal, phi = width.
-
-    Args:
-        seed: the federation's.
-        count: q.
-        width: d, of an embedding.
+    orthogonal, phi = width. `count` is q, `width` d of an embedding.
     """
 
     def __init__(self, seed: int, draw: Draw, count: int, width: int) -> None:

@@ -28,18 +28,15 @@ _NOTHING = 1e-150  # all points are 0
 
 @dataclass(frozen=True)
 class Clusters:
-    """Clusters of n points.
-
-    Args:
-        memberships: u, float32 (n, C); rows sum to 1.
-        centres: v, float32 (C, d), in the points' units; a later call may start from them.
+    """Memberships u of n points, float32 (n, C), whose rows sum to 1, and centres v, float32 (C, d), in the points'
+    units.
     """
 
     memberships: Tensor
     centres: Tensor
 
     def assignments(self) -> tuple[Tensor, Tensor]:
-        """Every point's cluster of highest membership, and that membership: I_n, int64 (n,), and c_n, float32 (n,)."""
+        """Every point's cluster of highest membership, int64 (n,), and that membership, float32 (n,)."""
         confidences, ids = self.memberships.max(1)
         return ids, confidences
 

@@ -66,11 +66,9 @@ class CrossEntropy:
     """
 
     def value(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """`logsumexp(z_j) − y_j'z_j`, shape (b,)."""
         return logits.logsumexp(dim=-1) - (_distribution(targets, logits) * logits).sum(dim=-1)
 
     def gradient(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """`softmax(z_j) − y_j`, shape (b, c)."""
         return logits.softmax(dim=-1) - _distribution(targets, logits)
 
     def proximal(self, centre: Tensor, targets: Tensor, rho: float) -> Tensor:
@@ -79,7 +77,7 @@ class CrossEntropy:
         return centre + (pull - simplex_posterior(centre + pull / rho, rho)) / rho
 
     def mean(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """The batch's mean, a scalar. It is torch's own, which can be differentiated row by row."""
+        """The batch's mean by torch's own function, which can be differentiated row by row."""
         return functional.cross_entropy(logits, targets)
 
     def change(self, step: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
@@ -96,11 +94,9 @@ class Logistic:
     """
 
     def value(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """`log(1 + exp z_j) − y_j z_j`, shape (b,)."""
         return -(logsigmoid(-logits) + _column(targets, logits) * logits).squeeze(-1)
 
     def gradient(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """`sigmoid(z_j) − y_j`, shape (b, 1)."""
         return logits.sigmoid() - _column(targets, logits)
 
     def proximal(self, centre: Tensor, targets: Tensor, rho: float) -> Tensor:
@@ -119,11 +115,9 @@ class Squared:
     """`½ ‖z − y‖²`: squared loss. Targets have the shape of the logits, or (b,) where c = 1."""
 
     def value(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """`½ ‖z_j − y_j‖²`, shape (b,)."""
         return 0.5 * (logits - _column(targets, logits)).square().sum(dim=-1)
 
     def gradient(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """`z_j − y_j`, shape (b, c)."""
         return logits - _column(targets, logits)
 
     def proximal(self, centre: Tensor, targets: Tensor, rho: float) -> Tensor:
@@ -199,14 +193,9 @@ def wright_omega(u: Tensor) -> Tensor:
 
 
 def simplex_posterior(centre: Tensor, rho: float) -> Tensor:
-    """The softmax p of `argmin_z logsumexp(z) + ρ/2 ‖z − centre‖²`; the minimiser is `centre − p/ρ`.
+    """The softmax p of `argmin_z logsumexp(z) + ρ/2 ‖z − centre‖²`, (..., classes), for any ρ > 0.
 
-    Args:
-        centre: c, shape (..., classes).
-        rho: ρ > 0, any magnitude.
-
-    Returns:
-        p, positive and summing to 1 over the last axis, shape (..., classes).
+    The minimiser is `centre − p/ρ`.
     """
     # Classes first: torch reduces over short rows several times slower than over their transpose.
     shifted = centre.movedim(-1, 0).contiguous()

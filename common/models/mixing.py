@@ -1,7 +1,7 @@
 """Test for interaction between rows in a model: one row is changed, and the outputs of all others are compared.
 
-This finds mistakes such as batch statistics, attention over rows, or memory of earlier rows. A model built to deceive
-can recognise a probe, but it is the party's own code and would harm its own party.
+This finds mistakes such as batch statistics, attention over rows, or memory of earlier rows, not a model built to
+deceive, which would harm its own party.
 """
 
 from __future__ import annotations
@@ -15,14 +15,10 @@ _TOLERANCE = 1e-5  # of the largest output: tolerance for kernels that sum in an
 
 
 def mixing(model: nn.Module, rows: Tensor) -> str:
-    """Description of how a row changes a model's outputs of other rows; "" if it does not.
+    """How a row changes a model's outputs of other rows; "" if it does not.
 
     Tested in training and evaluation mode, in the row's own batch and in the next one. The model and the generators do
-    not change.
-
-    Args:
-        model: (batch, ...) -> (batch, width).
-        rows: some of the party's own, (batch, ...), on the model's device; at least 2.
+    not change. `rows` are at least 2 of the party's own, (batch, ...), on the model's device.
     """
     found = (_in_mode(model, rows, training=training) for training in (True, False))
     return next((said for said in found if said), "")

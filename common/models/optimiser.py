@@ -47,7 +47,7 @@ class _FusedSgd:
         self._settings = {name: group[name] for name in names}
 
     def step(self) -> None:
-        """Takes a step: the first by the optimiser itself, which creates the momentum buffers."""
+        """The first step is the optimiser's own, which creates the momentum buffers."""
         grads = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         needed = len(grads) if self._settings["momentum"] else 0
         if len(self._buffers) == needed and len(grads) == len(self._parameters):
@@ -63,10 +63,7 @@ _GUARDED = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
 
 
 def _lean(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
-    """The same optimiser without the torch.compile wrappers.
-
-    They import the compiler at the first step: 1.3 s of processor time in every party, for uncompiled code.
-    """
+    """The optimiser without torch.compile's wrappers, which import the compiler at the first step: 1.3 s per party."""
     methods = {name: inspect.unwrap(getattr(kind, name)) for name in _GUARDED}
     methods["step"] = torch.no_grad()(inspect.unwrap(kind.step))
     return type(kind.__name__, (kind,), methods)

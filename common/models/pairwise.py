@@ -65,11 +65,8 @@ class Spread:
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of squared distances. They are unbiased after noise is subtracted, so batches are best averaged here.
-
-    Args:
-        mean: m2. The estimate may fall below 0, as that of v2.
-        variance: v2.
+    """Moments m2 and v2 of squared distances. Estimates may fall below 0; they are unbiased, so batches are averaged
+    here.
     """
 
     mean: float
@@ -77,9 +74,8 @@ class Moments:
 
     @classmethod
     def released(cls, h: Tensor, noise: float) -> Moments:
-        """Moments of rows before noise, from the rows (n, l) released with N(0, noise^2) on every entry.
-
-        Raises InputError for fewer than two rows.
+        """Moments of rows before noise, from the rows (n, l) released with N(0, noise^2) on every entry. Raises
+        InputError.
         """
         x = _centred(h)
         (n, width), power, lengths = x.shape, noise**2, x.square().sum(1)

@@ -11,11 +11,8 @@ from colonnade.common.run.state import State
 
 
 def saved_parameters(state: State, names: Iterable[str]) -> bytes | None:
-    """Parameters and buffers of the modules that a member's state keeps, `NAME.PARAMETER`; None if it keeps none.
-
-    Args:
-        state: of the member's side of a protocol.
-        names: under which modules, or single tensors, may be kept; nothing else of the state is read.
+    """Parameters and buffers of the modules kept under `names` in a member's state, `NAME.PARAMETER`; None if it keeps
+    none.
     """
     found: dict[str, Tensor] = {}
     for name in names:

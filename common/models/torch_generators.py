@@ -9,9 +9,8 @@ from colonnade.common.run.state import State
 
 
 def keep_generators(state: State, device: torch.device, draws: Draws) -> None:
-    """Registers torch's own generators in a member's state, those of the CPU and of its GPU; begun as the member draws.
-
-    A GPU's generator is seeded with 64 bits: it takes no more.
+    """Registers torch's own generators, of the CPU and of the member's GPU, in its state; a GPU's takes a seed of 64
+    bits.
     """
     state.keep("random", lambda: _begun(draws.generator("random")))
     if device.type == "cuda":

@@ -15,10 +15,6 @@ class TwoPart:
     """h(.; theta_k), (rows, ...) -> E_k (rows, width), and p(.; theta_k), (rows, width) -> R_k (rows, classes).
 
     The input of the prediction network need not be E_k alone: it may be an average that includes E_k.
-
-    Args:
-        bottom, head: the two networks.
-        bottom_optimiser, head_optimiser: of their parameters.
     """
 
     def __init__(
@@ -44,11 +40,8 @@ class TwoPart:
         return self._logits.detach()
 
     def learn(self, dr: Tensor, share: float = 1.0) -> None:
-        """One step of both optimisers down the loss of the last `embed` and `predict`.
-
-        Args:
-            dr: the loss's gradient at R_k, (rows, classes).
-            share: dE / dE_k, which is 1/C where E is the average of C.
+        """One step of both optimisers, from the gradient at R_k, (rows, classes); `share` is dE / dE_k, 1/C for an
+        average of C.
         """
         self._head.zero_grad(set_to_none=True)
         torch.autograd.backward(self._logits, dr)
@@ -58,7 +51,6 @@ class TwoPart:
             step()
 
     def evaluation(self) -> TwoPartEvaluation:
-        """Both networks in evaluation mode, as long as the context lasts."""
         return TwoPartEvaluation(*self._modules)
 
 
@@ -79,12 +71,10 @@ class TwoPartEvaluation:
 
     @torch.no_grad()
     def embed(self, x: Tensor) -> Tensor:
-        """E_k of some rows."""
         e: Tensor = self._bottom(x)
         return e
 
     @torch.no_grad()
     def predict(self, e: Tensor) -> Tensor:
-        """R_k of their embeddings."""
         r: Tensor = self._head(e)
         return r

@@ -21,16 +21,14 @@ from torch.func import functional_call
 from colonnade.common.models.losses import Loss
 
 Draw = Literal["sphere", "normal"]
-"""Distribution of directions: uniform on the unit sphere, or independent standard normal entries."""
 
 
 class TwoPoint:
     """Evaluates a model at two points and estimates the gradient from the loss at both.
 
     Args:
-        model: f(.; w). Its trained parameters are perturbed; their number is the d of phi.
         draws: generator of the directions, on the CPU.
-        draw: their distribution. A normal direction has length about sqrt(d), which scales the step mu.
+        draw: a normal direction has length about sqrt(d), which scales the step mu.
         mu: step along u to the second point, above 0.
     """
 

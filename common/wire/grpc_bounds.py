@@ -27,12 +27,7 @@ def pending(some: int, all: int) -> list[Option]:
 
 
 def bounds(connections: int, patience: float) -> list[Option]:
-    """gRPC's settings of a server.
-
-    Args:
-        connections: maximum at a time; further ones are closed on arrival.
-        patience: seconds for TLS and the HTTP/2 preface.
-    """
+    """gRPC's settings of a server: maximum connections, and seconds for TLS and the HTTP/2 preface."""
     return [
         ("grpc.so_reuseport", 0),
         ("grpc.max_allowed_incoming_connections", connections),

@@ -1,7 +1,6 @@
 """Conversion of Arrow cells to numbers, words or keys.
 
-A format without types (CSV) gives text in every column; other formats carry column types. All functions but `decoded`
-take columns of a `plain_type`.
+A format without types (CSV) gives text in every column. All functions but `decoded` take columns of a `plain_type`.
 """
 
 from __future__ import annotations
@@ -24,11 +23,12 @@ MARKS = (
     "\\n", "#value!", "#ref!", "#div/0!", "#num!", "#name?", "-", "--", "---", ".", "..", "...", "*", "?", "k.a.",
     "n.d.", "nd", "unknown", "missing", "undefined", "unbekannt", "not available", "keine angabe",
 )  # fmt: skip
-"""Text, in small letters, with which programs and people mark a missing number. Those in `MISSING` are read so; of the
-others a message asks."""
+"""Text, in small letters, that programs and people write for a missing number. `MISSING` is read so; others cause a
+hint.
+"""
 
 LARGEST = 3.4e38
-"""Largest number of a column: beyond it lie floats of 32 bits, and of a wider one squares could not be summed."""
+"""Largest number of a column: larger ones overflow float32, and sums of squares in wider types."""
 
 TRUE = ("true", "t", "yes", "y", "ja", "j", "wahr", "oui", "vrai", "on", "1")
 FALSE = ("false", "f", "no", "n", "nein", "falsch", "non", "faux", "off", "0")
@@ -56,24 +56,14 @@ class Misfit(Exception):  # the reader catches it and raises a DataError that na
 
 @dataclass(frozen=True)
 class Reading:
-    """Settings for reading a column.
-
-    Args:
-        type: of its cells.
-        notation: of numbers in text.
-        unit: before or after numbers in text; "" for none.
-    """
+    """How a column is read: the type of its cells, the notation of numbers in text, and their unit, "" for none."""
 
     type: Type
     notation: Notation = PLAIN
     unit: str = ""
 
     def numbers(self, cells: pa.Array) -> np.ndarray:
-        """(n,) float64, NaN where a number is missing.
-
-        Raises:
-            Misfit: a cell is not of the type, or not finite.
-        """
+        """(n,) float64, NaN where a number is missing. Raises Misfit if a cell is not of the type, or not finite."""
         if self.type.startswith("date"):
             return dates.days(self._instants(cells))
         if not is_text(cells):
@@ -144,11 +134,7 @@ def decoded(cells: pa.Array) -> pa.Array:
 
 
 def words(cells: pa.Array) -> pa.Array:
-    """(n,) strings without the spaces around them, null where a word is missing, or a number NaN.
-
-    Raises:
-        Misfit: the column's type cannot be written as words, or a cell is too long or no text.
-    """
+    """(n,) strings without surrounding spaces, null where a word is missing or a number NaN. Raises Misfit."""
     if pa.types.is_floating(cells.type):  # arrays and some tables write a missing number as NaN
         cells = pc.if_else(pc.is_nan(cells), pa.scalar(None, cells.type), cells)
     text = pc.utf8_trim_whitespace(_as_text(cells))
@@ -157,9 +143,7 @@ def words(cells: pa.Array) -> pa.Array:
 
 def keys(cells: pa.Array) -> pa.Array:
     """(n,) keys as text: integers in decimal digits, words as they are written, for `federation.keys` to compare.
-
-    Raises:
-        Misfit: a key is missing, blank or too long, or of a type that is neither a whole number nor a word.
+    Raises Misfit.
     """
     kind = cells.type
     if not (is_text(cells) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
@@ -177,12 +161,10 @@ def whole(text: pa.Array, hint: str = "fill it in, or leave the row out") -> pa.
 
 
 def is_text(cells: pa.Array) -> bool:
-    """True if the column has a text type."""
     return bool(pa.types.is_string(cells.type))
 
 
 def is_number(cells: pa.Array) -> bool:
-    """True if the column has a numeric type."""
     kind = cells.type
     of = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
     return any(one(kind) for one in of)
@@ -195,12 +177,11 @@ def written(cells: pa.Array) -> pa.Array:
 
 
 def without_marks(text: pa.Array) -> pa.Array:
-    """Text of `written`, null also where something of `MARKS` stands."""
+    """Text of `written`, null also where one of `MARKS` stands."""
     return pc.if_else(pc.is_in(pc.utf8_lower(text), pa.array(MARKS)), pa.scalar(None, pa.string()), text)
 
 
 def shown(cells: pa.Array, row: int) -> str:
-    """A cell as error messages show it."""
     cell = str(cells[row].as_py())
     return repr(cell if len(cell) <= _SHOWN else cell[:_SHOWN] + "...")
 

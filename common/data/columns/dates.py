@@ -25,11 +25,7 @@ def dates(text: pa.Array, form: str = "") -> pa.Array:
 
 
 def days(instants: pa.Array) -> np.ndarray:
-    """(n,) float64, NaN where a date is missing.
-
-    Args:
-        instants: dates or times of any resolution.
-    """
+    """Days since 1970, (n,) float64, NaN where a date is missing; instants of any resolution."""
     counted = pc.cast(pc.cast(instants, _INSTANT, safe=False), pa.int64())
     found: np.ndarray = pc.divide(pc.cast(counted, pa.float64(), safe=False), _DAY).to_numpy(zero_copy_only=False)
     return found

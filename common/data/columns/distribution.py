@@ -27,7 +27,7 @@ from colonnade.common.run.kept_records import sealed, unsealed
 from colonnade.common.run.run_folder import MemberFolder
 
 MODERATE, LARGE = 0.1, 0.25
-"""Limits of the index by convention: below the first a column counts as stable, from the second on as shifted."""
+"""Limits of the index by convention: below the first a column is stable, from the second on it has shifted."""
 
 _TENTHS = np.arange(1, 10) / 10
 _WORDS = 9  # bins of single words
@@ -40,7 +40,6 @@ class ColumnBins:
     """Bins of a column. Cells are counted in an array: the bins, then values new to training, then missing ones.
 
     Args:
-        name: the column's.
         edges: of the bins of numbers, ascending: the smallest training value, tenths, the next above the largest.
         words: with a bin each, of a category; None of numbers.
         counts: of the training rows, int64 (bins + 2,); None if they are not known.
@@ -76,7 +75,6 @@ class ColumnBins:
         return np.where(missing, self.bins + 1, found).astype(np.uint8)
 
     def count(self, places: np.ndarray) -> np.ndarray:
-        """Counts, int64 (bins + 2,), of some cells by their places."""
         return np.bincount(places, minlength=self.bins + 2)
 
     def index(self, counts: np.ndarray) -> tuple[float, float] | None:
@@ -104,12 +102,8 @@ def _chi_square(freedom: int) -> float:
 
 
 def fit(features: Features, codes: Sequence[Code], rows: Tensor) -> tuple[ColumnBins, ...]:
-    """The bins of typed columns, and the counts of the training rows in them, or of some; none of plain values.
-
-    Args:
-        features: of all rows.
-        codes: of the encoder, one a column.
-        rows: the training rows, int64 (m,).
+    """Bins of typed columns, one code each, and the counts of the training rows, int64 (m,), or of a sample; none of
+    plain values.
     """
     some = rows[:: -(-len(rows) // _MOST_ROWS) or 1]
     values = features.values[some].numpy() if codes else np.empty((0, 0))
@@ -120,7 +114,7 @@ def fit(features: Features, codes: Sequence[Code], rows: Tensor) -> tuple[Column
 
 
 def without_counts(codes: Sequence[Code]) -> tuple[ColumnBins, ...]:
-    """Bins of a run that kept no distribution: they tell new words and missing values alone."""
+    """Bins of a run that kept no distribution: they show only new words and missing values."""
     nothing = np.empty(0)
     return tuple(ColumnBins(code.name, nothing, None if code.words is None else ()) for code in codes)
 
@@ -144,11 +138,7 @@ def _fitted(code: Code, field: TypedColumn, cells: np.ndarray) -> ColumnBins:
 
 
 class DistributionFile:
-    """File in which a run keeps the distribution of a member's training rows; it stays with the member.
-
-    Args:
-        folder: the member's folder in the run.
-    """
+    """File in a member's folder with the distribution of its training rows; it never leaves the member."""
 
     def __init__(self, folder: Path) -> None:
         self._path = MemberFolder(folder).distribution

@@ -1,8 +1,4 @@
-"""Encoding of a party's values for its models: numbers scaled, words one-hot.
-
-The encoder is fitted on the party's own training rows and kept with the run: kept.py. Bytes and plain numbers (images)
-are only scaled.
-"""
+"""Encoding of a party's values for its models: numbers scaled, words one-hot, fitted on its own training rows."""
 
 from __future__ import annotations
 
@@ -28,8 +24,6 @@ _BLOCK = 65_536  # rows that are scaled at a time
 
 @dataclass(frozen=True)
 class EncodeConfig:
-    """Settings for encoding values."""
-
     scale: ScaleConfig
     missing: Missing = "refuse"
     unseen: Unseen = "refuse"
@@ -40,7 +34,6 @@ class Code:
     """Encoding of one typed column.
 
     Args:
-        name: the column's.
         words: those in training rows, ascending, one column of 0 and 1 each; None for numbers.
         fill: replacement of a missing number; None where none may be missing.
         own: True if a missing word has a column of its own, the last.
@@ -62,7 +55,6 @@ class Encoder:
     """Encoder fitted on a party's training rows.
 
     Args:
-        config: the settings.
         scaler: for plain values, or for the numeric columns among typed columns.
         codes: one per typed column; none for plain values.
     """
@@ -73,12 +65,8 @@ class Encoder:
 
     @classmethod
     def fit(cls, config: EncodeConfig, features: Features, train_rows: Tensor) -> Encoder:
-        """Fits the words, the replacements of missing values, the shifts and the spreads.
-
-        Args:
-            config: the settings.
-            features: of all rows.
-            train_rows: (m,) int64; no other row is read.
+        """Fits the words, the replacements of missing values, the shifts and the spreads on rows `train_rows`, int64
+        (m,), alone.
 
         Raises:
             DataError: a column has too many categories, or lacks values that may not be missing.
@@ -108,7 +96,7 @@ class Encoder:
 
         Raises:
             DataError: the columns differ from the fitted ones, or a value is missing or a word unseen where `config`
-                refuses it.
+                refuses.
         """
         self._check(features)
         if not self.codes:
@@ -183,7 +171,6 @@ class Encoder:
 
 
 def _new_words(features: Features, name: str, rows: Sequence[int], word: str) -> str:
-    """A line about rows whose word no training row has, with the places of some."""
     count = "1 row has a word" if len(rows) == 1 else f"{len(rows)} rows have words"
     said = f"{count} that no training row has, as {word!r}"
     if features.place is None:
@@ -231,12 +218,7 @@ def _fill(present: np.ndarray, missing: Missing) -> float | None:
 
 
 def _numbers(values: Tensor, codes: Sequence[Code], gaps: Sequence[bool]) -> Tensor:
-    """The numeric columns, float64 (n, k), with missing values filled.
-
-    Args:
-        values: (n, columns), which are not changed; the result may be the same tensor.
-        gaps: for every column, True if a value may be missing.
-    """
+    """Numeric columns, float64 (n, k), filled where `gaps`; the result may be `values` itself, which does not change."""
     places = [place for place, code in enumerate(codes) if code.words is None]
     found = values if len(places) == len(codes) else values[:, places]
     if found is values and any(gaps):
@@ -249,7 +231,7 @@ def _numbers(values: Tensor, codes: Sequence[Code], gaps: Sequence[bool]) -> Ten
 
 
 def _finite(scaler: Scaler, names: Sequence[str]) -> Scaler:
-    """The same. Raises DataError if the deviation of a column is more than a float holds."""
+    """Raises DataError if the deviation of a column overflows."""
     for numbers in (scaler.shift, scaler.spread):
         if not bool((found := numbers.isfinite()).all()):
             raise _too_large(names[int((~found).flatten().nonzero()[0])] if names and found.ndim == 1 else "")

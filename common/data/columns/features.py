@@ -53,11 +53,10 @@ class Features:
     Args:
         values: (n, ...) bytes or float64, as the source has them; an `Encoder` makes them float32. In typed columns NaN
             marks a missing value and a number encodes a word.
-        names: one a column or pixel, in the order of the flattened row.
+        names: one per column or pixel, in the order of the flattened row.
         official_test: number of last rows that are the source's own test part.
         ids: key of each row; None where sources share the order of rows.
         fields: one per column of a typed table; none for plain values.
-        doubts: warnings found while the table was read.
         place: location of a row in its table, by its number here: `FILE, line 7`; None where there is no table.
     """
 
@@ -70,11 +69,7 @@ class Features:
     place: Callable[[int], str] | None = field(default=None, compare=False, repr=False)
 
     def rows(self, index: Tensor) -> Features:
-        """These rows, in this order; none of them counts as the source's own test part.
-
-        Args:
-            index: row numbers, int64 (m,).
-        """
+        """These rows, int64 (m,), in this order; none of them counts as the source's own test part."""
         ids = keys_of_rows(self.ids, index)
         place, before = None, self.place
         if before is not None:

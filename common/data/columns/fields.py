@@ -10,19 +10,13 @@ Kind = Literal["number", "category"]
 
 @dataclass(frozen=True)
 class TypedColumn:
-    """A typed column.
-
-    Args:
-        name: from the table's header.
-        words: meaning of the cell codes 0, 1, .., ascending; None where cells are numbers.
-    """
+    """A column of a table; `words` are the meaning of the cell codes 0, 1, .., ascending, or None for numbers."""
 
     name: str
     words: tuple[str, ...] | None = None
 
     @property
     def kind(self) -> Kind:
-        """`number` if the cells are numbers, however written, else `category`."""
         return "number" if self.words is None else "category"
 
 

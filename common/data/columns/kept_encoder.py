@@ -1,7 +1,6 @@
 """A party's encoder on its own disk: fitted once per run, reused when the run resumes or predicts.
 
-The file holds means, spreads and words of training rows, and a fingerprint of the table. It belongs to the party and is
-never sent.
+The file holds means, spreads and words of training rows, and a fingerprint of the table. It is never sent.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class _Bends(_Record):
         )
 
     def fits(self, count: int) -> bool:
-        """True if it may be of a table with so many numeric columns."""
+        """True if it fits a table with this number of numeric columns."""
         shapes = {self.centre.shape, self.width.shape}
         return shapes == {(len(self.columns),)} and all(0 <= place < count for place in self.columns)
 
@@ -112,28 +111,18 @@ class _Encoder(_Record):
 
 
 class EncoderFile:
-    """File in which a run keeps a member's encoder.
-
-    Args:
-        folder: the member's folder in the run.
-        begun: True if the run has begun, so that its models were trained with the stored encoder.
-    """
+    """A member's encoder in its folder of a run. `begun`: the run's models were trained with the stored encoder."""
 
     def __init__(self, folder: Path, *, begun: bool) -> None:
         self._path, self._begun, self._distribution = MemberFolder(folder).encoder, begun, DistributionFile(folder)
 
     def get(self, config: EncodeConfig, features: Features, train_rows: Tensor) -> Encoder:
-        """The encoder: read if the run has begun, fitted and written if not.
-
-        Args:
-            config: settings for fitting.
-            features: of all rows.
-            train_rows: rows that the encoder is fitted on, (m,) int64.
+        """The encoder: read if the run has begun, else fitted on rows `train_rows`, (m,) int64, and written.
 
         Raises:
             DataError: the table is not the one that the run was begun with, or cannot be encoded.
             CheckpointError: the file is torn or missing, or the run was begun with another encoding.
-            EnvironmentFault: the disk refuses it.
+            EnvironmentFault: the disk is not writable.
         """
         if self._begun:
             record = self._read()
@@ -151,7 +140,7 @@ class EncoderFile:
     def trained(self) -> tuple[TypedColumn, ...]:
         """Columns of the table that the run was begun with: their names, and whether they are words or numbers.
 
-        None before a run has begun, of plain values, or if the file cannot be read: that is refused where it is used.
+        None before a run has begun, of plain values, or if the file cannot be read, which is refused where it is used.
         """
         if not self._begun:
             return ()
@@ -161,7 +150,7 @@ class EncoderFile:
             return ()
 
     def columns(self) -> int | None:
-        """Number of columns that the encoder was fitted on; None if it does not say so, or is not to be read."""
+        """Number of columns that the encoder was fitted on; None if unknown or unreadable."""
         try:
             encoder = self.read()
         except CheckpointError:

@@ -57,10 +57,9 @@ _COMPACT = r"^(19|20|99)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
 
 @dataclass(frozen=True)
 class Look:
-    """Type that some cells appear to have.
+    """Apparent type of some cells.
 
     Args:
-        what: description of the type.
         remedy: setting with which they are read as this type.
         cells: mask over the examined cells, Boolean.
         alone: True if plain numbers in the same column are another type, as with dates.
@@ -73,7 +72,6 @@ class Look:
 
     @property
     def count(self) -> int:
-        """Number of cells."""
         return int(pc.sum(self.cells).as_py() or 0)
 
 
@@ -83,7 +81,6 @@ def guess(name: str, column: pa.Array, notation: Notation, marks: Sequence[str] 
     A stray word among numbers is then reported, instead of turning ten thousand numbers into a category.
 
     Args:
-        name: the column's.
         column: its first cells.
         notation: declared for numbers.
         marks: declared for missing values.
@@ -122,12 +119,7 @@ def guess(name: str, column: pa.Array, notation: Notation, marks: Sequence[str] 
 
 
 def _numbers_with_marks(text: pa.Array, fits: pa.Array) -> bool:
-    """True for a column of numbers: at least half of the cells are, or all but those with one word, perhaps a mark.
-
-    Args:
-        text: cells, null where one is missing or a known mark.
-        fits: mask of the numbers, null where `text` is.
-    """
+    """True for a column of numbers: at least half of the cells are, or all but those with one word, perhaps a mark."""
     if 2 * pc.sum(fits).as_py() >= len(text) - text.null_count:
         return True
     others = pc.unique(pc.filter(text, pc.fill_null(pc.invert(fits), False)))
@@ -135,7 +127,7 @@ def _numbers_with_marks(text: pa.Array, fits: pa.Array) -> bool:
 
 
 def _marked(name: str, text: pa.Array, known: Sequence[str]) -> Iterator[Doubt]:
-    """A warning about a category with marks that programs write for a missing value."""
+    """A warning about a category with common marks of a missing value."""
     marks = [mark for mark in pc.unique(text).to_pylist() if mark in _SURELY_MISSING]
     if marks:
         count = int(pc.sum(pc.is_in(text, pa.array(marks))).as_py())
@@ -145,13 +137,7 @@ def _marked(name: str, text: pa.Array, known: Sequence[str]) -> Iterator[Doubt]:
 
 
 def looks_of(name: str, text: pa.Array, notation: Notation) -> list[Look]:
-    """Apparent types of the cells that are not numbers in the declared notation, the most frequent first.
-
-    Args:
-        name: the column's.
-        text: its cells, null where one is missing.
-        notation: of numbers.
-    """
+    """Apparent types of the cells that are not numbers in the declared notation, the most frequent first."""
     found = [look for look in _looks(name, pc.fill_null(text, ""), notation) if look.count]
     return sorted(found, key=lambda look: -look.count)
 
@@ -248,7 +234,6 @@ def _refusal(name: str, text: pa.Array, look: Look, present: int) -> cells.Misfi
 
 
 def _numeric(name: str, text: pa.Array, notation: Notation) -> Iterator[Doubt]:
-    """Warnings about numbers that may be read wrongly."""
     filled = text.drop_null()
     if pc.all(pc.match_substring_regex(filled, _COMPACT), min_count=1).as_py():
         said = f"if they are dates, say {entry(name, 'date %Y%m%d')}; if not, {entry(name, 'number')}"
@@ -264,14 +249,10 @@ def _numeric(name: str, text: pa.Array, notation: Notation) -> Iterator[Doubt]:
 
 
 def coded(name: str, text: pa.Array, place: Callable[[int], str]) -> Iterator[Doubt]:
-    """A warning about text of numbers that seem to be codes, of which a model would learn as of amounts.
+    """A warning about text of numbers that seem to be codes, from which a model would learn as from amounts.
 
-    Some have zeros before them or a letter e within, or one number is written in two ways (1.1 and 1.10).
-
-    Args:
-        name: the column's.
-        text: its first cells.
-        place: location of a cell, by its number from 0.
+    Some have leading zeros or a letter e within, or one number is written in two ways (1.1 and 1.10). `place` locates a
+    cell by its number from 0.
     """
     if not pc.any(pc.match_substring_regex(text, _LIKE_CODES)).as_py():
         return
@@ -299,12 +280,12 @@ def codes_or_not(name: str) -> str:
 def whole_codes(values: np.ndarray, names: Sequence[str]) -> Iterator[Doubt]:
     """Warnings about columns of whole numbers that seem to be codes.
 
-    They do where the column's name calls them codes; or where they are few, often repeated, without neighbours, and no
-    multiples of a step: amounts and counts have neighbours, as 7 and 8.
+    They do if the column's name says so, or if values are few, often repeated, without neighbours, and no multiples of
+    a step: amounts and counts have neighbours, as 7 and 8.
 
     Args:
         values: float64 (rows, columns), NaN where a value is missing.
-        names: of the columns; "" of one that is not looked at.
+        names: of the columns; "" skips a column.
     """
     start = values[: max(_EACH, min(SAMPLE, _CELLS // max(len(names), 1)))]
     with np.errstate(invalid="ignore"):
@@ -360,22 +341,17 @@ def entry(name: str, type: str) -> str:
 
 
 def missing(marks: Iterable[str], declared: Iterable[str] = (), *, more: str = "") -> str:
-    """The configuration entry that says what stands for a missing value.
-
-    Args:
-        marks: that are to be added.
-        declared: that the configuration names already.
-        more: another entry that is needed with it.
+    """The configuration entry that adds marks of a missing value to the declared ones; `more` is another entry it
+    needs.
     """
     all = dict.fromkeys([*declared, *sorted(marks)])
     return f"`missing_values: [{', '.join(map(_mark, all))}]{f', {more}' if more else ''}`"
 
 
 def _mark(mark: str) -> str:
-    """A mark as YAML reads it back: of plain numbers without quotation marks."""
+    """A mark as YAML reads it back: plain numbers without quotation marks."""
     return mark if _PLAIN_MARK.fullmatch(mark) else repr(mark)
 
 
 def _key(name: str) -> str:
-    """A column's name as a YAML key."""
     return name if name.replace("_", "a").isalnum() else repr(name)

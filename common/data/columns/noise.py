@@ -1,7 +1,7 @@
 """Noise on a party's values, to test a federation against a party with bad data.
 
-An experiment (VIMADMM, Section VI-C, "client denoising"), not a protection: the noise is drawn from the federation's
-public seed, so a resumed run sees the same values again.
+An experiment (VIMADMM, Section VI-C, "client denoising"), no protection: the noise is drawn from the federation's
+public seed, so that a resumed run sees the same values.
 """
 
 from __future__ import annotations
@@ -14,14 +14,8 @@ from colonnade.common.data.rows import generator
 
 
 def noised(config: DataNoiseConfig, values: Tensor, seed: int, party: str, train_rows: Tensor | None = None) -> Tensor:
-    """The values with noise of their own shape added; equal arguments give equal noise.
-
-    Args:
-        config: the party's `data.noise`.
-        values: scaled, float32 (n, ...).
-        seed: the federation's.
-        party: owner of the values.
-        train_rows: int64 (m,); None where no row is one of them, as of rows to predict.
+    """Scaled values, float32 (n, ...), with noise; rows `train_rows`, int64 (m,), stay as they are with `rows:
+    held_out`.
     """
     noisy = add_gaussian(values, config.std, generator("noise", seed, party))
     if config.rows == "held_out" and train_rows is not None:

@@ -16,18 +16,12 @@ _MARKS = {",": ",", ".": r"\.", "'": "['’]", " ": "[ \u00a0\u202f]"}  # typogr
 
 @dataclass(frozen=True)
 class Notation:
-    """A number notation.
-
-    Args:
-        decimal: mark before the fraction.
-        thousands: separator of groups of three digits, in all numbers that are long enough or in none; "" for none.
-    """
+    """A number notation: the decimal mark, and the separator of groups of three digits, in all long numbers or none."""
 
     decimal: Decimal = "."
     thousands: Thousands = ""
 
     def __str__(self) -> str:
-        """The configuration's form."""
         said = [f"decimal: {self.decimal!r}"] if self.decimal != "." else []
         return ", ".join([*said, *([f"thousands: {_quoted(self.thousands)}"] if self.thousands else [])])
 
@@ -50,8 +44,6 @@ class Notation:
 
 
 PLAIN = Notation()
-"""Plain notation: decimal point, no thousands separator."""
-
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """A number in plain notation. Python's own float() takes 1_000, digits of other scripts, nan and inf too."""
 

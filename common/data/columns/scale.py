@@ -1,7 +1,7 @@
 """Scaling of a party's values before they reach a model.
 
-Every scaling is (x - shift) / spread with one shift and one spread for all values or per column; the methods differ in
-how the two are found. `auto` bends long-tailed columns first. Fits use training rows only.
+Every scaling is (x - shift) / spread, with one shift and one spread for all values or per column. `auto` bends
+long-tailed columns first. Fits use training rows only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Bends:
 
     @classmethod
     def fit(cls, values: Tensor) -> Bends | None:
-        """Of training rows, floats (m, columns); None if no column has a long tail."""
+        """Fits to training rows, floats (m, columns); None if no column has a long tail."""
         std, mean = torch.std_mean(values, dim=0, correction=0)
         far = (values.amax(0) - mean).maximum(mean - values.amin(0)) > _TAIL * std
         tailed = [place for place in far.nonzero().flatten().tolist() if varied(values[:, place].contiguous())]
@@ -60,19 +60,12 @@ class Bends:
         return values
 
     def to(self, device: torch.device) -> Bends:
-        """The same on a device."""
         return Bends(self.columns.to(device), self.centre.to(device), self.width.to(device))
 
 
 @dataclass(frozen=True)
 class Scaler:
-    """(x - shift) / spread, after the bends.
-
-    Args:
-        shift: a scalar, or the shape of one row.
-        spread: likewise, nowhere 0.
-        bends: of columns with a long tail; None where there are none.
-    """
+    """(x - shift) / spread, after the bends; both are scalars or of the shape of one row, spread nowhere 0."""
 
     shift: Tensor
     spread: Tensor
@@ -80,19 +73,13 @@ class Scaler:
 
     @classmethod
     def fit(cls, scale: ScaleConfig, values: Tensor, train_rows: Tensor) -> Scaler:
-        """Finds shift and spread.
-
-        Args:
-            scale: the method.
-            values: (n, ...), bytes or floats.
-            train_rows: (m,) int64; no other row of `values` is read.
-        """
+        """Finds shift and spread of values (n, ...), bytes or floats, from the rows `train_rows`, (m,) int64, alone."""
         reads = scale in ("standard", "auto") or (scale == "unit" and values.dtype != torch.uint8)
         return cls.of_all(scale, values[train_rows] if reads else values)
 
     @classmethod
     def of_all(cls, scale: ScaleConfig, values: Tensor) -> Scaler:
-        """The same of training rows alone, (m, ...)."""
+        """`fit` on training rows alone, (m, ...)."""
         unit = _BYTE if values.dtype == torch.uint8 else 1.0
         match scale:
             case MeanStd(mean=mean, std=std):
@@ -111,12 +98,10 @@ class Scaler:
 
     @classmethod
     def none(cls) -> Scaler:
-        """Leaves values as they are."""
         return cls(torch.tensor(0.0), torch.tensor(1.0))
 
     @property
     def idle(self) -> bool:
-        """True if values stay as they are."""
         return (
             not self.bends
             and self.shift.ndim == self.spread.ndim == 0
@@ -132,7 +117,6 @@ class Scaler:
         return found.sub_(self.shift).div_(self.spread).to(torch.float32)
 
     def to(self, device: torch.device) -> Scaler:
-        """The same on a device."""
         return Scaler(self.shift.to(device), self.spread.to(device), self.bends and self.bends.to(device))
 
 
@@ -140,10 +124,6 @@ class Columns:
     """A party's values of all rows, scaled: `columns[rows]` is float32 (m, ...) on their device.
 
     Bytes stay bytes and are scaled on access, to the same numbers: one of 14 parties of MNIST holds 4 MB instead of 16.
-
-    Args:
-        values: (n, ...), bytes or floats, from the source.
-        scaler: fitted on the training rows.
     """
 
     def __init__(self, values: Tensor, scaler: Scaler) -> None:
@@ -154,20 +134,13 @@ class Columns:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n, ...)."""
         return tuple(self._values.shape)
 
     def __getitem__(self, rows: Tensor) -> Tensor:
-        """The scaled values of these rows, float32 (m, ...).
-
-        Args:
-            rows: row numbers, int64 (m,).
-        """
         found = self._values[rows]
         return self._scaler.apply(found) if self._lazy else found
 
     def to(self, device: torch.device) -> Columns:
-        """The same on a device."""
         self._values = self._values.to(device)
         self._scaler = self._scaler.to(device)
         return self
@@ -180,7 +153,7 @@ def _standard(values: Tensor, bends: Bends | None = None) -> Scaler:
 
 
 def varied(column: Tensor) -> bool:
-    """True if a column (m,) has 50 different values: its largest may be a tail, and is not a rare word or code."""
+    """True if a column (m,) has 50 different values: its largest may be a tail, and is no rare word or code."""
     # Sorting all of it to count them would take far longer.
     if len(torch.unique(column[:_FIRST])) >= _DISTINCT:
         return True
@@ -192,9 +165,9 @@ def varied(column: Tensor) -> bool:
 
 
 def _middle(column: Tensor) -> tuple[float, float]:
-    """The median, and the deviation that normal values with the same middle half would have.
+    """The median, and the deviation of normal values with the same middle half.
 
-    More than half of some amounts are the same number, mostly 0; of these the others give the width.
+    If more than half of the values are one number, mostly 0, the width comes from the others.
     """
     found = column.cpu().numpy()
     low, centre, high = np.quantile(found, (0.25, 0.5, 0.75))

@@ -60,13 +60,7 @@ _SAMPLE, _CELLS = 4096, 2_000_000  # rows that are looked at of a column, and ce
 
 @dataclass(frozen=True)
 class Suspect:
-    """A value that may stand for a missing one.
-
-    Args:
-        value: as it was read; of dates the day.
-        count: of its rows.
-        row: the first of them.
-    """
+    """A value (of dates: the day) that may stand for a missing one, its number of rows and the first of them."""
 
     value: float
     count: int
@@ -74,11 +68,11 @@ class Suspect:
 
 
 def suspects(values: np.ndarray, types: Sequence[str]) -> Iterator[tuple[int, list[Suspect]]]:
-    """The columns that have any, by their place.
+    """Suspects by the place of their column.
 
     Args:
         values: float64 (rows, columns), NaN where a value is missing.
-        types: of the columns, as a configuration names them; categories and Booleans are not looked at.
+        types: of the columns, as a configuration names them; categories and Booleans are skipped.
     """
     dated = np.array([type.startswith("date") for type in types])
     scales = np.array([100.0 if type == "percent" else 1.0 for type in types])  # the form is that of the cell
@@ -105,7 +99,7 @@ def suspects(values: np.ndarray, types: Sequence[str]) -> Iterator[tuple[int, li
 
 
 def _spread(rows: int) -> np.ndarray:
-    """Rows that are looked at of a long table: one of each part, but not always its first, as marks may be periodic."""
+    """Sampled rows of a long table: one of each part, at random places, as marks may be periodic."""
     parts = np.linspace(0, rows, _ROWS, endpoint=False).astype(np.int64)
     return parts + np.random.default_rng(0).integers(0, rows // _ROWS, _ROWS)
 
@@ -141,7 +135,7 @@ def _apart(sample: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> np.ndarra
 
 
 def _form(value: float, *, day: bool) -> int:
-    """3 of a value that is written for a missing one alone, 2 and 1 of shorter ones, 0 of any other."""
+    """3 for a value that is only written for a missing one, 2 and 1 for shorter ones, 0 for any other."""
     if day:
         return 3 if value // 1 in _DATES else 0
     size = abs(value)
@@ -151,12 +145,7 @@ def _form(value: float, *, day: bool) -> int:
 
 
 def _of_column(known: np.ndarray, counts: np.ndarray, *, day: bool) -> list[int]:
-    """Places of the suspects among a column's different values.
-
-    Args:
-        known: ascending, (k,).
-        counts: their rows, (k,).
-    """
+    """Places of the suspects among a column's different values, ascending (k,), with their numbers of rows (k,)."""
     rows = int(counts.sum())
     first, last = 0, len(known) - 1
     peeled = list[int]()
@@ -205,7 +194,7 @@ def _by_form(known: np.ndarray, counts: np.ndarray, at: int, inner: np.ndarray, 
 
 
 def _between(known: np.ndarray, counts: np.ndarray, rows: int, *, day: bool) -> set[int]:
-    """Those in the midst of others: many rows have them."""
+    """Suspects among other values: many rows have them."""
     if len(known) <= _VALUES:
         return set()
     most = np.argmax(counts)

@@ -1,6 +1,6 @@
 """Tables in numpy's own files (.npy), mapped into memory.
 
-A matrix of numbers has columns column_0, column_1, ..; a structured array its fields' names; a one-dimensional array is
+A matrix of numbers has columns column_0, column_1, ..; a structured array its fields' names; a one-dimensional array
 one column. A file that needs pickle is refused: it could run code.
 """
 
@@ -22,12 +22,6 @@ _HINT = "save numbers or words of (rows,) or (rows, columns), or a structured ar
 
 
 class ArrayFile:
-    """An array as a table.
-
-    Raises:
-        DataError: the file is not such an array.
-    """
-
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
@@ -44,11 +38,9 @@ class ArrayFile:
         self._places = {name: place for place, name in enumerate(self.header)}
 
     def __str__(self) -> str:
-        """Its path."""
         return str(self._path)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The columns of all rows. Raises DataError if a field is of no plain type."""
         for start in range(0, len(self._array), BATCH):
             rows = self._array[start : start + BATCH]
             try:
@@ -59,7 +51,6 @@ class ArrayFile:
             yield pa.RecordBatch.from_arrays(found, names=list(columns))
 
     def place(self, row: int) -> str:
-        """`FILE, row 7`, counted from 1."""
         return f"{self._path}, row {row + 1}"
 
     def _of(self, rows: np.ndarray, name: str) -> np.ndarray:
@@ -67,7 +58,7 @@ class ArrayFile:
 
 
 def _refuse_long_head(path: Path) -> None:
-    """Raises ValueError if the head is said to be longer than the file: numpy takes the memory before it reads."""
+    """Raises ValueError if the head claims to be longer than the file: numpy allocates before it reads."""
     with path.open("rb") as file:
         start = file.read(12)
     if start[6:7] in (b"\2", b"\3") and int.from_bytes(start[8:12], "little") > path.stat().st_size:

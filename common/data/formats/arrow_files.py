@@ -27,13 +27,9 @@ _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True)
 class _Part:
-    """One of the files.
+    """One of the files, its path relative to the folder.
 
-    Args:
-        name: relative to the folder; that of the file itself if there is no folder.
-        fragment: reads it.
-        schema: of its own columns.
-        folders: columns that the names of its folders say, with their value; None where it is missing.
+    `folders` are columns that its folders' names give, with their values; None where one is missing.
     """
 
     name: str
@@ -42,27 +38,21 @@ class _Part:
     folders: Mapping[str, str | None]
 
     def kind(self, column: str) -> pa.DataType | None:
-        """Type of a column, as it is read; None if the file has none."""
+        """Type of a column as it is read; None if the file has none."""
         if column in self.schema.names:
             return cells.plain_type(self.schema.field(column).type)
         return pa.string() if column in self.folders else None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its columns."""
         return (*self.schema.names, *(name for name in self.folders if name not in self.schema.names))
 
 
 class ArrowFiles:
     """Files as a table: batches are read on demand, and only the requested columns.
 
-    Attributes:
-        header: the columns' names, of all files.
-        index: those that are a row index of pandas.
-        unwritten: names of such an index that is not there as a column.
-
-    Raises:
-        DataError: a path holds nothing of the format, or two columns have the same name.
+    `index` and `unwritten` as in `HasIndex`. Raises DataError if a path holds nothing of the format, or two columns
+    have the same name.
     """
 
     def __init__(self, path: Path, kind: Format) -> None:
@@ -85,7 +75,6 @@ class ArrowFiles:
         self.unwritten = tuple(dict.fromkeys(name for file in self._files for name in unwritten_index(file.schema)))
 
     def __str__(self) -> str:
-        """Its path."""
         return str(self._path)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -158,7 +147,7 @@ class ArrowFiles:
 
 
 def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type for columns of both, None if there is none; a column of null has no value of another type."""
+    """The type for columns of both kinds, None if there is none; a column of null fits any type."""
     if one.equals(other) or pa.types.is_null(other):
         return one
     kinds = one, other
@@ -176,4 +165,4 @@ _ALIKE = (
     (lambda kind: pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None), pa.timestamp("us")),
     (lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None, pa.timestamp("us", "UTC")),
 )
-"""Kinds of types, and the one that columns of the kind are read as."""
+"""Groups of types, and the type that columns of a group are read as."""

@@ -17,19 +17,11 @@ from colonnade.common.errors import DataError
 
 
 class ArrowTable:
-    """A table in memory, for sources of other packages.
+    """A table in memory, for sources of other packages; `index` and `unwritten` as in `HasIndex`.
 
     Args:
         content: has `__arrow_c_stream__`.
         name: of the table, in messages.
-
-    Attributes:
-        header: the columns' names.
-        index: those that are a row index of pandas.
-        unwritten: names of such an index that is not there as a column.
-
-    Raises:
-        DataError: it is no table, or two columns have the same name.
     """
 
     def __init__(self, content: Any, name: str) -> None:
@@ -42,15 +34,12 @@ class ArrowTable:
         self.index, self.unwritten = index_columns(self._table.schema), unwritten_index(self._table.schema)
 
     def __str__(self) -> str:
-        """Its name."""
         return self._name
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The columns of all rows."""
         yield from self._table.select(list(columns)).to_batches(max_chunksize=BATCH)
 
     def place(self, row: int) -> str:
-        """`NAME, row 7`, counted from 1."""
         return f"{self._name}, row {row + 1}"
 
 
@@ -73,7 +62,7 @@ def unwritten_index(schema: pa.Schema) -> tuple[str, ...]:
 
 
 def with_index(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The table with these columns as its row index, and without any other metadata."""
+    """The table with these columns as its row index, and without other metadata."""
     said = {_KEY: json.dumps({"index_columns": list(names)}).encode()} if names else None
     return table.replace_schema_metadata(said)
 

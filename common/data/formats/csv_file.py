@@ -1,6 +1,4 @@
-"""Tables in CSV: a header line, then one row a line.
-
-pyarrow reads them block by block, as text. On an error Python's own reader goes through the file again to find the
+"""CSV tables. pyarrow reads them block by block, as text; on an error Python's reader goes through the file to find the
 line.
 """
 
@@ -52,10 +50,6 @@ class CsvFile:
     """A CSV file as a table; its header has been read.
 
     Args:
-        path: the file.
-        delimiter: between cells.
-        encoding: of the text.
-        header: the columns' names.
         skipped: lines before the header: comments (`# ..`), and a spreadsheet's note `sep=;`.
     """
 
@@ -67,11 +61,7 @@ class CsvFile:
 
     @classmethod
     def open(cls, path: Path, delimiter: str = ",", encoding: str = "utf-8") -> CsvFile:
-        """Reads the header.
-
-        Raises:
-            DataError: the file is empty or in another encoding, or its first line is no header.
-        """
+        """Reads the header. Raises DataError if there is none, or the file is in another encoding."""
         file = cls(path, delimiter, encoding, ())
         file._refuse_others()
         try:
@@ -89,7 +79,7 @@ class CsvFile:
         return replace(file, header=header)
 
     def _without_notes(self) -> CsvFile:
-        """The same file from behind the lines that are no part of the table, with the delimiter that `sep=` names."""
+        """The file from behind the lines before its table, with the delimiter that `sep=` names."""
         skipped, delimiter = 0, self.delimiter
         with self._opened() as lines:
             for line, following in pairwise(chain((line.rstrip("\r\n") for line in islice(lines, _NOTES)), [""])):
@@ -103,7 +93,7 @@ class CsvFile:
         return replace(self, skipped=skipped, delimiter=delimiter)
 
     def _refuse_quoted_lines(self, header: Sequence[str], line: int) -> None:
-        """Raises DataError if each line stands in quotation marks as a whole."""
+        """Raises DataError if each line is in quotation marks as a whole."""
         if len(header) != 1 or self.delimiter not in header[0]:
             return
         with self._opened() as lines:
@@ -134,22 +124,19 @@ class CsvFile:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The file."""
         return (self.path,)
 
     def __str__(self) -> str:
-        """Its path."""
         return str(self.path)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The columns as text. Raises DataError if a line is broken, or the file is not UTF-8."""
         try:
             yield from self._batches(columns)
         except (pa.ArrowInvalid, OSError, UnicodeError) as error:
             raise self._fault(str(error).splitlines()[0]) from error
 
     def parsed(self, columns: Sequence[str], numbers: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The columns as text, these as float64; null where `cells.MISSING` stands. See `ParsesNumbers`.
+        """`batches` with the columns `numbers` as float64, null where `cells.MISSING` stands. See `ParsesNumbers`.
 
         pyarrow's own parser gives the same numbers to the last bit as its conversion of text does.
         """
@@ -181,7 +168,6 @@ class CsvFile:
             self._check_quotes()
 
     def _breaks(self) -> int:
-        """Lines of the file."""
         count, last = 0, _LINE
         with self.path.open("rb") as file:
             while block := file.read(_BLOCK):
@@ -189,7 +175,7 @@ class CsvFile:
         return count + (last != _LINE)
 
     def _check_quotes(self) -> None:
-        """Rejects quotation marks that swallow the following rows; rows of several lines are allowed."""
+        """Refuses quotation marks that swallow the following rows; cells of several lines are allowed."""
         begin = 1 + self.skipped
         with self._opened() as lines:
             reader = csv.reader(lines, delimiter=self.delimiter, strict=True)
@@ -212,7 +198,7 @@ class CsvFile:
                 begin = reader.line_num + 1 + self.skipped
 
     def _stray(self, line: int) -> DataError:
-        """Error for a row in which a quotation mark lacks its partner, or stands within a cell."""
+        """Error about an unmatched quotation mark, or one within a cell."""
         with self._opened() as lines:
             cells = next(islice(lines, line - 1 - self.skipped, None), "").split(self.delimiter)
         place = next((place for place, cell in enumerate(cells) if cell.count('"') % 2), len(self.header))
@@ -250,7 +236,7 @@ class CsvFile:
         return file
 
     def _fault(self, otherwise: str) -> DataError:
-        """Error for the first broken line; `otherwise` if Python's reader finds nothing."""
+        """Error about the first broken line; `otherwise` if Python's reader finds none."""
         line = 1
         try:
             for line, row in self._lines():
@@ -328,7 +314,7 @@ def _check_header(path: Path, header: Sequence[str], line: int) -> None:
 def _swallows(row: Sequence[str], delimiter: str) -> bool:
     """True if a cell of several lines has as many delimiters in each as rows would have: two stray marks made it.
 
-    The mark that begins it stands in the same column as the one that ends it, else the row would be of another length.
+    The mark that begins it is in the same column as the one that ends it, else the row would be of another length.
     """
     for place, cell in enumerate(row):
         if "\n" in cell:

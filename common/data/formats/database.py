@@ -1,7 +1,6 @@
 """A database table or query result, through SQLAlchemy; the extra `sql` installs it.
 
-Only the requested columns of a table are selected. Rows are fetched batch by batch through a server-side cursor where
-the database has one.
+Rows are fetched batch by batch through a server-side cursor where the database has one.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ class Database:
     """A database; nothing is read before it is requested.
 
     Args:
-        url: in SQLAlchemy's form. A SQLite file's path is relative to `base`, and the file must be there.
-        base: the folder of the configuration.
+        url: in SQLAlchemy's form. A SQLite file's path is relative to `base`, and the file must exist.
 
     Raises:
         ConfigError: the URL cannot be read.
@@ -52,13 +50,12 @@ class Database:
         self.name = read.set(query={}).render_as_string(hide_password=True)  # a query may contain one too
 
     def failed(self, error: SQLAlchemyError) -> DataError:
-        """The database's error in one line."""
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         return DataError(f"{self.name}: {reason}", hint="try the same with the database's own client")
 
 
 class DatabaseTable:
-    """A table (`NAME` or `SCHEMA.NAME`), ordered by `key` if there is one. Its use raises DataError too."""
+    """A table (`NAME` or `SCHEMA.NAME`), ordered by `key` if there is one."""
 
     def __init__(self, database: Database, name: str, key: str | None) -> None:
         self._database, self._name, self._key = database, name, key
@@ -73,23 +70,20 @@ class DatabaseTable:
         self._table = sqlalchemy.table(bare, *map(sqlalchemy.column, self.header), schema=schema or None)
 
     def __str__(self) -> str:
-        """The database and the table."""
         return f"{self._database.name}, table {self._name}"
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The columns of all rows. Raises DataError if the database fails."""
         asked = sqlalchemy.select(*(self._table.c[name] for name in columns))
         if self._key is not None:
             asked = asked.order_by(self._table.c[self._key])
         yield from _rows(self._database, lambda link: link.execute(asked), columns)
 
     def place(self, row: int) -> str:
-        """`TABLE, row 7`, counted from 1."""
         return f"{self}, row {row + 1}"
 
 
 class DatabaseQuery:
-    """Result of a SELECT, in its own order. Raises DataError if the database refuses it."""
+    """Result of a SELECT, in its own order."""
 
     def __init__(self, database: Database, query: str) -> None:
         self._database, self._query = database, query.strip().rstrip(";")
@@ -101,20 +95,17 @@ class DatabaseQuery:
         refuse_twice(str(self), self.header, "give one of them another name (AS)")
 
     def __str__(self) -> str:
-        """The database."""
         return f"{self._database.name}, query"
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The columns of all rows. Raises DataError if the database fails."""
         yield from _rows(self._database, lambda link: _as_written(link, self._query), columns)
 
     def place(self, row: int) -> str:
-        """`DATABASE, query, row 7`, counted from 1."""
         return f"{self}, row {row + 1}"
 
 
 def _as_written(link: sqlalchemy.Connection, query: str) -> sqlalchemy.CursorResult[Any]:
-    """Runs a query without parameters: a colon or a percent sign in it stays what it is."""
+    """Runs a query without parameters: a colon or a percent sign in it stays unchanged."""
     return link.execution_options(no_parameters=True).exec_driver_sql(query)
 
 

@@ -1,11 +1,8 @@
 """The idx format of MNIST and similar sets: a big-endian header, then bytes; usually in gzip.
 
-Four files: train-images-idx3-ubyte, train-labels-idx1-ubyte and the same two with t10k, each with
-or without .gz. Rows are the training rows followed by the test rows. A party needs the images only
-and the server the labels only; if both are in the folder, their counts must agree.
-
-Fourteen processes on two cores read MNIST at once to keep two pixel rows each. So gzip is unpacked once for all of
-them, and images stream through one small buffer: only the chosen pixels stay, as bytes.
+Four files: train-images-idx3-ubyte, train-labels-idx1-ubyte and the same two with t10k. Rows are the training rows
+followed by the test rows. A party needs the images only and the server the labels only; if both are in the folder,
+their counts must agree. Images stream through one small buffer: only the chosen pixels stay, as bytes.
 """
 
 from __future__ import annotations
@@ -40,17 +37,11 @@ def idx_file(folder: Path, part: str, kind: Kind) -> Path | None:
 
 
 def holds(folder: Path, kind: Kind) -> bool:
-    """True if a folder has the training and the test file of a kind."""
     return all(idx_file(folder, part, kind) for part in _SETS)
 
 
 class IdxImages:
-    """The images of a folder that `holds` them.
-
-    Raises:
-        DataError: a header is not that of idx images, the two parts differ in size, or the counts differ from those of
-            the labels in the folder.
-    """
+    """The images of a folder that `holds` them. Raises DataError if headers or counts do not fit."""
 
     def __init__(self, folder: Path) -> None:
         self._files = [_IdxFile.of(folder, part, "images-idx3") for part in _SETS]
@@ -66,19 +57,14 @@ class IdxImages:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """`pixel_ROW_COLUMN`, from 0."""
         height, width = self.shape
         return tuple(f"pixel_{row}_{column}" for row in range(height) for column in range(width))
 
     def ids(self) -> None:
-        """None: rows are matched by their order."""
+        pass
 
     def read(self, part: Part) -> Tensor:
-        """(n, *part.shape) uint8.
-
-        Raises:
-            DataError: a file is damaged, or longer or shorter than its header says.
-        """
+        """(n, *part.shape) uint8. Raises DataError if a file is longer or shorter than its header says."""
         chosen = part.positions.numpy()
         rows = [file.sizes[0] for file in self._files]
         values = np.empty((sum(rows), len(chosen)), np.uint8)
@@ -88,14 +74,7 @@ class IdxImages:
 
 
 def read_labels(folder: Path) -> tuple[Tensor, int]:
-    """The labels of a folder that `holds` them.
-
-    Returns:
-        (n,) int64, and the number of test rows among them.
-
-    Raises:
-        DataError: as for `IdxImages` and its `read`.
-    """
+    """The labels of a folder that `holds` them, (n,) int64, and the number of test rows among them."""
     files = [_IdxFile.of(folder, part, "labels-idx1") for part in _SETS]
     _check_counts(folder, files, "images-idx3")
     values = np.empty((sum(file.sizes[0] for file in files), 1), np.uint8)

@@ -34,38 +34,30 @@ _HINT = "write it with `colonnade deal`, or with safetensors as docs/operations.
 
 @dataclass(frozen=True)
 class TensorColumns:
-    """A file of columns as a source.
-
-    Raises:
-        DataError: on any use: the file is not whole, or holds no such tensor.
-    """
+    """A file of columns as a source. Any use raises DataError if the file is not whole, or holds no such tensor."""
 
     path: Path
 
     @property
     def shape(self) -> Shape:
-        """Shape of one row."""
         return tuple(self._content[0].shape[1:])
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names from the file, or column_0, column_1, ..."""
         count = math.prod(self.shape)
         return _words(self.path, self._content[1], "names", count) or tuple(f"column_{n}" for n in range(count))
 
     @property
     def official_test(self) -> int:
-        """Number of last rows that are the set's own test part."""
         return _official_test(self.path, *self._content)
 
     def read(self, part: Part) -> Tensor:
-        """(n, *part.shape): bytes or float64."""
         values = self._content[0]
         values = values if values.dtype == torch.uint8 else values.to(torch.float64)
         return values.flatten(1)[:, part.positions].reshape(-1, *part.shape)
 
     def ids(self) -> None:
-        """None: rows are matched by their order."""
+        pass
 
     @cached_property
     def _content(self) -> tuple[Tensor, Mapping[str, str]]:
@@ -86,11 +78,6 @@ class TensorColumns:
 
 
 def read_tensor_labels(path: Path) -> LabelColumn:
-    """The labels of a file.
-
-    Raises:
-        DataError: the file is not whole, holds no labels, or a label is no class.
-    """
     values, more = _loaded(path)
     if values.ndim != 1 or values.dtype != torch.int64 or not len(values):
         shown = f"{tuple(values.shape)} of {values.dtype}"
@@ -108,11 +95,7 @@ def read_tensor_labels(path: Path) -> LabelColumn:
 
 
 def read_tensor_targets(path: Path) -> LabelColumn:
-    """The regression targets in a file.
-
-    Raises:
-        DataError: the file is not whole, or holds something else.
-    """
+    """The regression targets in a file."""
     values, more = _loaded(path)
     if values.ndim != 2 or not values.is_floating_point() or not values.numel():
         shown = f"{tuple(values.shape)} of {values.dtype}"
@@ -123,13 +106,11 @@ def read_tensor_targets(path: Path) -> LabelColumn:
 
 
 def columns_bytes(features: Features) -> bytes:
-    """A file of these columns."""
     more = {"names": json.dumps(features.names), "official_test": str(features.official_test)}
     return save({"values": features.values.contiguous()}, more)
 
 
 def labels_bytes(labels: LabelColumn) -> bytes:
-    """A file of these labels."""
     more = {"classes": json.dumps(labels.classes), "official_test": str(labels.official_test)}
     return save({"values": labels.values.contiguous()}, more)
 

@@ -26,11 +26,7 @@ _OPEN: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The plain bytes of a file, packed (.gz, .xz) or not.
-
-    Raises:
-        DataError: the file cannot be read or inflated, now or while it is open.
-    """
+    """The plain bytes of a file, packed (.gz, .xz) or not. Raises DataError, also while it is open."""
     try:
         with _opened(unpacked(path) if path.suffix in _OPEN else path) as stream:
             yield stream
@@ -41,12 +37,8 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 def unpacked(path: Path) -> Path:
     """The plain copy of a packed file in the user's cache; the file itself if it is small or no cache can be kept.
 
-    Inflating MNIST takes a party a quarter of a second of processor time, reading the copy a tenth of that; one batch
-    of CIFAR-10 in xz takes seconds. The copy belongs to one state of one file (path, size and modification time) and is
-    created atomically.
-
-    Raises:
-        OSError, EOFError, zlib.error, lzma.LZMAError: the file cannot be read or inflated.
+    Inflating MNIST takes a quarter of a second of processor time, reading the copy a tenth of that; a batch of CIFAR-10
+    in xz takes seconds. The copy is of one state of one file (path, size and modification time) and created atomically.
     """
     state = path.stat()
     if state.st_size < _WORTH_A_COPY:
@@ -88,9 +80,8 @@ def pick(stream: BinaryIO, width: int, chosen: np.ndarray, into: np.ndarray) -> 
     """Copies the chosen bytes of the next rows; False if the stream ends before.
 
     Args:
-        stream: at the beginning of a row.
-        width: bytes of a row.
-        chosen: their positions, int64 (k,), each below `width`.
+        width: bytes of a row; the stream is at the beginning of one.
+        chosen: positions, int64 (k,), each below `width`.
         into: uint8 (rows, k), contiguous.
     """
     buffer = np.empty((_CHUNK if width > 1 else _CHUNK**2, width), np.uint8)

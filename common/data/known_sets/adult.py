@@ -1,7 +1,7 @@
 """The Adult census as UCI serves it: adult.data has the training rows, adult.test the test rows, both without a header.
 
-A number is one column. A word is one column of 0 and 1 for each word of its field, as adult.names lists them: these are
-known beforehand, so no width or encoding depends on anybody's rows. `?` is a missing value, 0 in all of them.
+A number is one column. A word is one column of 0 and 1 for each word of its field, as adult.names lists them, so that
+no width or encoding depends on rows. `?` is a missing value, 0 in all of them.
 """
 
 from __future__ import annotations
@@ -71,24 +71,11 @@ def census_file(folder: Path, name: str) -> Path | None:
 
 
 def holds(folder: Path) -> bool:
-    """True if a folder has both files."""
     return all(census_file(folder, name) for name in _FILES)
 
 
 class Adult:
-    """Fields of the census: (n, columns), those of adult.test last.
-
-    Args:
-        folder: location of the files.
-        fields: their names, in the order wanted; all if there are none.
-
-    Attributes:
-        official_test: the rows of adult.test.
-
-    Raises:
-        ConfigError: there is no such field, or one is named twice.
-        DataError: a file is damaged.
-    """
+    """Fields of the census by name, all if there are none: (n, columns), those of adult.test last."""
 
     def __init__(self, folder: Path, fields: Sequence[str] = ()) -> None:
         self._fields = tuple(fields) or tuple(FIELDS)
@@ -105,36 +92,23 @@ class Adult:
 
     @property
     def shape(self) -> Shape:
-        """(columns,)."""
         return (self._values.shape[1],)
 
     def ids(self) -> None:
-        """None: rows are matched by their order."""
+        pass
 
     def read(self, part: Part) -> Tensor:
-        """(n, k) float64."""
         return torch.from_numpy(self._values[:, part.positions.numpy()]).reshape(-1, *part.shape)
 
 
 def read_labels(folder: Path) -> tuple[Tensor, int]:
-    """The classes of a folder's rows.
-
-    Returns:
-        (n,) int64, and the number of test rows among them.
-
-    Raises:
-        DataError: a file is damaged, or a class is neither.
-    """
+    """The classes of a folder's rows, (n,) int64, and the number of test rows among them."""
     parts = [_classes(folder, name) for name in _FILES]
     return torch.tensor([number for part in parts for number in part]), len(parts[-1])
 
 
 def read_rows(folder: Path) -> tuple[tuple[str, ...], list[list[str]]]:
-    """All lines as words, those of adult.test last: the columns' names and the cells, "" where one is missing.
-
-    Raises:
-        DataError: a file is damaged.
-    """
+    """All lines as words, those of adult.test last: the columns' names and the cells, "" where one is missing."""
     rows = [cells for name in _FILES for _, cells in _lines(folder, name)]
     return (*FIELDS, "income"), [["" if cell == _MISSING else cell.removesuffix(".") for cell in row] for row in rows]
 

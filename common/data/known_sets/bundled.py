@@ -75,12 +75,8 @@ _LAYOUTS: dict[BundledName, _Layout] = {
 
 
 class Bundled:
-    """One of the sets: digits is (1797, 8, 8) with values 0..16, the others are tables.
-
-    diabetes has a regression target instead of classes.
-
-    Raises:
-        EnvironmentFault: the installed scikit-learn does not have the file.
+    """One of the sets: digits is (1797, 8, 8) with values 0..16, the others are tables; diabetes has a regression
+    target.
     """
 
     official_test = 0
@@ -97,10 +93,9 @@ class Bundled:
         self.classes = () if layout.targets else layout.classes or self._heading()
 
     def ids(self) -> None:
-        """None: rows are matched by their order."""
+        pass
 
     def read(self, part: Part) -> Tensor:
-        """(n, *part.shape) float64."""
         return self._table()[:, part.positions].reshape(-1, *part.shape)
 
     def labels(self) -> Tensor:

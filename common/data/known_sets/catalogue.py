@@ -1,7 +1,6 @@
 """Catalogue of known data sets: description, files with checksums, download addresses.
 
-A listed set need not have a source that reads it yet. `origins` is empty where no known address serves the same bytes;
-`by_hand` then gives instructions.
+`origins` is empty where no known address serves the same bytes; `by_hand` then gives instructions.
 """
 
 from __future__ import annotations
@@ -27,12 +26,8 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Archive:
-    """A tar file that holds a set's files in one folder.
-
-    Args:
-        url: download address.
-        hash: `md5:...` or `sha256:...`, as its publisher gives it.
-        folder: the folder within.
+    """A tar file that holds a set's files in one folder; `hash` is `md5:...` or `sha256:...`, as its publisher gives
+    it.
     """
 
     url: str
@@ -45,13 +40,11 @@ class DataSet:
     """A data set.
 
     Args:
-        title: its name in words.
         rows: number of rows, training and test together.
         licence: as its origin states it.
         files: empty for those that come with scikit-learn.
         origins: addresses that a file's name is appended to, tried in this order.
         archive: used instead where the files are served in one archive.
-        by_hand: instructions where there is no address.
         classes: names in the order of label numbers, where labels are numbers.
     """
 
@@ -66,7 +59,6 @@ class DataSet:
 
     @property
     def bytes(self) -> int:
-        """Size of all files."""
         return sum(file.bytes for file in self.files)
 
 
@@ -193,11 +185,7 @@ MSRC-v5.mat 1_114_703 3b3adfad0b4e484cef1c1ecd64ec887ddde9f7655ed638e2fee1f047ae
 
 
 def known(name: str) -> DataSet:
-    """The set with this name.
-
-    Raises:
-        DataError: no set has it.
-    """
+    """The set with this name. Raises DataError."""
     if name not in KNOWN:
         raise DataError(f"there is no data set {name!r}{nearest(name, KNOWN)}", hint="`colonnade datasets` lists them")
     return KNOWN[name]

@@ -1,11 +1,8 @@
 """The binary version of CIFAR-10: 3073 bytes a row, the label and 32 x 32 pixels in red, in green, in blue.
 
-data_batch_1.bin to data_batch_5.bin are the training rows, test_batch.bin the test rows, each packed
-(.xz, .gz) or not. The first training batches suffice if none between them is left out: equal numbers of rows, which
-members compare when they join, are then equal rows.
-
-A file holds labels and pixels. A party skips the labels, the server the pixels; only the chosen pixels are kept, as
-bytes.
+data_batch_1.bin to data_batch_5.bin are the training rows, test_batch.bin the test rows, each packed (.xz, .gz) or not.
+The first training batches suffice if none between them is left out: equal numbers of rows, which members compare when
+they join, are then equal rows. Only the chosen pixels are kept, as bytes.
 """
 
 from __future__ import annotations
@@ -39,16 +36,11 @@ def batch_file(folder: Path, name: str) -> Path | None:
 
 
 def holds(folder: Path) -> bool:
-    """True if a folder has the first training batch and the test batch."""
     return all(batch_file(folder, name) for name in (_TRAINING[0], _TEST))
 
 
 class CifarImages:
-    """The images of a folder: (n, 3, 32, 32), those of the test batch last.
-
-    Raises:
-        DataError: a batch is missing, or does not consist of whole rows.
-    """
+    """The images of a folder: (n, 3, 32, 32), those of the test batch last. Raises DataError."""
 
     shape = _SHAPE
 
@@ -58,28 +50,19 @@ class CifarImages:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """`COLOUR_ROW_COLUMN`, from 0."""
         _, height, width = _SHAPE
         places = [f"{row}_{column}" for row in range(height) for column in range(width)]
         return tuple(f"{colour}_{place}" for colour in ("red", "green", "blue") for place in places)
 
     def ids(self) -> None:
-        """None: rows are matched by their order."""
+        pass
 
     def read(self, part: Part) -> Tensor:
-        """(n, *part.shape) uint8. Raises DataError: a file is damaged."""
         return torch.from_numpy(_picked(self._files, 1 + part.positions.numpy())).reshape(-1, *part.shape)
 
 
 def read_labels(folder: Path) -> tuple[Tensor, int]:
-    """The labels of a folder.
-
-    Returns:
-        (n,) int64, and the number of test rows among them.
-
-    Raises:
-        DataError: as for `CifarImages` and its `read`, or a label is none of the ten.
-    """
+    """The labels of a folder, (n,) int64, and the number of test rows among them."""
     files = _files(folder)
     values = torch.from_numpy(_picked(files, np.zeros(1, np.int64))[:, 0].astype(np.int64))
     if values.max() >= _CLASSES:
@@ -90,8 +73,6 @@ def read_labels(folder: Path) -> tuple[Tensor, int]:
 
 @dataclass(frozen=True)
 class _File:
-    """One batch and its number of rows."""
-
     path: Path
     rows: int
 
@@ -120,7 +101,6 @@ def _files(folder: Path) -> list[_File]:
 
 
 def _picked(files: list[_File], chosen: np.ndarray) -> np.ndarray:
-    """The chosen bytes of all rows, uint8 (n, k)."""
     ends = np.cumsum([file.rows for file in files])
     values = np.empty((ends[-1], len(chosen)), np.uint8)
     for file, into in zip(files, np.split(values, ends[:-1]), strict=True):

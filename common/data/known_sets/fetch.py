@@ -19,15 +19,11 @@ Say = Callable[[str], None]
 
 
 def fetch(name: str, into: Path | None = None, say: Say = lambda _: None) -> Path:
-    """Downloads a known set; files already present with the right checksum are skipped.
+    """Downloads a known set into its folder; files already present with the right checksum are skipped.
 
     Args:
-        name: of the set.
         into: parent of the folder `name`; None means the cache, where sources look.
         say: receives progress messages, line by line.
-
-    Returns:
-        The folder with the files.
 
     Raises:
         DataError: no such set, or one that cannot be downloaded.

@@ -29,12 +29,7 @@ def find(name: str, base: Path, fits: Callable[[Path], bool], what: str) -> Path
 
     Args:
         name: a path, or the name of a known set, which is also its folder's name.
-        base: the folder that a relative path is relative to.
-        fits: returns True if a path holds the wanted data.
-        what: description of the wanted data, for the message.
-
-    Raises:
-        DataError: nothing fits; the message names the searched places and how to get the data.
+        what: description of the wanted data, for the DataError if nothing fits.
     """
     tried = []
     for path in _candidates(_at_home(name), base):
@@ -51,7 +46,6 @@ def find(name: str, base: Path, fits: Callable[[Path], bool], what: str) -> Path
 
 
 def _at_home(name: str) -> Path:
-    """The path, with ~ as the user's home. Raises DataError if the user has none."""
     try:
         return Path(name).expanduser()
     except RuntimeError:

@@ -26,13 +26,7 @@ _HINT = "a multi-view file holds a cell array X, one matrix a view, and y or Y, 
 
 @dataclass(frozen=True)
 class MatView:
-    """One view of a file as a source.
-
-    Args:
-        path: the file.
-        number: of the view, from 1.
-        official_test: 0, since there is no test part.
-    """
+    """One view of a file, by its number from 1, as a source."""
 
     path: Path
     number: int
@@ -40,20 +34,17 @@ class MatView:
 
     @property
     def shape(self) -> Shape:
-        """(columns,). Raises DataError like `read`."""
         return (self._values.shape[1],)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names made of the view's and the column's number. Raises DataError like `read`."""
         return tuple(f"view{self.number}_{column}" for column in range(self.shape[0]))
 
     def read(self, part: Part) -> Tensor:
-        """(n, k) float64. Raises DataError: the file is no multi-view file, or has no such view."""
         return torch.from_numpy(self._values[:, part.positions.numpy()].reshape(-1, *part.shape))
 
     def ids(self) -> None:
-        """None: rows are matched by their order."""
+        pass
 
     @cached_property
     def _values(self) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -72,11 +63,7 @@ class MatView:
 
 
 def read_classes(path: Path) -> LabelColumn:
-    """The classes of a file's rows, numbered from 0.
-
-    Raises:
-        DataError: the file is no multi-view file, or its classes are not 1 .. C.
-    """
+    """The classes of a file's rows, numbered from 0. Raises DataError if they are not 1 .. C."""
     content = _loaded(path)
     values = content.get("y", content.get("Y"))
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf" or values.size != max(values.shape):

@@ -13,11 +13,7 @@ from colonnade.common.errors import ConfigError
 def cnn(config: CnnConfig, input_shape: Shape) -> nn.Module:
     """Two convolutions and a linear layer: (batch, [C,] H, W) -> (batch, embedding), nowhere negative.
 
-    As in VFL-AFE, Section 4.1, for MNIST; for whole images and for narrow strips of them. The paper gives no widths;
-    these are ours.
-
-    Raises:
-        ConfigError: rows are no images.
+    As in VFL-AFE, Section 4.1, for MNIST; the widths are ours. Raises ConfigError if rows are no images.
     """
     channels, height, width = image_sizes(config.name, input_shape)
     first, second = config.channels
@@ -70,15 +66,7 @@ def lenet(config: LenetConfig, input_shape: Shape) -> nn.Module:
 
 
 def image_sizes(model: str, input_shape: Shape) -> tuple[int, int, int]:
-    """Channels, height and width of a party's part of an image.
-
-    Args:
-        model: its name, for the error.
-        input_shape: of one row.
-
-    Raises:
-        ConfigError: rows are no images.
-    """
+    """Channels, height and width of a party's part of an image. Raises ConfigError if rows are no images."""
     if len(input_shape) not in (2, 3) or min(input_shape) < 1:
         raise ConfigError(
             f"the model {model!r} takes images, but a row of this party has the shape {input_shape}",
@@ -104,25 +92,18 @@ class ChannelsLast(nn.Module):
     """(batch, [C,] H, W) to (batch, C, H, W) in channels-last memory format."""
 
     def forward(self, rows: Tensor) -> Tensor:
-        """The same numbers; a single channel is not copied."""
         if rows.dim() == 3 or rows.shape[1] == 1:
             return rows.reshape(len(rows), *rows.shape[-2:], 1).permute(0, 3, 1, 2)
         return rows.contiguous(memory_format=torch.channels_last)
 
 
 def averages(height: int, width: int, size: int) -> nn.Module:
-    """Layer that averages maps of (height, width) to (size, size), like `nn.AdaptiveAvgPool2d`."""
     small = height * width <= 1024  # the matrix has size * size * height * width numbers
     return Averages(height, width, size) if small else nn.AdaptiveAvgPool2d(size)
 
 
 class Averages(nn.Module):
-    """`nn.AdaptiveAvgPool2d` as a product with a constant matrix: a fraction of its time where windows overlap.
-
-    Args:
-        height, width: of the maps.
-        size: of the output, on both axes; (batch, C, height, width) -> (batch, C, size, size).
-    """
+    """`nn.AdaptiveAvgPool2d` as a product with a constant matrix: a fraction of its time where windows overlap."""
 
     def __init__(self, height: int, width: int, size: int) -> None:
         super().__init__()
@@ -133,6 +114,5 @@ class Averages(nn.Module):
         self.register_buffer("weights", weights, persistent=False)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """The averages, with channels last in memory."""
         sums = self.weights @ maps.permute(0, 2, 3, 1).flatten(1, 2)  # (batch, size * size, C)
         return sums.view(len(maps), self._size, self._size, maps.shape[1]).permute(0, 3, 1, 2)

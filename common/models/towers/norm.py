@@ -10,7 +10,6 @@ class BatchNorm(nn.BatchNorm1d):
     """Batch norm over rows. A single row, as an epoch may end with, is normalised by the running statistics."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """(batch, width) -> (batch, width)."""
         return super().forward(input) if len(input) > 1 else _by_running(self, input)
 
 
@@ -18,12 +17,11 @@ class ImageBatchNorm(nn.BatchNorm2d):
     """Batch norm over rows and pixels. A single row is normalised by the running statistics, as in `BatchNorm`."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """(batch, channels, height, width) -> the same shape."""
         return super().forward(input) if len(input) > 1 else _by_running(self, input)
 
 
 def take_single_rows(model: nn.Module) -> None:
-    """Gives the batch norms of a model, which may be of a user's own, the treatment of a single row."""
+    """Gives the batch norms of a model, which may be a user's own, this treatment of a single row."""
     for module in model.modules():
         if (kind := _OF_ROWS.get(type(module))) is not None:
             module.__class__ = kind

@@ -15,14 +15,10 @@ from torch import Tensor, nn
 
 
 class Polynomial(nn.Module):
-    """h = powers(x) W.
-
-    W is the one parameter, `weight` (D d + 1, width): d rows for each power in turn, and the bias.
+    """h = powers(x) W, with `weight` W (D d + 1, width): d rows for each power in turn, and the bias.
 
     Args:
-        inputs: d, values of a row.
         layers: D.
-        width: of the embedding.
         clip: values of x are clipped to its size first; 0: they are not.
     """
 
@@ -44,7 +40,6 @@ class Polynomial(nn.Module):
         return torch.cat([*powers, x.new_ones(x.shape[0], 1)], dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, ...) -> (batch, width)."""
         return self.powers(x) @ self.weight
 
 

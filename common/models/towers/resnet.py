@@ -23,11 +23,7 @@ _SMALL = 64  # pixels a side
 
 
 def resnet(config: ResnetConfig, input_shape: Shape) -> nn.Module:
-    """The tower for images: (batch, [C,] H, W) -> (batch, embedding), nowhere negative.
-
-    Raises:
-        ConfigError: rows are no images.
-    """
+    """The tower for images: (batch, [C,] H, W) -> (batch, embedding), nowhere negative. Raises ConfigError."""
     channels, *sides = image_sizes(config.name, input_shape)
     block, growth, depths = _KINDS[config.name]
     tower = nn.Sequential(with_channels(input_shape), *_stem(channels, small=max(sides) <= _SMALL))
@@ -40,19 +36,13 @@ def resnet(config: ResnetConfig, input_shape: Shape) -> nn.Module:
 
 
 class Residual(nn.Module):
-    """relu(F(x) + x), He et al., Eq. 1, or relu(F(x) + W_s x), Eq. 2, where F changes the shape.
-
-    Args:
-        body: F.
-        shortcut: the identity, or W_s with its batch norm.
-    """
+    """relu(F(x) + x), He et al., Eq. 1, or relu(F(x) + W_s x), Eq. 2, where F changes the shape."""
 
     def __init__(self, body: nn.Module, shortcut: nn.Module) -> None:
         super().__init__()
         self.body, self.shortcut = body, shortcut
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, inputs, H, W) -> (batch, outputs, H / stride, W / stride), rounded up."""
         return functional.relu(self.body(x) + self.shortcut(x))
 
 
@@ -82,7 +72,7 @@ def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
 
 
 def _convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> list[nn.Module]:
-    """A convolution that keeps height and width except for its stride, and batch norm, which makes a bias redundant."""
+    """A convolution that keeps height and width but for its stride, and batch norm, which makes a bias redundant."""
     return [
         nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False),
         ImageBatchNorm(outputs),
