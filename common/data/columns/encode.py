@@ -218,7 +218,7 @@ def _fill(present: np.ndarray, missing: Missing) -> float | None:
 
 
 def _numbers(values: Tensor, codes: Sequence[Code], gaps: Sequence[bool]) -> Tensor:
-    """Numeric columns, float64 (n, k), filled where `gaps`; the result may be `values` itself, which does not change."""
+    """Numeric columns, float64 (n, k), filled where `gaps`; the result may be `values` itself, unchanged."""
     places = [place for place, code in enumerate(codes) if code.words is None]
     found = values if len(places) == len(codes) else values[:, places]
     if found is values and any(gaps):
