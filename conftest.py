@@ -33,8 +33,9 @@ parse_once()
 spare_the_disk()
 
 # On a busy machine any example may take long: pytest's own timeout ends hanging tests. More examples have found nothing
-# more, and take half of the time of the tests without processes.
-settings.register_profile("colonnade", deadline=None, max_examples=25)
+# more, and would take half of the time of the tests without processes; `--hypothesis-profile=thorough` has them.
+settings.register_profile("colonnade", deadline=None, max_examples=15)
+settings.register_profile("thorough", deadline=None, max_examples=200)
 settings.load_profile("colonnade")
 
 

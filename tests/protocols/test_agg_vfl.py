@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 import pytest
@@ -14,7 +13,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols.agg_vfl import Evaluation, Gradient, Prediction
 from colonnade.common.run.state import State
 from colonnade.server.training.fusion.active import active_party
-from tests.support.federation import Outcome, config, federate
+from tests.support.federation import Outcome, config, federate, first
 
 pytestmark = pytest.mark.slow
 
@@ -52,8 +51,8 @@ class Joint:
         active_party(fresh, 16)
         self.models = {SERVER: nn.Sequential(fresh.state["active model"], fresh.state["head"])}
         for name, ctx in outcome.clients.items():
-            again = copy.copy(ctx)
-            self.models[name] = nn.Sequential(again._build(16), again._build_head(16))
+            again = first(ctx)
+            self.models[name] = nn.Sequential(again.model(16), again.head(16))
         rates = {SERVER: 0.1, **dict.fromkeys(outcome.clients, 0.03)}
         self.steps = {
             name: (

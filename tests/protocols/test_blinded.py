@@ -25,6 +25,7 @@ from colonnade.common.privacy.sum_noise import ring
 from colonnade.common.run.run_cache import RunCache
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.contexts import client_context, server_context
+from tests.support.altered_lines import change_each, replace_each
 from tests.support.federation import Outcome, config, federate, parameters
 
 pytestmark = pytest.mark.slow
@@ -37,6 +38,7 @@ BLIND: dict[str, dict[str, Any]] = {
 WIDTHS = {"vimadmm_j": 10, "fdml": 10, "split_avg": 8}
 LATE = ("federation.quorum={need: 3, grace: 0.2}", "federation.evaluate.every=99")
 every = pytest.mark.parametrize("name", BLIND)
+every_and_wide = pytest.mark.parametrize(("name", "bits"), [*((name, 32) for name in BLIND), ("fdml", 64)])
 
 
 def run(name: str, *sets: str, aggregate: str = "blinded", **how: Any) -> Outcome:
@@ -57,8 +59,7 @@ def sets_of(outcome: Outcome) -> dict[int, list[int]]:
 # The server's view.
 
 
-@every
-@pytest.mark.parametrize("bits", [32, 64])
+@every_and_wide
 def test_it_ends_as_in_the_clear_but_for_rounding(name: str, bits: int) -> None:
     blind, clear = run(name, f"federation.blinding.bits={bits}"), run(name, aggregate="clear")
     for member, values in parameters(clear).items():
@@ -90,8 +91,7 @@ def test_the_learned_model_is_the_same_under_fresh_masks(name: str) -> None:
     assert not any(torch.equal(a.words, b.words) for a, b in zip(said(one, Masked), said(two, Masked), strict=True))
 
 
-@every
-@pytest.mark.parametrize("bits", [32, 64])
+@every_and_wide
 def test_only_declared_messages_with_exactly_the_declared_bytes(name: str, bits: int) -> None:
     outcome = run(name, "federation.evaluate.every=4", f"federation.blinding.bits={bits}")
     schedule, width = outcome.server.schedule, WIDTHS[name]
@@ -179,19 +179,12 @@ def once_each(outcome: Outcome) -> bool:
 def lying(party: str, round: int, *tells: list[int]) -> Callable[[Any], None]:
     """Sends a party these sets in place of a round's own."""
 
-    def alter(cohort: Any) -> None:
-        carry = cohort[party]._carry
+    def lie(item: object) -> list[object]:
+        if not isinstance(item, Members) or item.round != round:
+            return [item]
+        return [replace(item, members=torch.tensor(members, dtype=torch.uint8)) for members in tells]
 
-        def lie(item: object) -> None:
-            if not isinstance(item, Members) or item.round != round:
-                carry(item)
-                return
-            for members in tells:
-                carry(replace(item, members=torch.tensor(members, dtype=torch.uint8)))
-
-        cohort[party]._carry = lie
-
-    return alter
+    return lambda cohort: replace_each(cohort[party], lie)
 
 
 def test_a_second_set_of_the_same_round_gets_no_second_response() -> None:
@@ -246,14 +239,11 @@ def test_a_server_that_shows_two_sets_is_refused_before_anything_is_sent() -> No
 
 @pytest.mark.parametrize("alter", [lambda proofs: proofs ^ 1, torch.zeros_like], ids=["altered", "withheld"])
 def test_a_server_that_alters_a_confirmation_is_refused(alter: Callable[[Tensor], Tensor]) -> None:
-    def on_cohort(cohort: Any) -> None:
-        carry = cohort["party2"]._carry
-        cohort["party2"]._carry = lambda item: carry(
-            replace(item, proofs=alter(item.proofs)) if isinstance(item, SetProofs) and item.round == 2 else item
-        )
+    def lie(item: object) -> object:
+        return replace(item, proofs=alter(item.proofs)) if isinstance(item, SetProofs) and item.round == 2 else item
 
     with pytest.raises(SetError, match="party1 does not confirm that round 2 sums over party1, party2, party3, party4"):
-        run("fdml", *LATE, on_cohort=on_cohort)
+        run("fdml", *LATE, on_cohort=lambda cohort: change_each(cohort["party2"], lie))
 
 
 def test_confirmations_have_exactly_the_declared_bytes() -> None:

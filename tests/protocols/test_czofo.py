@@ -18,7 +18,7 @@ from colonnade.common.models.directions import Directions
 from colonnade.common.protocols.czofo import CONTRACT, Differences, Embedding, Evaluation
 from colonnade.server.member.summary import findings
 from colonnade.server.training.context import ServerContext
-from tests.support.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, first, parameters
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ def uneven(sender: str, _to: str, item: object) -> float:
 def beginning(outcome: Outcome, *sets: str) -> SimpleNamespace:
     """Everything as it was before the first round, with optimisers as the configuration has them; in float64."""
     fresh = federate(config(CZOFO, *SHORT, *sets, "federation.rounds=1", "server.optimiser.lr=1e-12"))
-    models = {name: copy.copy(ctx)._build(16).double() for name, ctx in outcome.clients.items()}
+    models = {name: first(ctx).model(16).double() for name, ctx in outcome.clients.items()}
     head = copy.deepcopy(fresh.server.state["head"]).double()
     sgd = {name: torch.optim.SGD(m.parameters(), 0.1, momentum=0.9, weight_decay=1e-3) for name, m in models.items()}
     top = torch.optim.SGD(head.parameters(), lr=0.1, weight_decay=1e-3)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 from torch.nn import functional
@@ -13,7 +11,7 @@ from colonnade.common.messaging.label_messages import Beliefs, Labels
 from colonnade.common.models.heads import xavier
 from colonnade.common.privacy.gaussian import through_clip
 from colonnade.common.protocols.fdml import CONTRACT, Aggregate, Logits
-from tests.support.federation import Outcome, config, federate
+from tests.support.federation import Outcome, config, federate, first
 
 FDML = {"name": "fdml", "embedding": 16}
 
@@ -32,7 +30,7 @@ def test_it_takes_the_steps_of_one_joint_model() -> None:
     """Autograd through the mean of all logits, models and heads alike, is the oracle: M times the loss is descended."""
     outcome = run()
     contexts = list(outcome.clients.values())
-    models = [copy.copy(ctx)._build(16) for ctx in contexts]
+    models = [first(ctx).model(16) for ctx in contexts]
     heads = [xavier(16, 10, ctx.draws.generator("head")).requires_grad_() for ctx in contexts]
     steps = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3) for m in models]
     steps.append(torch.optim.SGD(heads, lr=0.03, weight_decay=1e-3))
@@ -82,7 +80,7 @@ def test_under_noise_a_party_steps_from_its_own_logits_as_they_are_or_from_the_m
     noisy = "federation.privacy={clip: 0.1, noise_multiplier: 5, delta: 1.0e-5, seeded: true, evaluate: clean}"
     outcome = run(noisy, "federation.benchmark=true", "federation.rounds=1", f"federation.protocol.own={own}")
     ((name, ctx), *_) = outcome.clients.items()
-    model, before = copy.copy(ctx)._build(16), xavier(16, 10, ctx.draws.generator("head"))
+    model, before = first(ctx).model(16), xavier(16, 10, ctx.draws.generator("head"))
     rows = outcome.server.schedule.batch(1)
     h = model(ctx.features[rows]).detach()
     (sent,) = (m.o for sender, _, m in outcome.messages if sender == name and isinstance(m, Logits))

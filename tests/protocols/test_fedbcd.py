@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols.fedbcd import Gradient
-from tests.support.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, first, parameters
 
 FEDBCD = {"name": "fedbcd", "embedding": 16, "tau": 3}
 
@@ -23,7 +23,7 @@ def test_every_party_follows_one_gradient_for_tau_steps() -> None:
     fresh = federate(config(FEDBCD, "federation.rounds=1", "federation.epochs=0", "server.optimiser.lr=1e-12"))
     outcome = run()
     names = list(outcome.clients)
-    models = [copy.copy(ctx)._build(16) for ctx in outcome.clients.values()]
+    models = [first(ctx).model(16) for ctx in outcome.clients.values()]
     head = copy.deepcopy(fresh.server.state["head"])
     steps = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3) for m in models]
     head_step = torch.optim.SGD(head.parameters(), lr=0.1, weight_decay=1e-3)
@@ -62,7 +62,7 @@ def test_a_model_that_ends_in_a_relu_gets_the_whole_gradient_every_time() -> Non
     outcome = run(*relu)
     (dh,) = (m.dh for _, to, m in outcome.messages if to == "party1" and isinstance(m, Gradient))
     ctx = outcome.clients["party1"]
-    model, x = copy.copy(ctx)._build(16), ctx.features[outcome.server.schedule.batch(1)]
+    model, x = first(ctx).model(16), ctx.features[outcome.server.schedule.batch(1)]
     step = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
     for _ in range(3):
         step.zero_grad()

@@ -32,6 +32,7 @@ from colonnade.common.protocols.fedvs import (
     hash_of,
 )
 from colonnade.server.aggregation.coded import CodedSums
+from tests.support.altered_lines import change_each
 from tests.support.federation import Outcome, config, federate, parameters
 
 pytestmark = pytest.mark.slow
@@ -176,15 +177,13 @@ def test_a_party_with_late_shares_is_left_out_and_the_sum_is_called_partial(watc
 
 def altered(cohort: Any) -> None:
     """Alters the share that party2 seals for party5 in round 2."""
-    link = cohort["party5"]
-    deliver = link._carry
 
-    def carry(item: object) -> None:
+    def carried(item: object) -> object:
         if isinstance(item, Bundle) and item.round == 2 and item.stage == 0:
             item.boxes[int(item.lengths[:1].sum()) + 20] ^= 1  # of the second party's box
-        deliver(item)
+        return item
 
-    link._carry = carry
+    change_each(cohort["party5"], carried)
 
 
 def test_a_round_with_an_altered_share_is_dropped_if_all_parties_are_required(watched: Watched) -> None:
@@ -272,8 +271,7 @@ def test_a_party_responds_for_no_smaller_set_than_its_policy_allows() -> None:
 )
 def test_a_plan_that_cannot_be_followed_is_refused(lie: dict[str, Any], error: str) -> None:
     def alter(cohort: Any) -> None:
-        carry = cohort["party1"]._carry
-        cohort["party1"]._carry = lambda item: carry(replace(item, **lie) if isinstance(item, Preparation) else item)
+        change_each(cohort["party1"], lambda item: replace(item, **lie) if isinstance(item, Preparation) else item)
 
     with pytest.raises(ContractError, match=error):
         run(on_cohort=alter)

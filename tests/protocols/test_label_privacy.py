@@ -21,6 +21,8 @@ from tests.support.federation import Outcome, config, federate, parameters
 
 pytestmark = pytest.mark.slow
 
+# One of each way in which the labels of a batch are used.
+FEW = ("split", "fdml", "c_vfl", "czofo", "vimadmm", "linear_admm", "fedvs", "vfedmh", "codes")
 NOISY = "server.privacy.labels={deviation: 1, seeded: true}"
 
 
@@ -40,7 +42,7 @@ def test_the_true_training_labels_are_gone(name: str) -> None:
     assert server.noisy is not None and server.noisy.epsilon == pytest.approx(2 * math.sqrt(2), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("name", FEW)
 def test_a_resumed_run_with_noisy_labels_ends_as_one_that_was_left_alone(name: str) -> None:
     cfg, alone = noisy(name)
     resumed = federate(cfg, save=True, start=(3, alone.saved[3]))
@@ -48,19 +50,13 @@ def test_a_resumed_run_with_noisy_labels_ends_as_one_that_was_left_alone(name: s
         assert same(resumed.saved[END][member], alone.saved[END][member])
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("name", FEW)
 def test_without_much_noise_it_learns_as_from_the_labels(name: str) -> None:
     """At epsilon 2e5 the evidence is overwhelming: the posterior is the label itself."""
     still = federate(config(PROTOCOLS[name], "server.privacy.labels={epsilon: 200000}", *SHORT))
     _, clear = left_alone(name)
     for member, values in parameters(clear).items():
         torch.testing.assert_close(parameters(still)[member], values, atol=1e-3, rtol=1e-3)
-
-
-def test_it_learns_from_noisy_labels() -> None:
-    protocol = {"name": "vimadmm", "embedding": 16, "tau": 20}
-    outcome = federate(config(protocol, NOISY, "federation.epochs=6"))
-    assert outcome.server.metrics["test_accuracy"] > 0.8
 
 
 @pytest.mark.parametrize("name", ["split", "vimadmm", "fdml"])
@@ -135,7 +131,7 @@ def test_every_protocol_is_here() -> None:
 BY_PRIOR = "server.privacy.labels={mechanism: subset, epsilon: 2.0, prior: true, seeded: true}"
 
 
-@pytest.mark.parametrize("name", sorted(set(PROTOCOLS) - {"codes"}))
+@pytest.mark.parametrize("name", sorted(set(FEW) - {"codes"}))
 def test_labels_wait_for_a_row_s_first_use_and_are_released_once(name: str, tmp_path: Path) -> None:
     cfg = config(PROTOCOLS[name], BY_PRIOR, *SHORT)
     outcome = federate(cfg, files=RunFiles(tmp_path, cfg, Path()))

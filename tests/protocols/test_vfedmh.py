@@ -16,6 +16,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.privacy.sum_noise import ring
 from colonnade.common.protocols.vfedmh import CONTRACT, Embedding, Evaluation, Global, Gradient, Prediction
+from tests.support.altered_lines import change_each
 from tests.support.federation import Outcome, config, federate, parameters
 
 pytestmark = pytest.mark.slow
@@ -220,10 +221,10 @@ def test_a_late_prediction_costs_only_its_party_a_step() -> None:
 def test_messages_of_another_place_are_refused(kind: type, change: dict[str, int], reason: str) -> None:
     def tamper(cohort) -> None:
         link = cohort["party1"]
-        deliver, carry = link.deliver, link._carry
+        deliver = link.deliver
         altered = lambda item: replace(item, **change) if type(item) is kind else item  # noqa: E731
         link.deliver = lambda item: deliver(altered(item))
-        link._carry = lambda item: carry(altered(item))
+        change_each(link, altered)
 
     with pytest.raises(ContractError, match=reason):
         run(on_cohort=tamper)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 
@@ -12,7 +10,7 @@ from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.models.losses import CrossEntropy
 from colonnade.common.protocols.vimadmm import Update
 from colonnade.server.training.fusion.heads import MlpHeads
-from tests.support.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, first, parameters
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +27,7 @@ def test_every_step_descends_its_own_part_of_the_augmented_lagrangian(rounds: in
     outcome = run(f"federation.rounds={rounds}", f"federation.protocol.dual_step={gamma}")
     rho, loss = 1.0, CrossEntropy()
     server, names = outcome.server, list(outcome.clients)
-    models = [copy.copy(ctx)._build(16) for ctx in outcome.clients.values()]
+    models = [first(ctx).model(16) for ctx in outcome.clients.values()]
     steps = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3) for m in models]
     duals = torch.zeros(len(server.labels), 10)
     heads: torch.Tensor | None = None
@@ -107,7 +105,7 @@ def test_with_mlp_heads_every_step_descends_its_own_part_too() -> None:
     """The box with g(h; W) for h W, written again with autograd; dropout is 0."""
     outcome = run(*DRY, "federation.rounds=4")
     rho, loss, server, names = 1.0, CrossEntropy(), outcome.server, list(outcome.clients)
-    models = [copy.copy(ctx)._build(16) for ctx in outcome.clients.values()]
+    models = [first(ctx).model(16) for ctx in outcome.clients.values()]
     steps = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3) for m in models]
     duals = torch.zeros(len(server.labels), 10)
     heads: list[torch.nn.Sequential] = []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 
@@ -12,7 +10,7 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.models.heads import xavier
 from colonnade.common.models.losses import CrossEntropy
 from colonnade.common.protocols.vimadmm_j import CONTRACT, Logits, Update
-from tests.support.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, first, parameters
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +27,7 @@ def test_every_step_descends_its_own_part_of_the_augmented_lagrangian(rounds: in
     outcome = run(f"federation.rounds={rounds}", f"federation.protocol.dual_step={gamma}")
     rho, loss = 1.0, CrossEntropy()
     server, names = outcome.server, list(outcome.clients)
-    models = [copy.copy(ctx)._build(16) for ctx in outcome.clients.values()]
+    models = [first(ctx).model(16) for ctx in outcome.clients.values()]
     heads = [xavier(16, 10, ctx.draws.generator("head")).requires_grad_() for ctx in outcome.clients.values()]
     sgd = {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-3}
     model_steps = [torch.optim.SGD(model.parameters(), **sgd) for model in models]

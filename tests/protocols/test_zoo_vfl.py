@@ -11,7 +11,7 @@ from colonnade.common.contracts.pairs import Difference, Evaluation, Pair
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message
-from tests.support.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate
 from tests.support.pairs import SETS, WIDTH, Replica
 
 ZOO = {"name": "zoo_vfl", "embedding": WIDTH, "mu": 0.01}
@@ -77,22 +77,6 @@ def test_a_missing_party_is_not_waited_for_beyond_the_quorum() -> None:
     outcome = run("federation.quorum={need: 3, grace: 1.0}", "federation.evaluate.every=3", delay=lost)
     assert [e["round"] for e in outcome.of_kind("evaluation")] == [3, 6, 6]
     assert "party4" not in {to for _, to, m in outcome.messages if isinstance(m, Difference)}
-
-
-def test_a_resumed_run_goes_on_to_the_end() -> None:
-    cfg = config(ZOO, *SETS, "federation.evaluate.every=3")
-    alone = federate(cfg, save=True, delay=uneven)
-    for round in (1, 3, 5):
-        resumed = federate(cfg, save=True, start=(round, alone.saved[round]), delay=uneven)
-        assert [e["round"] for e in resumed.of_kind("round")] == list(range(round + 1, 7))
-        assert sum(ctx.state["turns"]["done"] for ctx in resumed.clients.values()) == 6 * 4
-
-
-def test_the_same_order_gives_the_same_bits() -> None:
-    one, two, other = run(delay=uneven), run(delay=uneven), run()
-    for name, values in parameters(one).items():
-        assert torch.equal(values, parameters(two)[name])
-    assert any(not torch.equal(values, parameters(other)[name]) for name, values in parameters(one).items())
 
 
 def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:

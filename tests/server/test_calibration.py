@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.calibration import _sigmoid_calibration
 from sklearn.isotonic import IsotonicRegression
@@ -27,7 +27,6 @@ def rows(seed: int, count: int, slope: float = 1.0, ties: bool = False) -> tuple
 
 
 @given(st.integers(0, 10**6), st.integers(2, 80), st.booleans())
-@settings(deadline=None, max_examples=60)
 def test_the_isotonic_curve_is_that_of_scikit_learn(seed: int, count: int, ties: bool) -> None:
     margins, positive = rows(seed, count, ties=ties)
     ones, others = positive.sum(), (~positive).sum()

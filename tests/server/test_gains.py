@@ -6,7 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 from sklearn.metrics import roc_auc_score
@@ -43,14 +43,12 @@ def test_a_ranking_by_hand() -> None:
 
 
 @given(RANKED)
-@settings(deadline=None, max_examples=25)
 def test_ks_is_that_of_two_samples(rows: Rows) -> None:
     scores, positive = arrays(rows)
     assert gains.ks(scores, positive) == pytest.approx(ks_2samp(scores[positive], scores[~positive]).statistic)
 
 
 @given(RANKED)
-@settings(deadline=None, max_examples=25)
 def test_the_area_under_the_gains_is_that_under_the_roc_curve(rows: Rows) -> None:
     scores, positive = arrays(rows)
     share, (taken, found) = positive.mean(), gains.steps(scores, positive)
@@ -59,7 +57,6 @@ def test_the_area_under_the_gains_is_that_under_the_roc_curve(rows: Rows) -> Non
 
 
 @given(ranked(2, 5), st.integers(1, 4))
-@settings(deadline=None, max_examples=25)
 def test_tied_rows_are_taken_in_all_their_orders(rows: Rows, taken: int) -> None:
     scores, positive = arrays(rows)
     taken = min(taken, len(scores))
@@ -69,7 +66,6 @@ def test_tied_rows_are_taken_in_all_their_orders(rows: Rows, taken: int) -> None
 
 
 @given(RANKED, st.randoms())
-@settings(deadline=None, max_examples=30)
 def test_the_order_of_the_rows_does_not_matter(rows: Rows, draw: object) -> None:
     scores, positive = arrays(rows)
     order = np.array(sorted(range(len(rows)), key=lambda _: draw.random()))  # type: ignore[attr-defined]

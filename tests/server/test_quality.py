@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
@@ -25,7 +25,6 @@ def outputs(rows: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]
 
 
 @given(rows=st.integers(5, 200), classes=st.integers(2, 5), seed=st.integers(0, 99), ties=st.booleans())
-@settings(deadline=None, max_examples=25)
 def test_metrics_are_those_of_scikit_learn(rows: int, classes: int, seed: int, ties: bool) -> None:
     p, labels = outputs(rows, classes, seed)
     if ties:  # sums of sixteenths are exact
@@ -84,7 +83,6 @@ def test_a_score_takes_blocks() -> None:
 
 
 @given(rows=st.integers(2, 60), targets=st.integers(1, 3), seed=st.integers(0, 99))
-@settings(deadline=None, max_examples=25)
 def test_residuals_are_those_of_scikit_learn_in_the_targets_own_units(rows: int, targets: int, seed: int) -> None:
     draws = torch.Generator().manual_seed(seed)
     true = 100 + 20 * torch.randn(rows, targets, dtype=torch.float64, generator=draws)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +18,7 @@ from colonnade.reports.records.run import read_run
 from colonnade.server.member.metrics import ServerMetrics
 from colonnade.simulation.outcome import Outcome
 from tests.cli.read.reports import leave
+from tests.support.altered_lines import change_each
 from tests.support.federation import config, federate
 
 SETS = ("federation.rounds=4", "federation.epochs=0", "federation.evaluate.every=99")
@@ -28,15 +28,12 @@ def skipping(*rounds: int) -> Outcome:
     """A run of FedVS among all, in some rounds of which a box cannot be opened."""
 
     def alter(cohort: Cohort) -> None:
-        link = cohort["party3"]
-        deliver: Callable[[Any], None] = link._carry
-
-        def carry(item: Any) -> None:
+        def carried(item: Any) -> Any:
             if isinstance(item, Bundle) and item.round in rounds and not item.stage:
                 item.boxes[20] ^= 1
-            deliver(item)
+            return item
 
-        link._carry = carry
+        change_each(cohort["party3"], carried)
 
     return federate(config({"name": "fedvs", "embedding": 4}, *SETS), on_cohort=alter)
 

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,14 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.control import Item
-from colonnade.common.conversation.conversation import SERVER, Carrier
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import Delay
 from colonnade.common.crypto.group import Secret
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.messaging.message import Message, snapshot
 from colonnade.common.parsing.file import parse
 from colonnade.server.alignment.relay import Aligning
+from tests.support.altered_lines import change_each
 from tests.support.federation import tree
 
 KINDS = {kind.__name__: kind for kind in ALIGNMENT}
@@ -86,18 +88,15 @@ async def _align(
     def keep(member: str) -> Callable[[str, Tensor], None]:
         return lambda number, rows: found.kept.__setitem__(member, (number, rows))
 
-    def watch(sender: str, to: str, carry: Carrier) -> Carrier:
-        def carry_on(item: Item) -> None:
-            item = change(sender, item)
-            if isinstance(item, Message):
-                found.messages.append((sender, to, snapshot(item)))
-            carry(item)
-
-        return carry_on
+    def watched(sender: str, to: str, item: Item) -> Item:
+        item = change(sender, item)
+        if isinstance(item, Message):
+            found.messages.append((sender, to, snapshot(item)))
+        return item
 
     for name in names:
-        cohort[name]._carry = watch(SERVER, name, cohort[name]._carry)
-        links[name]._carry = watch(name, SERVER, links[name]._carry)
+        change_each(cohort[name], partial(watched, SERVER, name))
+        change_each(links[name], partial(watched, name, SERVER))
     own = RowKeys.of(ids[SERVER], config, SERVER)
     halves = {SERVER: Aligning(agreed, own, about, cohort, keep(SERVER), block=block, checks=agreed.align_checks)()}
     for name in names:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from colonnade.client.training.context import ClientContext
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import Delay
@@ -67,6 +69,11 @@ def federate(cfg: Config, delay: Delay | None = None, clients: list[str] | None 
         more: as `Simulation` takes it.
     """
     return Simulation(cfg, delay=delay, only=clients, record=True, **more).run()
+
+
+def first(ctx: ClientContext) -> ClientContext:
+    """The party as it was before the first round: its models are made anew."""
+    return replace(ctx, state=State())
 
 
 def parameters(outcome: Outcome) -> dict[str, Tensor]:

@@ -28,7 +28,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.control import Item
-from colonnade.common.conversation.conversation import SERVER, Carrier
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.messaging.message import Message, snapshot
@@ -36,6 +36,7 @@ from colonnade.common.run.run_cache import RunCache
 from colonnade.server.alignment.finding import KeptPart, ServerFinding
 from colonnade.server.alignment.relay import Aligning
 from tests.support.alignment import KINDS
+from tests.support.altered_lines import change_each
 
 Change = Callable[[str, str, Item], Item]
 
@@ -130,18 +131,15 @@ class Members:
         session = Session("test", f"run{self.runs}", 1, self.agreed.hashes())
         cohort, links = inprocess.connect(names, KINDS, alignment_limits(len(names) + 1))
 
-        def watch(sender: str, to: str, carry: Carrier) -> Carrier:
-            def carry_on(item: Item) -> None:
-                item = change(sender, to, item)
-                if isinstance(item, Message):
-                    found.messages.append((sender, to, snapshot(item)))
-                carry(item)
-
-            return carry_on
+        def watched(sender: str, to: str, item: Item) -> Item:
+            item = change(sender, to, item)
+            if isinstance(item, Message):
+                found.messages.append((sender, to, snapshot(item)))
+            return item
 
         for name in names:
-            cohort[name]._carry = watch(SERVER, name, cohort[name]._carry)
-            links[name]._carry = watch(name, SERVER, links[name]._carry)
+            change_each(cohort[name], partial(watched, SERVER, name))
+            change_each(links[name], partial(watched, name, SERVER))
         sides: dict[str, Any] = {SERVER: self._server(cohort, session, asked)}
         sides |= {name: self._party(name, links[name], session, whole=asked is None) for name in names}
         tasks = {member: asyncio.ensure_future(side()) for member, side in sides.items()}

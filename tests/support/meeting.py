@@ -24,6 +24,7 @@ from colonnade.common.observability.telemetry import Telemetry
 from colonnade.server.aggregation.key_agreement import introduce
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.contexts import client_context, server_context
+from tests.support.altered_lines import replace_each
 from tests.support.federation import config
 
 NAMES = ("ada", "bob", "eve")
@@ -58,7 +59,7 @@ class Meeting:
     async def _main(self) -> Outcome:
         clients, servers = connect(list(NAMES), KINDS, agreement_limits(len(NAMES)))
         for name, passes in self.passes.items():
-            clients[name]._carry = _altered(clients[name]._carry, passes)
+            replace_each(clients[name], lambda item, passes=passes: [one for one in [passes(item)] if one is not None])
         sides = [agree(self.client(name), servers[name]) for name in NAMES]
         signer, *keys = await asyncio.gather(introduce(self.server(), clients), *sides)
         return Outcome(signer, dict(zip(NAMES, keys, strict=True)))
@@ -97,14 +98,6 @@ def contexts() -> tuple[ServerContext, dict[str, ClientContext]]:
     cfg: Config = config(protocol, f"federation.parties=[{roster}]", "federation.timeouts.answer=5")
     clients = {name: client_context(cfg, name, Path(), lambda value: value) for name in NAMES}
     return server_context(cfg, Path(), Telemetry()), clients
-
-
-def _altered(carry: Callable[[Item], None], passes: Passes) -> Callable[[Item], None]:
-    def send(item: Item) -> None:
-        if (passed := passes(item)) is not None:
-            carry(passed)
-
-    return send
 
 
 def certified_meeting(folder: Path) -> Meeting:

@@ -13,7 +13,7 @@ from colonnade.common.contracts.pairs import Difference, Pair
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.rows import generator
 from colonnade.server.training.fusion.heads import joint_head
-from tests.support.federation import Outcome, parameters
+from tests.support.federation import Outcome, first, parameters
 
 WIDTH = 8
 SGD = {"lr": 0.02, "momentum": 0.9, "weight_decay": 1e-3}
@@ -35,7 +35,7 @@ class Replica:
 
     def __init__(self, outcome: Outcome, draw: str, mu: float) -> None:
         self.names, self.outcome, self.normal, self.mu = list(outcome.clients), outcome, draw == "normal", mu
-        models = {name: copy.copy(ctx)._build(WIDTH) for name, ctx in outcome.clients.items()}
+        models = {name: first(ctx).model(WIDTH) for name, ctx in outcome.clients.items()}
         models[SERVER] = joint_head(outcome.server, WIDTH * len(self.names))
         self.models = {name: model.double() for name, model in models.items()}
         self.sgd = {name: torch.optim.SGD(model.parameters(), **SGD) for name, model in self.models.items()}

@@ -16,6 +16,7 @@ from colonnade.common.config.members import Config
 from colonnade.common.config.run_options import QuorumConfig
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.protocols.fedvs import Answer, Senders
+from tests.support.altered_lines import change_each
 from tests.support.federation import config, federate
 
 PROTOCOL = {"name": "fedvs", "embedding": 8, "segments": 1}
@@ -39,15 +40,12 @@ def announcing(members: list[int]) -> Callable[[Any], None]:
 
     def alter(cohort: Any) -> None:
         for link in cohort.values():
-            link._carry = lying(link._carry)
+            change_each(link, lie)
 
-    def lying(carry: Callable[[object], None]) -> Callable[[object], None]:
-        def lie(item: object) -> None:
-            if isinstance(item, Senders) and item.round >= 2:
-                item = replace(item, senders=torch.tensor(members, dtype=torch.uint8))
-            carry(item)
-
-        return lie
+    def lie(item: object) -> object:
+        if isinstance(item, Senders) and item.round >= 2:
+            item = replace(item, senders=torch.tensor(members, dtype=torch.uint8))
+        return item
 
     return alter
 

@@ -16,6 +16,7 @@ from colonnade.common.aggregation.messages import KeyProofs, KeyRing
 from colonnade.common.conversation.control import Item
 from colonnade.common.crypto.signatures import ForgedError
 from colonnade.common.messaging.raw import lay_out, take_apart
+from tests.support.altered_lines import change_each
 from tests.support.federation import config, federate
 from tests.support.meeting import NAMES, Meeting, Passes, certified_meeting
 
@@ -105,10 +106,9 @@ def test_nothing_is_sealed_or_masked_before_all_have_confirmed(protocol: Mapping
 
     def alter(cohort: Any) -> None:
         for link in cohort.values():
-            link._carry = lying(link._carry)
-
-    def lying(carry: Callable[[Item], None]) -> Callable[[Item], None]:
-        return lambda item: carry(replace(item, proofs=item.proofs ^ 1) if isinstance(item, KeyProofs) else item)
+            change_each(
+                link, lambda item: replace(item, proofs=item.proofs ^ 1) if isinstance(item, KeyProofs) else item
+            )
 
     def delay(sender: str, _to: str, item: Item) -> float:
         left.extend([type(item).__name__] if sender != "server" else [])

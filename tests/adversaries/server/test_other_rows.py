@@ -23,6 +23,7 @@ from colonnade.common.privacy.sum_noise import ring
 from colonnade.server.aggregation.masked_sums import Blinded
 from colonnade.server.aggregation.sums import Found
 from tests.protocols.test_prediction import ask
+from tests.support.altered_lines import change_each, replace_each
 from tests.support.federation import config, federate
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -52,9 +53,9 @@ class Sums:
 
     def listen(self, cohort: Cohort, links: dict[str, Link]) -> None:
         for name, link in links.items():
-            link._carry = self._heard(link._carry)
+            change_each(link, self._heard)
             if name == VICTIM:
-                cohort[name]._carry = self._told(cohort[name]._carry)
+                replace_each(cohort[name], lambda item: self.alter(item) if isinstance(item, Ask) else (item,))
 
     def of(self, round: int, rows: int) -> Tensor:
         """The sum of a round, decoded: (rows, width)."""
@@ -62,20 +63,10 @@ class Sums:
         assert len(words) == 4
         return self.ring.decode(self.ring.total(torch.stack(words)))[:rows]
 
-    def _heard(self, carry: Any) -> Any:
-        def heard(item: Any) -> None:
-            if isinstance(item, Masked):
-                self.words.setdefault(item.round, []).append(item.words.clone())
-            carry(item)
-
-        return heard
-
-    def _told(self, carry: Any) -> Any:
-        def told(item: Any) -> None:
-            for one in self.alter(item) if isinstance(item, Ask) else (item,):
-                carry(one)
-
-        return told
+    def _heard(self, item: Any) -> Any:
+        if isinstance(item, Masked):
+            self.words.setdefault(item.round, []).append(item.words.clone())
+        return item
 
 
 def parts(cfg: Any, outcome: Any, rows: Tensor, party: str = VICTIM) -> Tensor:

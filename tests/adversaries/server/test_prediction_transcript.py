@@ -23,6 +23,7 @@ from colonnade.common.errors import ContractError
 from colonnade.server.aggregation.masked_sums import Blinded
 from colonnade.server.aggregation.sums import Found
 from colonnade.server.member.hub import Hub
+from tests.support.altered_lines import replace_each
 from tests.support.asked import Asked, asking
 from tests.support.federation import config
 from tests.support.in_memory import SETS
@@ -74,17 +75,9 @@ def at(alter: Alter, *parties: str) -> Callable[[Cohort], None]:
 
     def spoil(cohort: Cohort) -> None:
         for party in parties or (VICTIM,):
-            cohort[party]._carry = _altered(cohort[party]._carry, alter)  # type: ignore[assignment]
+            replace_each(cohort[party], alter)
 
     return spoil
-
-
-def _altered(carry: Any, alter: Alter) -> Callable[[Item], None]:
-    def carried(item: Item) -> None:
-        for one in alter(item):
-            carry(one)
-
-    return carried
 
 
 def second(kind: type, *instead: Callable[[Any], Any]) -> Alter:

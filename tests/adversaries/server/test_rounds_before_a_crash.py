@@ -17,6 +17,7 @@ from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.protocols.vimadmm import Update
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.outcome import Outcome
+from tests.support.altered_lines import change_each
 from tests.support.federation import config, federate
 
 VICTIM, EVERY, LIED, ROUNDS = "party2", 5, 7, 12
@@ -34,14 +35,12 @@ def crashed(after: int, lied: int = LIED) -> Outcome:
     """A run that lies to one party in a round, and ends when this many rounds are done."""
 
     def alter(cohort: Any) -> None:
-        carry = cohort[VICTIM]._carry
-
-        def told(item: Item) -> None:
+        def told(item: Item) -> Item:
             if item == Open(after + 1):
                 raise Crash
-            carry(replace(item, dual=2 * item.dual) if isinstance(item, Update) and item.round == lied else item)
+            return replace(item, dual=2 * item.dual) if isinstance(item, Update) and item.round == lied else item
 
-        cohort[VICTIM]._carry = told
+        change_each(cohort[VICTIM], told)
 
     run = Simulation(AGREED, record=True, save=True, on_cohort=alter)
     with pytest.raises(Crash):

@@ -29,6 +29,7 @@ from colonnade.common.run.json_lines import read_lines
 from colonnade.simulation.files import RunFiles
 from colonnade.simulation.outcome import Outcome
 from tests.adversaries.server.test_new_run_number import agreed, two_checkpoints
+from tests.support.altered_lines import replace_each
 from tests.support.federation import config, federate
 from tests.support.lying_server import Liar, lying
 
@@ -46,9 +47,7 @@ Alter = Callable[[Item], Iterator[Item]]
 
 def at(cohort: Cohort, party: str, alter: Alter) -> None:
     """Has one party receive what `alter` makes of each item."""
-    link = cohort[party]
-    carry = link._carry
-    link._carry = lambda item: [carry(one) for one in alter(item)] and None  # type: ignore[assignment, func-returns-value]
+    replace_each(cohort[party], alter)
 
 
 def told(alter: Alter, protocol: str = "clear", *sets: str) -> Outcome:

@@ -31,6 +31,7 @@ from colonnade.server.aggregation.sums import Found
 from colonnade.simulation.federation import Simulation
 from tests.protocols.test_blinded import BLIND, disks
 from tests.protocols.test_prediction import ask
+from tests.support.altered_lines import change_each
 from tests.support.federation import Outcome, config
 
 __all__ = ["disks"]  # a fixture
@@ -82,15 +83,12 @@ class Sums:
         return torch.stack(parts).sum(0) % 2**32
 
     def _lie(self, cohort: Any) -> None:
-        carry = cohort[VICTIM]._carry
-
-        def told(item: Any) -> None:
+        def told(item: Any) -> Any:
             name = ANSWERS.get(type(item))
-            if name is not None and item.round == self._lied:
-                item = replace(item, **{name: -5 * getattr(item, name)})
-            carry(item)
+            lied = name is not None and item.round == self._lied
+            return replace(item, **{name: -5 * getattr(item, name)}) if lied else item
 
-        cohort[VICTIM]._carry = told
+        change_each(cohort[VICTIM], told)
 
 
 def content_with_noise(monkeypatch: pytest.MonkeyPatch) -> None:

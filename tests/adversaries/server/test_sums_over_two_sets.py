@@ -22,6 +22,7 @@ from colonnade.common.privacy.sum_noise import ring
 from colonnade.common.protocols.split_avg import AverageGradient
 from colonnade.server.aggregation.masked_sums import Blinded
 from tests.protocols.test_blinded import LATE, run, sets_of
+from tests.support.altered_lines import change_each
 from tests.support.federation import Outcome
 
 NAMES = ["party1", "party2", "party3", "party4"]
@@ -57,9 +58,9 @@ def lie(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def alter(cohort: Any) -> None:
         for name in NAMES:
-            carry = cohort[name]._carry
-            cohort[name]._carry = lambda item, carry=carry: carry(
-                replace(item, dh=torch.zeros_like(item.dh)) if isinstance(item, AverageGradient) else item
+            change_each(
+                cohort[name],
+                lambda item: replace(item, dh=torch.zeros_like(item.dh)) if isinstance(item, AverageGradient) else item,
             )
 
     return alter

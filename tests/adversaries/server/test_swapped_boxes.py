@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import pytest
 import torch
@@ -15,6 +15,7 @@ import torch
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.protocols.fedvs import Answer, Bundle, Opened
+from tests.support.altered_lines import change_each
 from tests.support.federation import Outcome, config, federate
 
 SETS = ("federation.rounds=4", "federation.epochs=0", "federation.evaluate.every=99", "federation.transcript.every=2")
@@ -55,17 +56,14 @@ def delivered(swap: Swap | None, *sets: str) -> Outcome:
 
     def alter(cohort: Cohort) -> None:
         for name, link in cohort.items():
-            link._carry = lying(name, link._carry)
+            change_each(link, partial(lie, name))
 
-    def lying(name: str, carry: Callable[[Item], None]) -> Callable[[Item], None]:
-        def lie(item: Item) -> None:
-            if isinstance(item, Bundle) and item.stage == 0:
-                seen[name, item.round] = item
-                if swap is not None and name == VICTIM and item.round == 3:
-                    item = swap(item, seen)
-            carry(item)
-
-        return lie
+    def lie(name: str, item: Item) -> Item:
+        if isinstance(item, Bundle) and item.stage == 0:
+            seen[name, item.round] = item
+            if swap is not None and name == VICTIM and item.round == 3:
+                item = swap(item, seen)
+        return item
 
     return federate(config({"name": "fedvs", "embedding": 4, "segments": 1}, *SETS, *sets), on_cohort=alter)
 

@@ -19,6 +19,7 @@ from colonnade.common.aggregation.messages import Arrived, OpenedShares, SetProo
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.fdml import Aggregate
 from tests.protocols.test_blinded import LATE, run
+from tests.support.altered_lines import replace_each
 
 RECOVERED = (*LATE, "federation.blinding.recovery=alone")
 ALL, OTHERS = [1, 1, 1, 1], [1, 1, 1, 0]
@@ -26,12 +27,7 @@ ALL, OTHERS = [1, 1, 1, 1], [1, 1, 1, 0]
 
 def to_party(party: str, pass_on: Callable[[Any], list[Any]]) -> Callable[[Any], None]:
     """Replaces each item from the server to a party by others."""
-
-    def alter(cohort: Any) -> None:
-        carry = cohort[party]._carry
-        cohort[party]._carry = lambda item: [carry(other) for other in pass_on(item)]
-
-    return alter
+    return lambda cohort: replace_each(cohort[party], pass_on)
 
 
 def named(places: list[int]) -> Arrived:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.fedvs import Answer, Senders
 from colonnade.common.protocols.fedvs import Config as FedvsConfig
+from tests.support.altered_lines import change_each
 from tests.support.federation import config, federate
 
 LIED, EVERY = 2, 3
@@ -46,23 +48,20 @@ class Split:
 
     def __call__(self, cohort: Cohort) -> None:
         for name, link in cohort.items():
-            link._carry = self._down(name, link._carry)
+            change_each(link, partial(self._down, name))
             if name in SECOND:
                 link.deliver = self._up(name, link.deliver)  # type: ignore[method-assign]
             else:
                 link.deliver = self._noted(name, link.deliver)  # type: ignore[method-assign]
 
-    def _down(self, name: str, carry: Callable[[Item], None]) -> Callable[[Item], None]:
-        def lie(item: Item) -> None:
-            if isinstance(item, Open):
-                self.opened.append(item.round)
-            if isinstance(item, Senders) and item.round == LIED and name in SECOND:
-                senders = item.senders.clone()
-                senders[0] = 0
-                item = replace(item, senders=senders)
-            carry(item)
-
-        return lie
+    def _down(self, name: str, item: Item) -> Item:
+        if isinstance(item, Open):
+            self.opened.append(item.round)
+        if isinstance(item, Senders) and item.round == LIED and name in SECOND:
+            senders = item.senders.clone()
+            senders[0] = 0
+            item = replace(item, senders=senders)
+        return item
 
     def _noted(self, name: str, deliver: Callable[[Item], None]) -> Callable[[Item], None]:
         def note(item: Item) -> None:
@@ -122,7 +121,7 @@ def test_no_party_answers_for_either_set(hides: bool) -> None:
     def alter(cohort: Cohort) -> None:
         lie(cohort)
         for name in FIRST if hides else ():
-            cohort[name]._carry = lambda item, carry=cohort[name]._carry: carry(of_first_alone(item))
+            change_each(cohort[name], of_first_alone)
 
     expected = "3 parties confirm that round 2 sums over" if hides else "party4 does not confirm that round 2 sums over"
     with pytest.raises(SetError, match=expected):

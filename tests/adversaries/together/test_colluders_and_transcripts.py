@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import pytest
 
@@ -17,6 +17,7 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.protocols.vimadmm import Update
 from tests.adversaries.server.test_split_views import PROTOCOLS, ROUNDS
+from tests.support.altered_lines import change_each
 from tests.support.federation import config, federate
 
 COLLUDER, VICTIM = "party1", "party2"
@@ -32,10 +33,7 @@ def run(at: Callable[[str, Item], Item]) -> None:
 
     def alter(cohort: Cohort) -> None:
         for name, link in cohort.items():
-            link._carry = lying(name, link._carry)
-
-    def lying(name: str, carry: Callable[[Item], None]) -> Callable[[Item], None]:
-        return lambda item: carry(at(name, item))
+            change_each(link, partial(at, name))
 
     federate(config(PROTOCOLS["clear"], *ROUNDS), on_cohort=alter)
 

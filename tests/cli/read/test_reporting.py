@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from colonnade.reports.html.markup import Html, tag
@@ -54,7 +54,6 @@ def test_a_strip_covers_as_much_as_its_intervals(intervals: list[list[float]], s
     assert sum(shares) * 10 / slices == pytest.approx(sum(stop - begin for begin, stop in apart), abs=1e-6)
 
 
-@settings(max_examples=30)
 @example(values=[0.84, 0.76], losses=[])  # the round number below 0.76 comes out a hair above it
 @given(values=st.lists(st.floats(0, 1), min_size=1, max_size=30), losses=st.lists(st.floats(0, 1e9), max_size=30))
 def test_no_point_falls_out_of_a_picture(values: list[float], losses: list[float]) -> None:
@@ -66,7 +65,6 @@ def test_no_point_falls_out_of_a_picture(values: list[float], losses: list[float
     assert lengths == [len(values), len(values), *([len(losses)] if losses else [])]
 
 
-@settings(max_examples=25)
 @given(st.text(st.sampled_from("<>&\"'/a b")))
 def test_whatever_is_written_is_text(words: str) -> None:
     made = Page(tag("p", words, title=words))

@@ -14,7 +14,7 @@ import pytest
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -58,7 +58,6 @@ def drawn(names: Sequence[str], dtype: torch.dtype = torch.int32) -> dict[str, T
     return {name: torch.randint(-most, most, SHAPE, dtype=dtype) for name in names}
 
 
-@settings(deadline=None, max_examples=25)
 @given(st.data())
 def test_any_t_parties_recover_the_exact_sum_over_those_whose_words_arrived(data: st.DataObject) -> None:
     count = data.draw(st.integers(3, 9))

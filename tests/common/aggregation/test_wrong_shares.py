@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.aggregation.integers import LARGEST
@@ -93,7 +93,6 @@ def test_exactly_t_openers_are_noted_as_unchecked() -> None:
         assert list(keys.unchecked) == unchecked
 
 
-@settings(deadline=None, max_examples=25)
 @given(st.data())
 def test_any_wrong_shares_up_to_half_of_the_surplus_are_named_exactly(data: st.DataObject) -> None:
     """Those of two or more owners' secrets, in any entries."""

@@ -8,7 +8,7 @@ from hashlib import blake2b, sha256
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.alignment.keys import RowKeys
@@ -63,14 +63,12 @@ def check_join(ids: dict[str, list[str]], found: Found) -> None:
 
 
 @given(tables(), st.integers(1, 6))
-@settings(max_examples=25, deadline=None)
 def test_an_alignment_is_a_join(ids: dict[str, list[str]], block: int) -> None:
     check_join(ids, align(federation(len(ids) - 1), ids, block=block))
 
 
 @pytest.mark.parametrize("checks", ["signed", "planted", "proofs"])
 @given(data=st.data(), block=st.integers(4, 9))
-@settings(max_examples=15, deadline=None)
 def test_a_checked_alignment_is_a_join(checks: str, data: st.DataObject, block: int) -> None:
     if checks == "proofs":
         pytest.importorskip("coincurve")

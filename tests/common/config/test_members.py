@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.aggregation.summed_sets import MemberRecord
@@ -31,7 +31,6 @@ def opened(folder: Path, run: str = "run1") -> MemberRecord:
     return MemberRecord(RunCache(folder), run, ROSTER)
 
 
-@settings(max_examples=25)
 @given(steps=STEPS)
 def test_no_round_is_ever_entered_over_two_sets(steps: list, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Against a plain dictionary; after every step the disk alone has the same content."""
@@ -154,7 +153,6 @@ def test_a_full_disk_admits_no_new_entry_and_forgets_nothing(
     assert record.enter(2, SOME) and opened(tmp_path).bound(2) == SOME and opened(tmp_path).bound(1) == ALL
 
 
-@settings(max_examples=25)
 @given(data=st.data())
 def test_a_truncated_file_is_refused(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("once")

@@ -13,6 +13,7 @@ from colonnade.common.conversation.control import Save
 from colonnade.common.errors import ContractError, PartyLost
 from colonnade.common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
 from tests.common.conversation.transports import Transport, Wired, both
+from tests.support.altered_lines import bypass
 
 LIMITS = {"rows": 8, "width": 4}
 PARTIES = ["ada", "bob", "cyd"]
@@ -211,7 +212,7 @@ def test_a_message_outside_its_contract_is_refused_and_named(
     transport: Transport, bad: torch.Tensor, said: str
 ) -> None:
     async def body(wired: Wired) -> None:
-        wired.servers["ada"]._carry(Embedding(1, bad))  # bypasses our own side's check: a hostile party has none
+        bypass(wired.servers["ada"], Embedding(1, bad))
         with pytest.raises(ContractError) as refused:
             await wired.clients.collect(Embedding, 1, Quorum(limit=5))
         assert str(refused.value) == f"ada sent Embedding.h: expected {said}"
@@ -232,7 +233,7 @@ def test_exact_dimensions_are_checked_if_the_protocol_names_them(transport: Tran
 @both
 def test_an_oversized_message_is_refused_and_named(transport: Transport) -> None:
     async def body(wired: Wired) -> None:
-        wired.servers["ada"]._carry(Embedding(1, torch.ones(100_000, 4)))
+        bypass(wired.servers["ada"], Embedding(1, torch.ones(100_000, 4)))
         with pytest.raises(ContractError, match=r"ada sent (Embedding.h|a frame): expected"):
             await wired.clients.collect(Embedding, 1, Quorum(limit=5))
 

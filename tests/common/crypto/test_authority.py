@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.crypto.pki.authority import CLOCK_SKEW, Authority, Role
@@ -49,7 +49,6 @@ def foreign(subject: list[str], alternatives: list[x509.GeneralName] | None, key
 
 
 @given(NAMES)
-@settings(max_examples=25, deadline=None)
 def test_a_name_survives_request_and_signature(name: str) -> None:
     certificate = AUTHORITY.sign(make_request(KEY, name))
     assert name_of(certificate) == name
@@ -162,7 +161,6 @@ def test_another_kind_of_key_is_refused(key: object) -> None:
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=25, deadline=None)
 def test_noise_is_refused_in_words(noise: bytes) -> None:
     body = base64.encodebytes(noise)
     for pem in (

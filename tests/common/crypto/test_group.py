@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import gmpy2
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.crypto.group import ELEMENT, Secret, _hash_to_field, _map_to_curve, check_elements, hash_to_curve
@@ -86,7 +86,6 @@ def test_hashing_gives_the_vectors_of_the_rfc(message: bytes, vector: tuple[str,
 
 
 @given(st.integers(0, P - 1))
-@settings(max_examples=25)
 def test_the_map_always_ends_on_the_curve(u: int) -> None:
     x = number(_map_to_curve(gmpy2.mpz(u)))
     y_squared = (x**3 + 486662 * x**2 + x) % P
@@ -94,14 +93,12 @@ def test_the_map_always_ends_on_the_curve(u: int) -> None:
 
 
 @given(st.binary(min_size=32, max_size=32), st.binary(max_size=20))
-@settings(max_examples=25, deadline=None)
 def test_raising_is_the_ladder_in_plain_integers(scalar: bytes, key: bytes) -> None:
     element = hash_to_curve([key], b"test")
     assert number(Secret(scalar).raise_all(element)) == ladder(clamped(scalar), number(element))
 
 
 @given(st.lists(st.binary(min_size=32, max_size=32), min_size=2, max_size=4), st.randoms())
-@settings(max_examples=25, deadline=None)
 def test_secrets_commute(scalars: list[bytes], random: object) -> None:
     def raised(order: list[bytes]) -> bytes:
         elements = hash_to_curve([b"ada", b"bob"], b"test")
@@ -115,7 +112,6 @@ def test_secrets_commute(scalars: list[bytes], random: object) -> None:
 
 
 @given(st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32), st.binary(max_size=20))
-@settings(max_examples=25, deadline=None)
 def test_an_inverse_takes_a_secret_back_and_leaves_the_others(scalar: bytes, other: bytes, key: bytes) -> None:
     secret, element = Secret(scalar), hash_to_curve([key], b"test")
     raised = Secret(other).raise_all(secret.raise_all(element))

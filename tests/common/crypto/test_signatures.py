@@ -11,7 +11,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509 import load_pem_x509_certificate
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.crypto.pki.certificates import fingerprint, read_certificate
@@ -116,7 +116,6 @@ def test_a_certificate_that_speaks_for_two(federation: Federation, forge: Forge)
         Verifier("alice", pem, fingerprint(pem))
 
 
-@settings(max_examples=25)
 @given(data=st.data())
 def test_no_bit_of_a_certificate_can_change(signed_der: tuple[bytes, str], data: st.DataObject) -> None:
     der, pin = signed_der

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -24,7 +24,6 @@ def printed(h: Tensor, ids: list[int], confident: list[bool], beta: float) -> Te
     return -beta / len(rows) ** 2 * torch.stack(pairs).sum() if pairs else 0 * h.sum()
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(1, 14), st.integers(1, 6), st.integers(1, 4), st.sampled_from([0.0, 1e4]), st.floats(0.1, 5), seeds)
 def test_value_and_gradient_are_those_of_the_double_sum(
     rows: int, width: int, clusters: int, shift: float, beta: float, seed: int
@@ -38,7 +37,6 @@ def test_value_and_gradient_are_those_of_the_double_sum(
     assert not gradient[~confident].any() and not gradient.requires_grad
 
 
-@settings(max_examples=20, deadline=None)
 @given(seeds)
 def test_single_precision_is_restored_exactly(seed: int) -> None:
     h, ids, confident = normal(60, 8, seed=seed), torch.arange(60) % 3, torch.arange(60) % 4 > 0

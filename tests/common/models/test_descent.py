@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -37,7 +37,6 @@ class Problem:
         return {"dual": self.dual, "residual": self.target}
 
 
-@settings(deadline=None, max_examples=25)
 @given(
     exponent=st.integers(-3, 4), lr=st.sampled_from([1e-3, 0.1, 10.0]), momentum=st.sampled_from([0.0, 0.9]),
     steps=st.integers(1, 12), seed=st.integers(0, 3), joint=st.booleans(),

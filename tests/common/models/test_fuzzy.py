@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from skfuzzy import cmeans
 from torch import Tensor
@@ -32,7 +32,6 @@ def begun(points: Tensor, start: Tensor, fuzziness: float) -> np.ndarray:
     return (nearness / nearness.sum(0)).numpy()
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(2, 5), st.integers(1, 6), st.integers(1, 12), st.sampled_from([1.5, 2.0, 3.0]), seeds)
 def test_it_is_that_of_scikit_fuzzy(clusters: int, width: int, iterations: int, fuzziness: float, seed: int) -> None:
     points, start = normal(40, width, seed=seed), normal(clusters, width, seed=seed + 1)
@@ -59,7 +58,6 @@ def test_heaps_that_are_apart_are_found(count: int) -> None:
     assert confidences.min() > 0.5
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(-40, 10), seeds)
 def test_the_points_scale_does_not_matter(power: int, seed: int) -> None:
     points = normal(50, 4, seed=seed)
@@ -68,7 +66,6 @@ def test_the_points_scale_does_not_matter(power: int, seed: int) -> None:
     torch.testing.assert_close(other.centres, 2.0**power * one.centres, atol=0, rtol=1e-5)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(1, 6), st.integers(0, 20), st.sampled_from([1.1, 2.0, 4.0]), seeds)
 def test_memberships_sum_to_one_even_where_points_coincide(
     clusters: int, copies: int, fuzziness: float, seed: int

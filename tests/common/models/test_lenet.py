@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from torch.nn import functional
@@ -35,7 +35,6 @@ def test_it_matches_the_definition_if_five_divides_the_sides(channels: int) -> N
     torch.testing.assert_close(tower(rows), ((units @ f6.T + b6).relu() @ last.T + bias).relu())
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(1, 14), st.integers(1, 14), st.integers(1, 6))
 def test_averages_are_those_of_torch_and_so_are_their_gradients(height: int, width: int, size: int) -> None:
     maps = torch.randn(2, 3, height, width, requires_grad=True)
@@ -57,7 +56,6 @@ def test_a_grey_row_is_a_row_of_one_channel() -> None:
     assert torch.equal(grey(rows), colour(rows[:, None]))
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.tuples(st.integers(1, 14), st.integers(1, 14))
     | st.tuples(st.integers(1, 3), st.integers(1, 14), st.integers(1, 14)),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import wrightomega
@@ -182,7 +182,6 @@ def test_targets_that_do_not_fit_are_refused_with_a_hint(loss: str, targets: Ten
         assert refusal.value.hint
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**31),
     classes=st.integers(2, 20),

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.special import digamma
 from scipy.stats import differential_entropy
@@ -28,7 +28,6 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Te
     return torch.randn(*shape, dtype=dtype, generator=source(seed))
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(5, 60), seeds)
 def test_it_is_vasiceks_entropy_without_its_bias_for_even_draws(count: int, seed: int) -> None:
     """scipy has the plain estimate, the bias is as Wieczorkowski and Grzegorzewski print it."""
@@ -57,7 +56,6 @@ def test_known_divergences_are_found(values: Tensor, expected: float, error: flo
     assert float(divergence(values)) == pytest.approx(expected, abs=error)
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.floats(0.01, 100), st.floats(-10, 10), seeds)
 def test_neither_scale_nor_place_nor_order_changes_it(scale: float, place: float, seed: int) -> None:
     values = normal(50, seed=seed)
@@ -65,7 +63,6 @@ def test_neither_scale_nor_place_nor_order_changes_it(scale: float, place: float
     assert float(divergence(scale * values[order] + place)) == pytest.approx(float(divergence(values)), abs=1e-6)
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.integers(3, 8), st.integers(1, 4), seeds)
 def test_its_gradient_at_the_rows_is_that_of_differences(rows: int, width: int, seed: int) -> None:
     h = normal(rows, width, seed=seed).requires_grad_()

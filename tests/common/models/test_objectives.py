@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from torch import Tensor
@@ -32,7 +32,6 @@ def batch(name: str, rows: int, seed: int) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("name", ALL)
 @given(rows=st.integers(1, 20), seed=st.integers(0, 99))
-@settings(deadline=None, max_examples=20)
 def test_the_mean_is_that_of_the_values_and_its_gradient_theirs(name: str, rows: int, seed: int) -> None:
     loss, (logits, targets) = ALL[name], batch(name, rows, seed)
     point = logits.clone().requires_grad_()
@@ -44,7 +43,6 @@ def test_the_mean_is_that_of_the_values_and_its_gradient_theirs(name: str, rows:
 
 @pytest.mark.parametrize("name", ALL)
 @given(rows=st.integers(1, 6), steps=st.integers(1, 4), seed=st.integers(0, 99))
-@settings(deadline=None, max_examples=20)
 def test_a_change_is_the_difference_of_two_losses(name: str, rows: int, steps: int, seed: int) -> None:
     loss, (logits, targets) = ALL[name], batch(name, rows, seed)
     e = torch.randn(rows, steps, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))

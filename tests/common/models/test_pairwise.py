@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import pdist
 from scipy.special import erfinv
@@ -24,7 +24,6 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Te
     return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
-@settings(max_examples=25, deadline=None)
 @given(sizes, seeds, st.sampled_from([0.0, 1e3]))
 def test_they_are_those_of_scipy_however_far_away_the_rows_are(size: tuple[int, int], seed: int, shift: float) -> None:
     h = normal(*size, seed=seed) + shift
@@ -33,7 +32,6 @@ def test_they_are_those_of_scipy_however_far_away_the_rows_are(size: tuple[int, 
     np.testing.assert_allclose(found.numpy(), pdist(h.double().numpy()), rtol=1e-5, atol=1e-7)
 
 
-@settings(max_examples=30, deadline=None)
 @given(sizes, seeds)
 def test_their_gradient_is_that_of_differences(size: tuple[int, int], seed: int) -> None:
     h = normal(*size, seed=seed, dtype=torch.float64).requires_grad_()
@@ -76,7 +74,6 @@ def test_the_diameter_is_the_quantile_that_the_paper_names() -> None:
     assert spread.diameter == 11 and spread.quantile(0.99865) == pytest.approx(11, abs=1e-4)
 
 
-@settings(max_examples=30, deadline=None)
 @given(sizes, seeds)
 def test_without_noise_moments_are_those_of_the_rows(size: tuple[int, int], seed: int) -> None:
     h = normal(*size, seed=seed)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
@@ -16,7 +16,6 @@ model = TypeAdapter(ModelConfig).validate_python
 SIZES = st.integers(1, 6)
 
 
-@settings(max_examples=25, deadline=None)
 @given(rows=SIZES, inputs=SIZES, layers=st.integers(1, 4), width=SIZES, seed=st.integers(0, 99))
 def test_it_is_the_sum_of_the_powers_layers(rows: int, inputs: int, layers: int, width: int, seed: int) -> None:
     """h = sum_i (x^i W^i + b^i), with the paper's D biases, of which only the sum counts."""

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from torch import nn
@@ -49,7 +49,6 @@ def test_the_global_generator_is_left_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@settings(max_examples=25)
 @given(
     st.tuples(st.integers(1, 12), st.integers(1, 12))
     | st.tuples(st.integers(1, 3), st.integers(1, 12), st.integers(1, 12)),

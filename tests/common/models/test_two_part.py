@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
@@ -52,7 +52,6 @@ def flat(*modules: nn.Module) -> Tensor:
 @pytest.mark.parametrize("below", [stack, curved])
 @pytest.mark.parametrize("above", [linear, mlp])
 @given(seed=st.integers(0, 2**20), inputs=st.integers(1, 6), rows=st.integers(1, 9), others=st.integers(0, 3))
-@settings(max_examples=15, deadline=None)
 def test_steps_are_those_of_autograd_through_both(
     below: Callable[[int], nn.Module],
     above: Callable[[int], nn.Module],

@@ -7,7 +7,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 from torch import Tensor, nn
@@ -55,7 +55,6 @@ def slope_of(pair: list[Tensor], y: Tensor, mu: float) -> float:
     return float((after - before).mean()) / mu
 
 
-@settings(max_examples=30, deadline=None)
 @given(draws, seeds)
 def test_for_a_small_step_the_difference_is_the_derivative_along_the_direction(draw: str, seed: int) -> None:
     model, x, y = network(seed), normal(ROWS, COLUMNS, seed=seed + 9), torch.arange(ROWS) % CLASSES
@@ -82,7 +81,6 @@ def test_the_mean_of_many_estimates_is_the_gradient(draw: str) -> None:
 
 
 @given(seeds)
-@settings(max_examples=10, deadline=None)
 def test_a_second_point_is_where_the_direction_leads(seed: int) -> None:
     """The model is left at the first point, to the bit."""
     model, x = network(seed), normal(ROWS, COLUMNS)
@@ -137,7 +135,6 @@ def test_running_statistics_go_on_as_after_one_pass() -> None:
 
 
 @given(seeds, st.floats(1e-7, 1e-3), st.booleans())
-@settings(max_examples=25, deadline=None)
 def test_a_tiny_difference_is_exact_for_the_logits_that_there_are(seed: int, size: float, soft: bool) -> None:
     """Against numpy and scipy in double precision."""
     logits = normal(ROWS, CLASSES, seed=seed, dtype=torch.float32) * 5

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -45,7 +45,6 @@ def shares(labels: Tensor, scale: float) -> tuple[Tensor, list[Tensor]]:
 labels_of = st.lists(st.integers(0, CLASSES - 1), min_size=ROWS, max_size=ROWS).map(torch.tensor)
 
 
-@settings(max_examples=25)
 @given(labels_of, st.integers(0, ROWS - 1), st.integers(0, CLASSES - 1), st.floats(1e-3, 3), st.floats(0.1, 30))
 def test_another_label_moves_a_response_and_the_step_by_at_most_twice_the_clip(
     labels: Tensor, row: int, other: int, clip: float, scale: float

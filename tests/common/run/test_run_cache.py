@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import SafetensorError
 from torch import Tensor
@@ -75,7 +75,6 @@ def test_a_loaded_entry_is_unchanged_after_its_replacement(folder: Path) -> None
     assert same(held, FIRST)
 
 
-@settings(max_examples=25)
 @given(data=st.data())
 def test_any_change_to_any_byte_is_noticed_and_it_can_be_made_again(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -54,7 +54,6 @@ def round_of(code: LagrangeCode, parties: int, seed: int) -> tuple[Tensor, Tenso
 
 
 @given(st.sampled_from([MERSENNE, NEAR_26]), st.integers(1, 4), st.integers(1, 3), st.integers(0, 3), st.data())
-@settings(max_examples=25)
 def test_any_sufficient_responses_give_the_plain_sums(
     field: Field, segments: int, masks: int, spare: int, data: st.DataObject
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
@@ -99,7 +99,6 @@ def test_a_budget_pays_for_so_many_releases(sigma: float, budget: float, release
     assert most_releases(Event(1, sigma), budget, 1e-5) > releases * 1.1
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.floats(0.2, 20), st.floats(1, 60), st.sampled_from(["participation", "replace"]), ACCOUNTING)
 def test_one_more_release_would_pass_the_budget(budget: float, sigma: float, adjacency: str, accounting: str) -> None:
     count = most_releases(Event(1, sigma, SENSITIVITY[adjacency]), budget, 1e-5, accounting)
@@ -107,7 +106,6 @@ def test_one_more_release_would_pass_the_budget(budget: float, sigma: float, adj
     assert cost <= budget < more
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.floats(0.2, 20), st.integers(1, 5000), st.sampled_from(["participation", "replace"]), ACCOUNTING)
 def test_the_sigma_found_is_the_smallest(budget: float, releases: int, adjacency: str, accounting: str) -> None:
     sigma = find_noise_multiplier(budget, 1e-5, releases, adjacency, accounting)

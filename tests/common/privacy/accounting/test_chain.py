@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.privacy.accounting.budget import Budget
@@ -47,7 +47,6 @@ def test_a_hash_is_that_of_the_one_before_and_the_line_without_it(tmp_path: Path
     assert newest(tmp_path / "l") == head == verify(tmp_path / "l").head
 
 
-@settings(deadline=None, max_examples=25)
 @given(count=st.integers(2, 8), at=st.integers(0, 6), how=st.sampled_from(["take out", "alter", "double", "strip"]))
 def test_the_first_line_that_does_not_fit_is_named(
     tmp_path_factory: pytest.TempPathFactory, count: int, at: int, how: str
