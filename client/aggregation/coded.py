@@ -144,7 +144,7 @@ class CodedParty:
         coded, purpose = sum(len(block.positions) for block in blocks), EVALUATION if stage else TRAINING
         rows = torch.cat([block.rows for block in blocks])
         about = self._told.bind(subject(purpose, rows, round, stage, self._sharing, *self._columns))
-        shares, sizes = self._model_shares(coded)
+        shares, sizes = self.model_shares(coded)
         opened = await self._exchange("model", round, stage, shares, sizes, about)
         if opened is None:
             return None
@@ -193,11 +193,11 @@ class CodedParty:
             raise ContractError(SERVER, "Bundle", "boxes", "everybody's data shares", f"none of {', '.join(lacking)}")
         return torch.cat([opened[name].view(coded, -1) for name in names], dim=1)
 
-    def _model_shares(self, coded: int) -> tuple[Tensor, dict[str, int]]:
+    def model_shares(self, coded: int) -> tuple[Tensor, dict[str, int]]:
         """G_n at all points, followed by shares of a vanishing polynomial if responses are masked."""
         code, cfg, names = self._code, self._cfg, self._ctx.federation.names
-        weights = self._rounded_weights()
-        self._refuse_wrapping(weights)
+        weights = self.round_weights()
+        self.refuse_if_wrapping(weights)
         shares = code.encode_same(weights.flatten(), self._uniform((code.masks, weights.numel())))
         masked = coded * cfg.embedding if cfg.masked_answers else 0
         if masked:
@@ -205,11 +205,11 @@ class CodedParty:
         sizes = {name: columns * cfg.embedding + masked for name, columns in zip(names, self._columns, strict=True)}
         return shares.to(torch.int32), sizes
 
-    def _rounded_weights(self) -> Tensor:
+    def round_weights(self) -> Tensor:
         bits = self._cfg.weight_bits
         return rounded_weights(self._ctx.name, self._code.field, self._model, bits, self._rounding)
 
-    def _refuse_wrapping(self, weights: Tensor) -> None:
+    def refuse_if_wrapping(self, weights: Tensor) -> None:
         field, parties = self._code.field, len(self._ctx.federation.names)
         times = margin(field, self._largest, weights, parties)
         if times < 1:

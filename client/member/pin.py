@@ -83,18 +83,18 @@ class Pin:
     ) -> None:
         self._party, self._folder, self._store, self._predicts = party, PartyFolder(folder), store, predicts
         self._writing = Lock()  # checkpoints are written by threads
-        self._pinned = self._read()
+        self.content = self._read()
         self._refuse_lost()
-        recorded = self._pinned.start if self.run else None  # a folder without state may begin anew
+        recorded = self.content.start if self.run else None  # a folder without state may begin anew
         self.start = StartSecret(self._folder.start, recorded, public=public, needed=not predicts)
 
     @property
     def run(self) -> str:
-        return self._pinned.run if self._holds() else ""
+        return self.content.run if self._holds() else ""
 
     @property
     def committed(self) -> bool:
-        return self._pinned.committed
+        return self.content.committed
 
     def admit(self, begin: Begin) -> None:
         """Records a Begin durably before it is acted on.
@@ -110,7 +110,7 @@ class Pin:
     def _admitted(self, begin: Begin) -> Pinned:
         if not _RUN.fullmatch(begin.run):
             raise ContractError(SERVER, "Begin", "run", "1 to 64 letters and digits", repr(begin.run[:80]))
-        pinned = self._pinned
+        pinned = self.content
         if begin.run != pinned.run:
             self._refuse_another(begin.run)
             # the folder holds nothing of the earlier run, but its pin has decided how the configuration was read
@@ -136,8 +136,8 @@ class Pin:
             saved: a checkpoint that is durable now, and names the run's model.
         """
         with self._writing:  # a checkpoint's thread seals while rounds are entered
-            if self._pinned.run:
-                self._write(self._pinned if saved is None else replace(self._pinned, model=saved.model))
+            if self.content.run:
+                self._write(self.content if saved is None else replace(self.content, model=saved.model))
 
     def refuse_early_end(self, always: bool, last: Callable[[], int]) -> None:
         """Raises PartyLost if the server says farewell instead of Begin, unless the run can have ended without us.
@@ -154,15 +154,15 @@ class Pin:
 
     def enter(self, round: int) -> None:
         """Records a round durably before it is entered, reserving a block of rounds ahead. Raises EnvironmentFault."""
-        if round > self._pinned.entered and not self._predicts:
+        if round > self.content.entered and not self._predicts:
             with self._writing:
-                self._write(replace(self._pinned, entered=round + _AHEAD))
+                self._write(replace(self.content, entered=round + _AHEAD))
 
     def note(self, save: Save) -> None:
         """Records from a Save whether a checkpoint was committed. Raises EnvironmentFault."""
-        if save.keep and not self._pinned.committed:
+        if save.keep and not self.content.committed:
             with self._writing:
-                self._write(replace(self._pinned, committed=True))
+                self._write(replace(self.content, committed=True))
 
     def before_rounds(
         self, deliver: Callable[[Item], None], fail: Callable[[Exception], None]
@@ -199,7 +199,7 @@ class Pin:
     def _refuse_another(self, run: str) -> None:
         if not self._holds():
             return
-        ours, file = self._pinned.run, self._folder.pinned.name
+        ours, file = self.content.run, self._folder.pinned.name
         holds = f"records of run {ours}" if ours else f"records of a run, and no {file} that says of which"
         raise CheckpointError(
             f"{self._party}: {self._folder.path} holds {holds}, and the server begins run {run}",
@@ -237,16 +237,16 @@ class Pin:
 
     def _refuse_lost(self) -> None:
         """Raises CheckpointError if a record beside the pin is shorter than when the pin was last written."""
-        if self._pinned.ledger:
-            refuse_shorter(self._folder.ledger, self._pinned.ledger)
+        if self.content.ledger:
+            refuse_shorter(self._folder.ledger, self.content.ledger)
         elif self._left() and not self._folder.ledger.exists():
             raise CheckpointError(
-                f"{self._folder.ledger} is missing, and messages of run {self._pinned.run} have left", hint=LOST
+                f"{self._folder.ledger} is missing, and messages of run {self.content.run} have left", hint=LOST
             )
-        refuse_older(self._folder, self._pinned.grown)
+        refuse_older(self._folder, self.content.grown)
 
     def _left(self) -> bool:
-        return self._pinned.entered > 0 or self._pinned.committed
+        return self.content.entered > 0 or self.content.committed
 
     def _write(self, pinned: Pinned) -> None:
         try:
@@ -255,7 +255,7 @@ class Pin:
             reason = f"{self._folder.ledger} cannot be read: {failed.strerror}"
             raise EnvironmentFault(reason, hint="make room on the disk, then resume") from failed
         write_kept(self._folder.pinned, sealed({**asdict(pinned), **STAMP}), 0o600)
-        self._pinned = pinned
+        self.content = pinned
 
 
 def grown(folder: PartyFolder) -> dict[str, int]:

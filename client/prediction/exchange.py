@@ -33,7 +33,7 @@ async def answer(ctx: ClientContext, server: Link) -> None:
         ask = await server.recv(Ask, t)
         if ask is None:  # the server went on without us: follow it
             continue
-        _refuse_unknown(ask, ctx.features.shape[0])
+        refuse_unknown(ask, ctx.features.shape[0])
         asked = subject(PREDICTION, ask.rows, t, int(ask.own), before=asked)
         if not await own.begin(t, asked):
             continue
@@ -67,7 +67,7 @@ async def _predict(ctx: ClientContext, server: Link, ask: Ask) -> None:
     ctx.keep(ask.rows, r.softmax(1).cpu())
 
 
-def _refuse_unknown(ask: Ask, there: int) -> None:
+def refuse_unknown(ask: Ask, there: int) -> None:
     rows = ask.rows
     if bool(((rows < 0) | (rows >= there)).any()):
         wrong = next(int(row) for row in rows if not 0 <= row < there)

@@ -120,7 +120,7 @@ class ClientContext:
         plan = self.schedule.privacy
         by_row = plan is not None and plan.config.protects == "embeddings"
         if by_row:
-            _refuse_mixing(owner, model)
+            refuse_mixing(owner, model)
         if isinstance(self.config.model, UserModule):
             rows = self.features[torch.arange(min(_PROBE, self.features.shape[0]))]
             self._look_for_mixing(f"{owner}.model", model, rows, by_row=by_row)
@@ -150,7 +150,7 @@ class ClientContext:
         self.warn(f"{owner}: {said}; a row then shows in what leaves about others, and scores depend on the batches")
 
 
-def _refuse_mixing(owner: str, model: nn.Module) -> None:
+def refuse_mixing(owner: str, model: nn.Module) -> None:
     """Refuses a model in which rows of a batch depend on each other: noise for one row would not be enough."""
     if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()):
         raise ConfigError(

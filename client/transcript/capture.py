@@ -38,7 +38,7 @@ from colonnade.common.wire.frame import pack, unpack
 Way = Literal["out", "in"]
 
 
-_HEAD = struct.Struct("<BIQ")  # way, session, bytes of the frame that follows
+HEAD = struct.Struct("<BIQ")  # way, session, bytes of the frame that follows
 _WAYS: Mapping[int, Way] = {0: "out", 1: "in"}
 _NUMBERS = {way: number for number, way in _WAYS.items()}
 
@@ -124,7 +124,7 @@ class Capture:
 
     def _write(self, file: _CaptureFile, way: Way, message: Message) -> None:
         frame = pack(message, 0, self._codec)
-        file.add(_HEAD.pack(_NUMBERS[way], self._session, len(frame)) + frame)
+        file.add(HEAD.pack(_NUMBERS[way], self._session, len(frame)) + frame)
 
 
 def evaluates(message: Message) -> bool:
@@ -188,10 +188,10 @@ def _records(path: Path) -> Iterator[_CaptureRecord]:
         return
     with path.open("rb") as file:
         place, end = 0, path.stat().st_size
-        while place + _HEAD.size <= end:
+        while place + HEAD.size <= end:
             file.seek(place)
-            number, session, size = _HEAD.unpack(file.read(_HEAD.size))
-            place += _HEAD.size + size
+            number, session, size = HEAD.unpack(file.read(HEAD.size))
+            place += HEAD.size + size
             if number not in _WAYS:
                 raise InputError(f"{path} is no capture: a record goes way {number}", hint="0 is out, 1 is in")
             if place > end:

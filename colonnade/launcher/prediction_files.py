@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _COLUMN = "id"  # as in files of predictions
 _QUOTED = frozenset(',"\r\n')
-_BLOCK = 4096  # ids that are checked together
+BLOCK = 4096  # ids that are checked together
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class PredictionIds:
 
     def _plain(self, lines: Iterator[str]) -> Iterator[list[str]]:
         """The cells of a file with one column: without quotes a line is a cell, which is four times as fast as csv."""
-        while block := list(islice(lines, _BLOCK)):
+        while block := list(islice(lines, BLOCK)):
             text = "".join(block)
             if '"' in text or "," in text:
                 yield from self._cells(csv.reader(chain(block, lines)), 1, 0)
@@ -73,7 +73,7 @@ class PredictionIds:
             yield [id for id in text.replace("\r\n", "\n").replace("\r", "\n").split("\n") if id]  # no blank lines
 
     def _cells(self, reader: Reader, columns: int, place: int) -> Iterator[list[str]]:
-        while block := list(islice(reader, _BLOCK)):
+        while block := list(islice(reader, BLOCK)):
             rows = [row for row in block if row]  # no blank lines
             if not set(map(len, rows)) <= {columns}:
                 self._refuse_broken_line()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _LINGER = 15.0  # seconds that parties have for their farewell once the server has ended
 _NOTICE = 3.0  # seconds for the others to notice that a member has failed
 _HELD = 2.0  # seconds in which a party that has left may say why: its own error comes first
-_HASTE = 0.5  # the same, before the run has begun: the others only wait
+HASTE = 0.5  # the same, before the run has begun: the others only wait
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Launch:
         self._there = set(folder.rglob("*"))
         self._restarts = Restarts(config.launch)
         self._left: dict[str, tuple[float, list[dict[str, Any]]]] = {}  # parties that failed or left: when, and events
-        self._sent_away: set[str] = set()  # members that this process ended
+        self.sent_away: set[str] = set()  # members that this process ended
 
     def take(self, given: GivenConfig) -> None:
         from colonnade.launcher.readiness import refuse_other_keys  # noqa: PLC0415
@@ -142,7 +142,7 @@ class Launch:
         self._take_events()
         ended = self._end(processes.codes, interrupted=interrupted)
         if ended.failure is None:
-            self._show_left()  # otherwise the members' errors follow, the cause first
+            self.show_left()  # otherwise the members' errors follow, the cause first
         self._progress.close()
         if not self._begun and not self._resumed and not debugging():
             self._clear()
@@ -204,7 +204,7 @@ class Launch:
             self._restart(processes)
         patience = _LINGER
         if any(processes.codes.values()):
-            patience = _NOTICE if self._begun else _HASTE
+            patience = _NOTICE if self._begun else HASTE
         self._linger(processes, patience)
 
     def _over(self, processes: Processes) -> bool:
@@ -238,7 +238,7 @@ class Launch:
                 processes.wait(0.1)
                 self._take_events()
             for name in processes.running():
-                self._sent_away.add(name)
+                self.sent_away.add(name)
                 processes.signal(name, number)
             deadline = time.monotonic() + 3.0
         while processes.running() and time.monotonic() < deadline:
@@ -258,14 +258,14 @@ class Launch:
             if advances(event):
                 self._went_on = True
                 self._keep()
-            self._show(event)
+            self.show(event)
             for listener in self._listeners:
                 listener(event)
         now = time.monotonic()
         for party in [name for name, (since, _) in self._left.items() if now - since > _HELD]:
             self._show_losses(party)
 
-    def _show(self, event: dict[str, Any]) -> None:
+    def show(self, event: dict[str, Any]) -> None:
         """Shows an event; a party's failure or departure only if the run does not end with the members' errors."""
         party = str(event.get("party"))
         if event["kind"] in ("leave", "failed") and party != "server":
@@ -279,10 +279,10 @@ class Launch:
         for event in self._left.pop(party, (0.0, []))[1]:
             self._progress(event)
 
-    def _show_left(self) -> None:
+    def show_left(self) -> None:
         """Shows departures that were not shown yet, except those of members that we ended."""
         for party in list(self._left):
-            if party not in self._sent_away:
+            if party not in self.sent_away:
                 self._show_losses(party)
         self._left.clear()
 
@@ -299,7 +299,7 @@ class Launch:
         if interrupted:
             return ended(None)
         # A member that we ended before it could handle signals was killed by us, and is not at fault.
-        codes = {name: INTERRUPTED if code < 0 and name in self._sent_away else code for name, code in codes.items()}
+        codes = {name: INTERRUPTED if code < 0 and name in self.sent_away else code for name, code in codes.items()}
         failed = {name: code for name, code in codes.items() if code != 0}
         if not failed or codes.get("server") == 0:  # a failure after the server's regular end loses nothing
             return ended(None)

@@ -25,7 +25,7 @@ PRUNERS = ("median", "hyperband", "none")
 _PLACE, _LOST, _REASON = "place", "lost", "reason"
 _JOURNAL = "journal:"
 _NAMED_WITHIN = 10.0  # seconds from a trial's beginning in the store until it names its place, one write later
-_WARM_UP = 3  # evaluations before a trial may be pruned: slow learners may catch up
+WARM_UP = 3  # evaluations before a trial may be pruned: slow learners may catch up
 
 
 @dataclass(frozen=True)
@@ -262,8 +262,8 @@ def _pruner(optuna: Any, wanted: str) -> Any:
     if wanted == "none":
         return optuna.pruners.NopPruner()
     if wanted == "hyperband":
-        return optuna.pruners.HyperbandPruner(min_resource=_WARM_UP)
-    return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=_WARM_UP)
+        return optuna.pruners.HyperbandPruner(min_resource=WARM_UP)
+    return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=WARM_UP)
 
 
 def _suggested(trial: Any, one: Searched) -> Any:

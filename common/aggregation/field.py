@@ -23,8 +23,8 @@ from colonnade.common.errors import InputError
 
 _SHORT = 2  # terms: a model with one mask
 _EXACT = 2**53  # float64 holds every integer up to here
-_CACHED = {"cpu": 2**15}  # numbers of a block that fits the cache; also too few for torch to use several threads
-_BLOCK = 2**24  # on other devices: large, since a kernel launch costs more than its passes
+CACHED = {"cpu": 2**15}  # numbers of a block that fits the cache; also too few for torch to use several threads
+BLOCK = 2**24  # on other devices: large, since a kernel launch costs more than its passes
 
 
 class Field(PrimeField):
@@ -77,7 +77,7 @@ class Field(PrimeField):
         limbs = _limbs(split, base)
         room = _EXACT - 2**32  # the rest is for the sum of earlier chunks, and for rounding
         chunk = room // ((self.p - 1) * (base // 2))
-        rows = max(1, _CACHED.get(out.device.type, _BLOCK) // max(1, limbs.shape[1]))
+        rows = max(1, CACHED.get(out.device.type, BLOCK) // max(1, limbs.shape[1]))
         for place, block in zip(torch.split(out, rows), torch.split(whole, rows), strict=True):
             high, low = self._product(block.double(), limbs, chunk, place).chunk(2, dim=1)
             place.copy_(self._elements(torch.add(low, high, alpha=base)))

@@ -82,7 +82,7 @@ class LagrangeCode(CodeParameters):
         """
         self._check_senders(senders, answers)
         first = senders[: self.threshold]
-        return self._apply(_decoding(self, tuple(sorted(first)))[:, _ranks(first)], answers[: self.threshold])
+        return self._apply(decoding_of(self, tuple(sorted(first)))[:, _ranks(first)], answers[: self.threshold])
 
     def strays(self, senders: Sequence[int], answers: Tensor) -> list[int]:
         """The senders beyond the first R whose responses are not on the first R's polynomial; arguments as in `decode`.
@@ -161,7 +161,7 @@ def agreed_code(field: Field, segments: int, masks: int, shares: int) -> Lagrang
 
 
 @lru_cache(maxsize=_SETS)
-def _decoding(code: LagrangeCode, senders: tuple[int, ...]) -> Tensor:
+def decoding_of(code: LagrangeCode, senders: tuple[int, ...]) -> Tensor:
     """int64 (K, R), for senders in ascending order."""
     return torch.tensor(lagrange_matrix([code.alphas[s] for s in senders], code.betas[: code.segments], code.field.p))
 

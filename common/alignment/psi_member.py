@@ -73,7 +73,7 @@ class PsiMember:
     ) -> None:
         self.came = self.sent = b""
         self._checked = checked
-        self._ring, self._index, self._keys, self._tag, self._draw = ring, index, keys, tag, draw
+        self._ring, self.seat, self._keys, self._tag, self._draw = ring, index, keys, tag, draw
         drawn = draw(ELEMENT)
         self.exponent = Exponent(drawn, Raising()) if exponent is None else exponent(drawn)
         self._width = self.exponent.width
@@ -91,10 +91,10 @@ class PsiMember:
         """
         if not stage and not block and not self._checked:
             self._shuffle_own()
-        span = self._ring.span(self._ring.owner(self._index, stage), block)
+        span = self._ring.span(self._ring.owner(self.seat, stage), block)
         if stage or self._checked:
             return MaskedTensor(torch.from_numpy(self._passing.read(span.start, span.stop - span.start)), _RAISED)
-        return MaskedTensor(self._own(span), _RAISED)
+        return MaskedTensor(self.own_points(span), _RAISED)
 
     def prepare(self, block: int) -> None:
         """Hashes and raises a block of our own list, so that it can be committed to before any of it is sent.
@@ -103,10 +103,10 @@ class PsiMember:
         """
         if not block:
             self._shuffle_own()
-            self._passing, digest = Scratch(self._width, self._keys.folder), self._digest(self._index)
+            self._passing, digest = Scratch(self._width, self._keys.folder), self._digest(self.seat)
             self._digests = (digest, digest)
-        span = self._ring.span(self._index, block)
-        points = self._own(span).numpy()
+        span = self._ring.span(self.seat, block)
+        points = self.own_points(span).numpy()
         self._passing.write(span.start, points)
         self._digests[0].add(points)
         if block == self._ring.blocks() - 1:
@@ -114,12 +114,12 @@ class PsiMember:
 
     def take(self, stage: int, block: int, points: Tensor) -> None:
         """Takes a block of a stage's list, uint8 (keys, 32); a party raises it. The last block shuffles the list."""
-        owner = self._ring.owner(self._index, stage + 1)
+        owner = self._ring.owner(self.seat, stage + 1)
         if not block:
             self._coming = self._shuffler(owner, self._sent_width)
             if self._checked:
                 self._digests = (self._digest(owner), self._digest(owner))
-        raised = self._raised(owner, points).numpy()
+        raised = self.raise_points(owner, points).numpy()
         if self._checked:
             self._digests[0].add(points.numpy())
             self._digests[1].add(raised)
@@ -146,7 +146,7 @@ class PsiMember:
 
     def next_positions(self, owner: int, places: Tensor) -> MaskedTensor:
         """The part of `undo`'s result to send on: empty for our own list, whose places are our rows."""
-        return MaskedTensor(places[:0] if owner == self._index else places, SHUFFLED)
+        return MaskedTensor(places[:0] if owner == self.seat else places, SHUFFLED)
 
     @property
     def folder(self) -> Path | None:
@@ -156,17 +156,17 @@ class PsiMember:
     def _sent_width(self) -> int:
         return self._width * (2 if self._pairs else 1)
 
-    def _own(self, span: slice) -> Tensor:
-        rows = self._orders.read(self._starts[self._index] + span.start, span.stop - span.start)
+    def own_points(self, span: slice) -> Tensor:
+        rows = self._orders.read(self._starts[self.seat] + span.start, span.stop - span.start)
         keys = [self._keys.values[row] for row in to_numbers(rows).tolist()]
         return self._as_points(self.exponent.keys(keys, self._tag))
 
     def _digest(self, owner: int) -> ListDigest:
         return ListDigest(self._ring.sizes[owner], self._width, self._keys.folder)
 
-    def _raised(self, owner: int, points: Tensor) -> Tensor:
+    def raise_points(self, owner: int, points: Tensor) -> Tensor:
         elements = to_bytes(points)
-        if self._ring.raises(self._index, owner):
+        if self._ring.raises(self.seat, owner):
             return self._as_points(self.exponent.elements(elements))
         self.exponent.check(elements)  # else the next member would refuse ours
         return points
@@ -175,10 +175,10 @@ class PsiMember:
         return to_tensor(elements).view(-1, self._width)
 
     def _shuffle_own(self) -> None:
-        sorter = self._shuffler(self._index)
+        sorter = self._shuffler(self.seat)
         for span in self._ring.spans_of(len(self._keys)):
             sorter.add(self._numbered(span))
-        self._settle(self._index, sorter)
+        self._settle(self.seat, sorter)
 
     def _shuffler(self, owner: int, width: int = 0) -> Sorter:
         """A sorter of records (number, position, element) by random 64-bit numbers: a random order."""

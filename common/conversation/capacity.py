@@ -6,13 +6,13 @@ import asyncio
 from typing import Protocol
 
 AHEAD = 32  # rounds by which a message may be ahead of the newest round known to both ends
-_KEPT = 4  # number of the contract's largest messages that may be queued for a slow reader or connection
-_LEAST = 1 << 18  # minimum bytes that a largest message counts as: small ones are numerous
+KEPT = 4  # number of the contract's largest messages that may be queued for a slow reader or connection
+LEAST = 1 << 18  # minimum bytes that a largest message counts as: small ones are numerous
 
 
 def bound(largest: int) -> int:
     """Bytes that may be queued, for messages of at most `largest` bytes."""
-    return _KEPT * max(largest, _LEAST)
+    return KEPT * max(largest, LEAST)
 
 
 class Capacity(Protocol):

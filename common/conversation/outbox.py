@@ -11,7 +11,7 @@ from colonnade.common.messaging.message import Message
 
 _T = TypeVar("_T")
 
-_BEYOND = 4  # times the bound: a peer with more unread data counts as lost
+BEYOND = 4  # times the bound: a peer with more unread data counts as lost
 
 
 class Outbox(Bounded, Generic[_T]):
@@ -39,7 +39,7 @@ class Outbox(Bounded, Generic[_T]):
     @property
     def hopeless(self) -> bool:
         """True if so much is unread that the peer counts as lost."""
-        return self.bytes > _BEYOND * self._most
+        return self.bytes > BEYOND * self._most
 
     def put(self, item: object, form: _T, size: int) -> None:
         """Adds an item in the form in which it is sent."""

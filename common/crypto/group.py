@@ -49,7 +49,7 @@ def hash_to_curve(keys: Sequence[bytes], tag: bytes) -> bytes:
         raise InputError(f"a tag of {len(tag)} bytes", hint=f"give 1 to {_LONGEST_TAG}")
     suffix = tag + bytes([len(tag)])
     start = hashlib.sha512(bytes(hashlib.sha512().block_size))
-    return b"".join(_map_to_curve(_hash_to_field(key, start, suffix)) for key in keys)
+    return b"".join(map_to_curve(to_field(key, start, suffix)) for key in keys)
 
 
 def check_elements(elements: bytes) -> None:
@@ -98,7 +98,7 @@ def _apart(elements: bytes) -> Iterator[bytes]:
     return (elements[at : at + ELEMENT] for at in range(0, len(elements), ELEMENT))
 
 
-def _hash_to_field(message: bytes, start: hashlib._Hash, suffix: bytes) -> gmpy2.mpz:
+def to_field(message: bytes, start: hashlib._Hash, suffix: bytes) -> gmpy2.mpz:
     """`hash_to_field` of RFC 9380 for one element, by `expand_message_xmd` with SHA-512: one block is enough."""
     first = start.copy()
     first.update(message + _FIELD_BYTES.to_bytes(2) + b"\0" + suffix)
@@ -106,7 +106,7 @@ def _hash_to_field(message: bytes, start: hashlib._Hash, suffix: bytes) -> gmpy2
     return gmpy2.mpz(int.from_bytes(block[:_FIELD_BYTES])) % _P
 
 
-def _map_to_curve(u: gmpy2.mpz) -> bytes:
+def map_to_curve(u: gmpy2.mpz) -> bytes:
     """`map_to_curve_elligator2` with Z = 2, the u-coordinate alone.
 
     1 + 2 u^2 is never zero, because -1/2 is not a square modulo p.

@@ -32,7 +32,7 @@ class Raising:
 
     def __init__(self, processors: int = 1) -> None:
         self._processors = max(1, processors)
-        self._workers: list[subprocess.Popen[bytes]] = []
+        self.workers: list[subprocess.Popen[bytes]] = []
 
     def elements(self, secret: Secret, elements: bytes) -> bytes:
         """Raises each of the concatenated elements."""
@@ -47,7 +47,7 @@ class Raising:
         return self._shared(secret, keys, tag)
 
     def close(self) -> None:
-        for worker in self._workers:
+        for worker in self.workers:
             assert worker.stdin is not None and worker.stdout is not None  # both are pipes
             with contextlib.suppress(OSError):  # it has died, and the rest cannot be written
                 worker.stdin.close()
@@ -57,7 +57,7 @@ class Raising:
             except subprocess.TimeoutExpired:
                 worker.kill()
                 worker.wait()
-        self._workers = []
+        self.workers = []
 
     def _alone(self, count: int) -> bool:
         return self._processors == 1 or count < _LEAST
@@ -66,7 +66,7 @@ class Raising:
         self._start()
         size = -(-len(pieces) // self._processors)
         parts = [pieces[at : at + size] for at in range(0, len(pieces), size)]
-        busy = self._workers[: len(parts)]
+        busy = self.workers[: len(parts)]
         try:
             for worker, part in zip(busy, parts, strict=True):
                 assert worker.stdin is not None
@@ -84,12 +84,12 @@ class Raising:
         return b"".join(raised for _, raised in results)
 
     def _start(self) -> None:
-        while len(self._workers) < self._processors:
+        while len(self.workers) < self._processors:
             worker = subprocess.Popen(  # noqa: S603  # our own command line
                 python_module("colonnade.common.crypto.raising"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 env=child_environment(),
             )  # fmt: skip
-            self._workers.append(worker)
+            self.workers.append(worker)
 
 
 def _result(worker: subprocess.Popen[bytes]) -> tuple[str, bytes]:

@@ -59,12 +59,12 @@ class TableCache:
 
     def features(self, table: OnDisk, settings: str, read: Callable[[], Features]) -> Features:
         """The columns, from their copy if it is valid for these settings, else from the table. Raises as `read`."""
-        found: Features = self._get("columns", table, settings, _FeatureForm, read)
+        found: Features = self._get("columns", table, settings, FeatureForm, read)
         return found
 
     def labels(self, table: OnDisk, settings: str, read: Callable[[], LabelColumn]) -> LabelColumn:
         """The labels, likewise."""
-        found: LabelColumn = self._get("labels", table, settings, _LabelForm, read)
+        found: LabelColumn = self._get("labels", table, settings, LabelForm, read)
         return found
 
     def keep(self) -> None:
@@ -80,7 +80,7 @@ class TableCache:
             return read()
         before = _states(table.files)
         key = _key(table.files, settings)
-        with contextlib.suppress(*_DAMAGES):
+        with contextlib.suppress(*DAMAGES):
             return form.restore(*_read(path, key))
         found = read()
         if self._writes and before == _states(table.files):  # the digest is of what was read
@@ -90,11 +90,11 @@ class TableCache:
         return found
 
 
-_DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError)
+DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError)
 """Errors of reading a copy that is torn, altered or of another form."""
 
 
-class _FeatureForm:
+class FeatureForm:
     @staticmethod
     def taken_apart(features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
         about = {
@@ -111,7 +111,7 @@ class _FeatureForm:
         return Features(tensors[_VALUES], tuple(about["names"]), 0, _keys(tensors), fields, doubts)
 
 
-class _LabelForm:
+class LabelForm:
     @staticmethod
     def taken_apart(labels: LabelColumn) -> tuple[dict[str, Tensor], dict[str, Any]]:
         about = {"classes": labels.classes, "dropped": labels.dropped, "doubts": _taken_apart(labels.doubts)}
@@ -164,7 +164,7 @@ def _check(about: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _read(path: Path, key: str) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
-    """A copy, mapped into memory; changes to its tensors do not reach the file. Raises one of `_DAMAGES`."""
+    """A copy, mapped into memory; changes to its tensors do not reach the file. Raises one of `DAMAGES`."""
     from safetensors import SafetensorError, safe_open  # noqa: PLC0415
 
     for place in (path, path.parent):

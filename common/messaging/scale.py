@@ -25,12 +25,12 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from colonnade.common.errors import InputError
 
-_BLOCK = 1 << 16  # entries; whole groups
+BLOCK = 1 << 16  # entries; whole groups
 _WIDE = 1 << 12  # contiguous entries, for fast minima
 _FRACTION = 16  # bits of y below the code
 _FEW = 1 << 13
 _ODD = 0x0001_0001_0001_0001
-_ZEROS = bytes(2 * _BLOCK)
+_ZEROS = bytes(2 * BLOCK)
 _SMALL, _LARGE = 2.0**-100, 2.0**127  # between these a range is usable in single precision
 
 
@@ -105,7 +105,7 @@ class _Blocks:
     """The blocks of a tensor of `count` entries, and scales repeated along them."""
 
     def __init__(self, count: int, scale: Scale) -> None:
-        self.size = min(_BLOCK, -(-count // GROUP) * GROUP)
+        self.size = min(BLOCK, -(-count // GROUP) * GROUP)
         self.numbers = np.empty(self.size, scale.range.dtype)
         self._count, self._columns = count, len(scale.low)
 
@@ -117,8 +117,8 @@ class _Blocks:
 
     def __iter__(self) -> Iterator[tuple[slice, slice]]:
         """Places of entries in the tensor, and of their columns in the result of `spread`."""
-        for start in range(0, self._count, _BLOCK):
-            stop, column = min(start + _BLOCK, self._count), start % self._columns
+        for start in range(0, self._count, BLOCK):
+            stop, column = min(start + BLOCK, self._count), start % self._columns
             yield slice(start, stop), slice(column, column + stop - start)
 
 
@@ -146,7 +146,7 @@ class _Stochastic:
     def __init__(self, bits: int, draws: torch.Generator, size: int) -> None:
         self.top = 2**bits - 1 << _FRACTION
         self._whole = np.empty(size, np.int32)
-        self._words = _odd_words(draws, size)
+        self._words = odd_words(draws, size)
 
     def round(self, y: np.ndarray, codes: np.ndarray) -> None:
         whole = self._whole[: len(y)]
@@ -156,7 +156,7 @@ class _Stochastic:
         np.copyto(codes, whole, casting="unsafe")
 
 
-def _odd_words(draws: torch.Generator, size: int) -> Iterator[np.ndarray]:
+def odd_words(draws: torch.Generator, size: int) -> Iterator[np.ndarray]:
     """2^16 u for one block after the other, uint16 (size,)."""
     if size <= _FEW:  # drawing them is faster than creating a cipher
         yield torch.empty(size // 4, dtype=torch.int64).random_(-(2**63), None, generator=draws).numpy().view("<u2") | 1
@@ -172,7 +172,7 @@ def _odd_words(draws: torch.Generator, size: int) -> Iterator[np.ndarray]:
 
 def _ends(values: np.ndarray, columns: int) -> np.ndarray:
     if columns == 1:
-        blocks = [values[start : start + _BLOCK] for start in range(0, len(values), _BLOCK)]
+        blocks = [values[start : start + BLOCK] for start in range(0, len(values), BLOCK)]
         ends = np.array([(block.min(), block.max()) for block in blocks])  # in the cache the second time
         return ends.T if len(blocks) == 1 else np.array([[ends[:, 0].min()], [ends[:, 1].max()]])
     side = max(_WIDE // columns, 1)  # rows in one contiguous run

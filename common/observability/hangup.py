@@ -14,10 +14,10 @@ def on_hangup(call: Callable[[], None]) -> None:
 
     Does nothing where signals do not reach the loop: outside a process's first thread, and on a virtual clock.
     """
-    began_with = _has_terminal()
+    began_with = has_terminal()
 
     def hear() -> None:
-        if began_with and not _has_terminal():  # the terminal was closed
+        if began_with and not has_terminal():  # the terminal was closed
             os.kill(os.getpid(), signal.SIGTERM)
         else:
             call()
@@ -26,7 +26,7 @@ def on_hangup(call: Callable[[], None]) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hear)
 
 
-def _has_terminal() -> bool:
+def has_terminal() -> bool:
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
     except OSError:

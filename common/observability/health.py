@@ -22,7 +22,7 @@ LIVE, READY = "", "colonnade"
 _READY = {"listening": True, "join": True, "server_away": False, "end": False}  # by event kind
 _LARGEST = 4096  # bytes of a request
 _MOST, _CALLS = 256, 256  # connections and requests at a time
-_PATIENCE = 5.0  # seconds for the HTTP/2 preface
+PATIENCE = 5.0  # seconds for the HTTP/2 preface
 _GRACE = 0.2  # seconds for watchers to read the last state
 
 
@@ -41,7 +41,7 @@ class Health(AbstractContextManager["Health"]):
         self._servicer = HealthServicer()
         self._say(LIVE, serving=True)
         self._say(READY, serving=False)
-        options = [("grpc.max_receive_message_length", _LARGEST), *bounds(affordable(_MOST), _PATIENCE)]
+        options = [("grpc.max_receive_message_length", _LARGEST), *bounds(affordable(_MOST), PATIENCE)]
         self._server = grpc.server(ThreadPoolExecutor(2, "health"), options=options, maximum_concurrent_rpcs=_CALLS)
         add_HealthServicer_to_server(self._servicer, self._server)
 

@@ -125,10 +125,10 @@ class Gate:
         patience: float = PATIENCE,
     ) -> None:
         self._key, self._always, self._patience = key, always, patience
-        self._most = affordable(_MOST) if most is None else most
+        self.capacity = affordable(_MOST) if most is None else most
         app.middlewares.append(self._counted)
         app.on_response_prepare.append(self._end_unread)
-        self._runner = web.AppRunner(
+        self.runner = web.AppRunner(
             app, access_log=None, shutdown_timeout=1.0, handler_cancellation=True,
             lingering_time=min(_LINGERING, patience), auto_decompress=False, logger=quiet("web", HttpProcessingError),
         )  # fmt: skip
@@ -137,13 +137,13 @@ class Gate:
 
     async def open(self, address: str, tls: ssl.SSLContext | None = None) -> str:
         refuse_taken(address, self._key)
-        await self._runner.setup()
+        await self.runner.setup()
         host, port = split_address(address)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         except OSError as taken:
-            await self._runner.cleanup()
+            await self.runner.cleanup()
             raise cannot_listen(address, self._key, taken) from taken
         listening.setblocking(False)
         self._accepting = asyncio.get_running_loop().create_task(self._accept(listening, tls))
@@ -157,7 +157,7 @@ class Gate:
             await asyncio.wait({self._accepting})
         for visit in [visit for visit in self._visits.values() if not visit.working]:
             visit.end()
-        await self._runner.cleanup()
+        await self.runner.cleanup()
 
     async def text(self, request: web.Request) -> str:
         """A request's body. Raises HTTPRequestTimeout, or HTTPRequestEntityTooLarge."""
@@ -176,13 +176,13 @@ class Gate:
                 except OSError:
                     await asyncio.sleep(_EXHAUSTED)
                     continue
-                if len(self._visits) >= self._most:
+                if len(self._visits) >= self.capacity:
                     self._make_room()
                 self._admit(line, tls)
 
     def _admit(self, line: socket.socket, tls: ssl.SSLContext | None) -> None:
-        assert self._runner.server is not None  # open has set it up
-        visit = _Visit(self._runner.server(), self._forget, self._patience)
+        assert self.runner.server is not None  # open has set it up
+        visit = _Visit(self.runner.server(), self._forget, self._patience)
         self._visits[visit.inner] = visit
         visit.admission = asyncio.get_running_loop().create_task(self._greet(visit, line, tls))
 
@@ -208,7 +208,7 @@ class Gate:
         if visit is None:  # closed to make room
             raise web.HTTPServiceUnavailable
         self._visits[request.protocol] = visit  # the last in order
-        if request.path not in self._always and self._busy() >= self._most - _RESERVED:
+        if request.path not in self._always and self._busy() >= self.capacity - _RESERVED:
             raise web.HTTPServiceUnavailable(reason="too many requests are being worked on")
         visit.work()
         try:

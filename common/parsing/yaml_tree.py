@@ -64,9 +64,9 @@ def _load(text: str) -> Any:
     libyaml's stack has no limit, and the two differ in tags, question marks and heads of block scalars; their agreement
     on tabs, control characters and Unicode is untested.
     """
-    if _FAST is not None and _PLAIN.fullmatch(text) and len(_NESTING.findall(text)) < _FEW:
+    if FAST is not None and _PLAIN.fullmatch(text) and len(_NESTING.findall(text)) < _FEW:
         try:
-            return yaml.load(text, _FAST)  # noqa: S506  # a SafeLoader
+            return yaml.load(text, FAST)  # noqa: S506  # a SafeLoader
         except (yaml.YAMLError, RecursionError):
             pass
     return yaml.load(text, _Loader)  # noqa: S506  # a SafeLoader
@@ -198,7 +198,7 @@ def _of_libyaml() -> Any:
     return type("_FastLoader", (_Checks, yaml.CSafeLoader), {})
 
 
-_FAST = _of_libyaml()
+FAST = _of_libyaml()
 _PLAIN = re.compile(r"(?:(?![!>?|])[\n -~])*")
 _NESTING, _FEW = re.compile(r"[\[{:-]"), 3000  # every level of nesting has one of these
 

@@ -86,7 +86,7 @@ class Checkpoints:
             "tensors": hashlib.sha256(tensors).hexdigest(),
             "values": dict(snapshot.values),
         }
-        text = json.dumps({**record, "checksum": _checksum(record)})
+        text = json.dumps({**record, "checksum": checksum_of(record)})
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             write_durably(self._tensors(round), tensors)
@@ -180,7 +180,7 @@ class Checkpoints:
         try:
             record = parse_json(path.read_bytes())
             tensors = self._tensors(round).read_bytes()
-            whole = record.pop("checksum") == _checksum(record) and record["round"] == round and _is_record(record)
+            whole = record.pop("checksum") == checksum_of(record) and record["round"] == round and _is_record(record)
             whole = whole and hashlib.sha256(tensors).hexdigest() == record["tensors"]
             safetensors.torch.load(tensors)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
@@ -263,5 +263,5 @@ def _round_of(record: Path) -> int:
     return int(record.stem[6:])
 
 
-def _checksum(record: Mapping[str, Any]) -> str:
+def checksum_of(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()

@@ -9,7 +9,7 @@ from pathlib import Path
 from colonnade.common.errors import EnvironmentFault
 
 RESERVE = 128  # for checkpoints, ledger, summary, data and other files of a run
-_MOST = 512  # connections; each costs about 70 kB from its first byte on
+MOST = 512  # connections; each costs about 70 kB from its first byte on
 _UNLIMITED = 1 << 16
 _FOR_OTHERS = 64  # descriptors left for files and other listeners
 _LEAST = 16
@@ -28,14 +28,14 @@ def connections(needed: int) -> int:
     """Maximum concurrent connections of a port that leaves the reserve free; refuses fewer than `needed`."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
-        return _MOST
+        return MOST
     left = limit - _open_now() - RESERVE
     if left < needed:
         raise EnvironmentFault(
             f"this process may open {limit} files, which leaves {max(left, 0)} for {needed} connections that it needs",
             hint=f"raise the hard limit: ulimit -Hn {limit + needed - left}, or LimitNOFILE of the service",
         )
-    return min(left, _MOST)
+    return min(left, MOST)
 
 
 def affordable(most: int) -> int:

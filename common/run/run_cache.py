@@ -70,7 +70,7 @@ class RunCache:
         """
         if self._folder is not None:
             own = {key: tensor.contiguous() for key, tensor in tensors.items()}
-            about = {"number": number, "checksum": _sum_of(number, own)}
+            about = {"number": number, "checksum": sum_of(number, own)}
             write_kept(self._folder / f"{name}.record", safetensors.torch.save(own, about), 0o600, in_new=True)
         self._held[name] = (number, dict(tensors))
 
@@ -97,7 +97,7 @@ class RunCache:
         draft.unlink(missing_ok=True)  # it may be a link
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         safetensors.torch.save_file(dict(tensors), draft)
-        checksum = _checksum(draft, number)
+        checksum = checksum_of(draft, number)
         with draft.open("rb") as file:
             os.fsync(file.fileno())
         draft.replace(folder / f"{name}.safetensors")
@@ -107,7 +107,7 @@ class RunCache:
         try:
             record = parse_json((folder / f"{name}.json").read_bytes())
             path, number = folder / f"{name}.safetensors", str(record["number"])
-            if _checksum(path, number) == record["sha256"]:
+            if checksum_of(path, number) == record["sha256"]:
                 self._held[name] = (number, safetensors.torch.load_file(path))
         except (OSError, ValueError, KeyError, TypeError, SafetensorError):
             pass  # computed again
@@ -118,7 +118,7 @@ def _read_record(path: Path) -> tuple[str, Mapping[str, Tensor]]:
         with safetensors.safe_open(path, "pt") as file:
             about = dict(file.metadata() or {})
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  # no mapping
-        whole = about["checksum"] == _sum_of(about["number"], tensors)
+        whole = about["checksum"] == sum_of(about["number"], tensors)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
         whole = False
     if not whole:
@@ -133,7 +133,7 @@ def _damaged(path: Path) -> CheckpointError:
     )
 
 
-def _sum_of(number: str, tensors: Mapping[str, Tensor]) -> str:
+def sum_of(number: str, tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256(number.encode())
     for key, tensor in sorted(tensors.items()):
         digest.update(f"{key} {tensor.dtype} {tuple(tensor.shape)} ".encode())
@@ -141,7 +141,7 @@ def _sum_of(number: str, tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _checksum(path: Path, number: str) -> str:
+def checksum_of(path: Path, number: str) -> str:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
     digest.update(number.encode())

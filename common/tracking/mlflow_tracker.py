@@ -210,7 +210,7 @@ class MlflowTracker:
             if uri.startswith("file:"):
                 os.environ.setdefault(_FOLDERS, "true")
             if uri.startswith(_SQLITE):
-                _make_database(Path(uri.removeprefix(_SQLITE)))
+                make_database(Path(uri.removeprefix(_SQLITE)))
             self._client = MlflowClient(uri, registry_uri=uri)
         return self._client
 
@@ -270,7 +270,7 @@ class MlflowTracker:
         client.create_model_version(name, where, self._id)
 
 
-def _make_database(file: Path) -> None:
+def make_database(file: Path) -> None:
     """Makes a database with MLflow's tables if there is none.
 
     MLflow makes tables one by one, and cannot continue from some of them. Members on one machine begin together, and

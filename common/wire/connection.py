@@ -28,11 +28,11 @@ from colonnade.common.wire.grpc_bounds import fixed_window
 _OVERHEAD = 64  # overhead bytes of a waiting frame
 _IDLE_FRAMES = 4096  # unused frames in excess of used ones, such as those of an earlier session
 _IDLE_LARGEST = 64  # unused bytes of a session, in multiples of the largest frame and of at least 1 MB
-_CLOSING = 5.0  # seconds for a peer to read the rest when its stream is closed
+CLOSING = 5.0  # seconds for a peer to read the rest when its stream is closed
 
 # Keepalives detect a dead peer within 20 s, also on an idle stream, and tolerate one that hangs for 10 s. gRPC has two
 # names for the ping timeout, and uses the second.
-_KEEPALIVE = [
+KEEPALIVE = [
     ("grpc.keepalive_time_ms", 5_000),
     ("grpc.keepalive_timeout_ms", 14_000),
     ("grpc.http2.ping_timeout_ms", 14_000),
@@ -58,7 +58,7 @@ def channel_options(largest: int, ahead: int = AHEAD_OF_READER) -> list[tuple[st
     """
     cap = min(4 * largest + (16 << 20), (1 << 31) - 1)
     sizes = [("grpc.max_receive_message_length", cap), ("grpc.max_send_message_length", -1)]
-    return [*_KEEPALIVE, *fixed_window(ahead), ("grpc.http2.max_frame_size", _FRAME), *sizes]
+    return [*KEEPALIVE, *fixed_window(ahead), ("grpc.http2.max_frame_size", _FRAME), *sizes]
 
 
 class Duplex(Protocol):
@@ -175,7 +175,7 @@ class Connection:
     async def close(self) -> None:
         """Sends the rest and ends the stream; waits only briefly for a peer that does not read."""
         leaving = asyncio.get_running_loop().create_task(self._say_the_last())
-        _, stalled = await asyncio.wait({leaving}, timeout=_CLOSING)
+        _, stalled = await asyncio.wait({leaving}, timeout=CLOSING)
         for task in (*stalled, *([self._reader] if self._reader is not None else [])):
             task.cancel()
         self.done.set()

@@ -43,10 +43,10 @@ _PLAIN: dict[type, type[ProtoMessage]] = {
     Rewind: federation_pb2.Rewind,
     Statement: federation_pb2.Statement,
 }
-_BODY = {field.name.capitalize(): field.number for field in federation_pb2.Parcel.DESCRIPTOR.fields}
-_NAME_AT = {number: name for name, number in _BODY.items()}
-_KIND_AT = {_BODY[kind.__name__]: kind for kind in _PLAIN}
-_SESSION, _PARCELS = 1, 2
+BODY = {field.name.capitalize(): field.number for field in federation_pb2.Parcel.DESCRIPTOR.fields}
+NAME_AT = {number: name for name, number in BODY.items()}
+_KIND_AT = {BODY[kind.__name__]: kind for kind in _PLAIN}
+SESSION, PARCELS = 1, 2
 _LETTER_KIND, _LETTER_BODY = 1, 2
 _LONGEST_KIND = 80  # maximum bytes of a kind's name
 
@@ -67,11 +67,11 @@ def pack(parcel: Parcel, session: int, codec: Codec) -> bytes:
     if isinstance(parcel, Message):
         letter = nested(_LETTER_KIND, [type(parcel).__name__.encode()])
         letter += nested(_LETTER_BODY, codec.encode(parcel))
-        body = nested(_BODY["Letter"], letter)
+        body = nested(BODY["Letter"], letter)
     else:
         plain = _PLAIN[type(parcel)](**asdict(parcel)).SerializeToString()
-        body = nested(_BODY[type(parcel).__name__], [plain])
-    return b"".join([tag(_SESSION, VARINT), varint(session), *nested(_PARCELS, body)])
+        body = nested(BODY[type(parcel).__name__], [plain])
+    return b"".join([tag(SESSION, VARINT), varint(session), *nested(PARCELS, body)])
 
 
 def read_hello(frame: bytes) -> Hello:
@@ -79,11 +79,11 @@ def read_hello(frame: bytes) -> Hello:
     if len(frame) > FRAME_ALLOWANCE:
         raise WireError(f"a Hello of at most {FRAME_ALLOWANCE} bytes", f"{len(frame)} bytes")
     fields = read_fields(memoryview(frame), 2)
-    parcels = [value for number, _, value in fields if number == _PARCELS and not isinstance(value, int)]
+    parcels = [value for number, _, value in fields if number == PARCELS and not isinstance(value, int)]
     found = read_fields(parcels[0], 1) if len(parcels) == 1 else []
     number, _, body = found[0] if found else (0, 0, 0)
-    if number != _BODY["Hello"] or isinstance(body, int):
-        got = _NAME_AT.get(number, f"{len(parcels)} parcels")
+    if number != BODY["Hello"] or isinstance(body, int):
+        got = NAME_AT.get(number, f"{len(parcels)} parcels")
         raise WireError("a Hello first, and nothing else", got)
     hello = _notice(Hello, body)
     assert isinstance(hello, Hello)  # the requested kind
@@ -101,9 +101,9 @@ def unpack(frame: bytes, session: int, codec: Codec, expects: Expects = lambda _
     """
     current = 0
     for number, wire_type, value in read_fields(memoryview(frame), 2 * MOST_PARCELS):
-        if number == _SESSION and isinstance(value, int):
+        if number == SESSION and isinstance(value, int):
             current = value
-        elif number == _PARCELS and wire_type == LENGTH and not isinstance(value, int):
+        elif number == PARCELS and wire_type == LENGTH and not isinstance(value, int):
             if not current and session:
                 _refuse_unnumbered(value, session)
             if current in (0, session):
@@ -117,8 +117,8 @@ def unpack(frame: bytes, session: int, codec: Codec, expects: Expects = lambda _
 
 def _refuse_unnumbered(view: memoryview, session: int) -> None:
     number = next((number for number, _, _ in read_fields(view)), 0)
-    if number != _BODY["Failure"]:
-        raise WireError(f"parcels of session {session}", f"{_NAME_AT.get(number, 'one')} of none")
+    if number != BODY["Failure"]:
+        raise WireError(f"parcels of session {session}", f"{NAME_AT.get(number, 'one')} of none")
 
 
 def _parcel(view: memoryview, codec: Codec, expects: Expects) -> Parcel | None:
@@ -126,7 +126,7 @@ def _parcel(view: memoryview, codec: Codec, expects: Expects) -> Parcel | None:
     number, wire_type, body = found[0] if len(found) == 1 else (0, 0, 0)
     if wire_type != LENGTH or isinstance(body, int):
         raise WireError("one message in a parcel", f"{len(found)} fields, the first of wire type {wire_type}")
-    if number == _BODY["Letter"]:
+    if number == BODY["Letter"]:
         return _letter(body, codec, expects)
     if number not in _KIND_AT:
         raise WireError("a known parcel", f"field {number}")

@@ -59,7 +59,7 @@ class Blinded:
     async def training(self, round: int, batch: Tensor) -> Found:
         """Broadcasts the set, and sums over it; with recovery, over those whose words arrive."""
         fresh = self._record.bound(round) is None
-        members = self._members(round)
+        members = self.set_of(round)
         if members is None:
             return Found(None, Responses({}, tuple(self._clients)))
         self._record.enter(round, members)
@@ -86,7 +86,7 @@ class Blinded:
         responses = await self._received(round, stage, rows, members)
         if len(responses) < len(members):
             return Found(None, responses)
-        return self._found(self._total(responses), responses)
+        return self.finding(self._total(responses), responses)
 
     async def _recovered(
         self, round: int, batch: Tensor, members: Sequence[str], shares: ShareCollection, *, fresh: bool
@@ -101,7 +101,7 @@ class Blinded:
         missing = tuple(party for party in self._clients if party not in there)
         about = subject(TRAINING, batch)
         total = remove_masks(self._total(there), round, 0, members, keys.own, keys.pairs, about=about)
-        return self._found(total, replace(responses, answers=there, missing=missing), members, keys.unchecked)
+        return self.finding(total, replace(responses, answers=there, missing=missing), members, keys.unchecked)
 
     async def _received(self, round: int, stage: int, rows: int, members: Collection[str]) -> Responses[Masked]:
         responses = await self._clients.collect(Masked, round, self._ctx.quorum, among=members)
@@ -115,7 +115,7 @@ class Blinded:
     def _total(self, responses: Mapping[str, Masked]) -> Tensor:
         return self._ring.total(torch.stack([response.words.view(self._ring.dtype) for response in responses.values()]))
 
-    def _found(
+    def finding(
         self, total: Tensor, responses: Responses[Masked], laid: Collection[str] = (), unchecked: Collection[str] = ()
     ) -> Found:
         values, zeros = total[:-1], total[-1]
@@ -128,7 +128,7 @@ class Blinded:
             raise ContractError(f"one of {', '.join(laid or responses)}", "Masked", "words", expected, got)
         return Found(self._ring.decode(values).float(), responses)
 
-    def _members(self, round: int) -> list[str] | None:
+    def set_of(self, round: int) -> list[str] | None:
         """The round's set in roster order; None if the round is bound to a set with an absent party."""
         names, least = list(self._clients), smallest_set(self._ctx.federation)
         here = [name for name in names if not self._is_away(name)]

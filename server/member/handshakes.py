@@ -48,7 +48,7 @@ def watch_handshakes(broadcast: Callable[[str], None]) -> Iterator[None]:
         with suppress(RuntimeError):  # the loop is closed: the run is over
             loop.call_soon_threadsafe(broadcast, reason)
 
-    reader = threading.Thread(target=_sift, args=(source, kept, tell_loop), name="handshakes", daemon=True)
+    reader = threading.Thread(target=sift, args=(source, kept, tell_loop), name="handshakes", daemon=True)
     reader.start()
     try:
         yield
@@ -68,7 +68,7 @@ def reason_of(line: bytes) -> str | None:
     return _REASONS[code] + (f": {escaped(detail)}" if code == "CERTIFICATE_VERIFY_FAILED" and detail else "")
 
 
-def _sift(source: int, kept: int, broadcast: Callable[[str], None]) -> None:
+def sift(source: int, kept: int, broadcast: Callable[[str], None]) -> None:
     with os.fdopen(source, "rb", buffering=0) as lines, os.fdopen(kept, "wb", buffering=0) as through:
         bounded = Digest(lambda said: through.write(f"{said['reason']}\n".encode()))
         rest = b""

@@ -21,7 +21,7 @@ _KEY = "server.listen"
 
 # Limits for strangers: handshakes and connections without a stream time out; a connection has one stream; and refusals
 # before our own code runs are cheap.
-_STRANGERS = [
+STRANGERS = [
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 10_000),
     ("grpc.max_concurrent_streams", 1),
@@ -79,7 +79,7 @@ class Listener(grpc.GenericRpcHandler):
         most = connections(_EACH * self._parties)
         options = [
             *channel_options(self._largest, min(_UNREAD // most, AHEAD_OF_READER)),
-            *_STRANGERS,
+            *STRANGERS,
             ("grpc.max_allowed_incoming_connections", most),
             ("grpc.so_reuseport", 0),
         ]

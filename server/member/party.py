@@ -17,7 +17,7 @@ from colonnade.common.wire.connection import Connection
 from colonnade.server.member.admission import Admission
 
 _HELLO_PATIENCE = 10.0  # seconds that a new connection has for its Hello
-_REFUSAL_PAUSE = 1.0  # seconds before a refused certificate is reported to its sender
+REFUSAL_PAUSE = 1.0  # seconds before a refused certificate is reported to its sender
 _NOTICES = 32  # notices that a party may send in a session, and as many statements, plus
 _NOTICES_A_ROUND = 4  # for each round: an honest party sends two at a checkpoint
 _HELD = 3  # checkpoints that a party keeps: the newest, the sound one before it, and the best
@@ -124,5 +124,5 @@ async def screened(admission: Admission, pem: bytes | None) -> None:
     try:
         admission.screen(pem)
     except ColonnadeError:
-        await asyncio.sleep(_REFUSAL_PAUSE)
+        await asyncio.sleep(REFUSAL_PAUSE)
         raise

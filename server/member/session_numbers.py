@@ -31,12 +31,12 @@ class SessionNumbers:
         if self.folder is None:
             return number
         path = RunFolder(self.folder).session
-        number = max(number, _kept(path) + 1)
+        number = max(number, kept(path) + 1)
         write_kept(path, str(number).encode())
         return number
 
 
-def _kept(path: Path) -> int:
+def kept(path: Path) -> int:
     try:
         return whole(int(path.read_text(encoding="utf-8")), _MOST)
     except (OSError, ValueError):

@@ -61,12 +61,12 @@ def summarise(
         "environment": {
             **describe_environment(),
             **parts_in_use(federation, ctx.config),
-            **_versions(hub.versions.others),
+            **other_versions(hub.versions.others),
         },
     }
 
 
-def _versions(others: Mapping[str, str]) -> dict[str, str]:
+def other_versions(others: Mapping[str, str]) -> dict[str, str]:
     named = ", ".join(f"{party} {version}" for party, version in sorted(others.items()))
     return {"other versions": named} if named else {}
 

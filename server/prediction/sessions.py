@@ -61,7 +61,7 @@ class PredictionSessions:
         """
         ctx, hub, federation = self.ctx, self.hub, self.federation
         while True:
-            names = await self._gather()
+            names = await self.gather()
             self.row_index.here = names
             self._prepare(names)
             cohort, round = hub.begin(self.held, self.held[0], hub.revocations.seen, lambda: questions.over, names)
@@ -84,7 +84,7 @@ class PredictionSessions:
                 if isinstance(gone, PartyFailed):
                     self._excuse(gone)
                 elif not isinstance(gone, PartyAway):
-                    self._leave_out(gone)
+                    self.leave_out(gone)
                 ctx.telemetry.event("rollback", party=gone.party, round=round, reason=str(gone))
                 hub.rewind(declared(gone)[0])
             except IdsRenewed as renewed:
@@ -102,7 +102,7 @@ class PredictionSessions:
                 self.ctx, cohort, questions, positions, self.terms.absent, own=self.terms.own, scored=self._scored.add
             )
 
-    async def _gather(self) -> tuple[str, ...]:
+    async def gather(self) -> tuple[str, ...]:
         terms, hub, loop, names = self.terms, self.hub, asyncio.get_running_loop(), self.federation.names
         patience = self._patience
         until = loop.time() + patience
@@ -128,7 +128,7 @@ class PredictionSessions:
     def _patience(self) -> float:
         return self.federation.timeouts.away if self.terms.patience is None else self.terms.patience
 
-    def _leave_out(self, lost: PartyLost) -> None:
+    def leave_out(self, lost: PartyLost) -> None:
         """Treats connected parties that gave no answer as absent; raises the error where absence is not allowed."""
         names = set(lost.party.split(", "))
         if self.terms.absent == "refuse" or not names < set(self.hub.here):

@@ -41,13 +41,13 @@ class RowReleases:
     def __init__(
         self, config: ResponseNoiseConfig, rows: int, block: int = 1, path: Path | None = None, spent: int = 0
     ) -> None:
-        self._config, self._block, self._path, self._ceiling = config, block, path, spent
-        self._counts = torch.full((rows,), spent, dtype=torch.int64)
+        self._config, self._block, self._path, self.paid = config, block, path, spent
+        self.counted = torch.full((rows,), spent, dtype=torch.int64)
 
     @property
     def most(self) -> int:
         """Largest number of releases of any row: the guarantee covers every row."""
-        return int(self._counts.max())
+        return int(self.counted.max())
 
     @property
     def accounting(self) -> Accounting:
@@ -61,10 +61,10 @@ class RowReleases:
 
     def spend(self, batch: Tensor) -> None:
         """Counts one release of these rows, int64 (rows,), before it is made. Raises EnvironmentFault."""
-        wanted = int(self._counts[batch].max()) + 1
-        if wanted > self._ceiling:
+        wanted = int(self.counted[batch].max()) + 1
+        if wanted > self.paid:
             self.write(wanted + self._block - 1)
-        self._counts[batch] += 1
+        self.counted[batch] += 1
 
     def write(self, ceiling: int) -> None:
         """Sets the ceiling; it is on disk when this returns. Raises EnvironmentFault."""
@@ -77,11 +77,11 @@ class RowReleases:
                     f"{self._path} cannot be written: {failed.strerror}; nothing leaves without it",
                     hint="make room on the disk, then resume",
                 ) from failed
-        self._ceiling = ceiling
+        self.paid = ceiling
 
     def close(self) -> None:
         """Lowers the ceiling to the releases made. If that cannot be written, the rest of a block is forfeited."""
-        if self.most < self._ceiling:
+        if self.most < self.paid:
             with contextlib.suppress(EnvironmentFault):
                 self.write(self.most)
 

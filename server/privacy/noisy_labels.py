@@ -58,7 +58,7 @@ class NoisyLabelFile:
         try:
             with safe_open(self._path, "pt") as file:
                 found, values = dict(file.metadata() or {}), file.get_tensor("values")
-            whole = found.pop("checksum") == _checksum(values, found) and about.keys() <= found.keys()
+            whole = found.pop("checksum") == checksum_of(values, found) and about.keys() <= found.keys()
             whole = whole and values.dtype == torch.float64 and bool(values.isfinite().all())
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
             whole = False
@@ -72,7 +72,7 @@ class NoisyLabelFile:
         return NoisyLabels(values, label_noise(config, shape[1]), config.seeded)
 
     def _write(self, values: Tensor, about: dict[str, str]) -> None:
-        record = {**about, "checksum": _checksum(values, about)}
+        record = {**about, "checksum": checksum_of(values, about)}
         write_kept(self._path, safetensors.torch.save({"values": values}, record), 0o600)
 
 
@@ -83,7 +83,7 @@ def _about(config: LabelPrivacyConfig, labels: Tensor, rows: Tensor, classes: in
     return {"labels": hashlib.sha256(named).hexdigest(), "settings": settings}
 
 
-def _checksum(values: Tensor, record: dict[str, str]) -> str:
+def checksum_of(values: Tensor, record: dict[str, str]) -> str:
     digest = hashlib.sha256(json.dumps(record, sort_keys=True).encode())
     digest.update(values.numpy().tobytes())
     return digest.hexdigest()

@@ -238,7 +238,7 @@ def test_a_round_that_is_entered_while_a_checkpoint_is_sealed_stays_entered(tmp_
         sealing = Thread(target=pin.seal, args=(Save(1, model=1),))
         sealing.start()
         sealing.join(0.05)  # it waits
-        pin._write(replace(pin._pinned, entered=99))
+        pin._write(replace(pin.content, entered=99))
     sealing.join()
     kept = unsealed((tmp_path / "pinned.json").read_bytes())
     assert (kept["entered"], kept["model"]) == (99, 1)

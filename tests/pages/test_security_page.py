@@ -76,16 +76,16 @@ def _resolved(name: str, column: int) -> str:
 
 def test_the_limits_that_it_names_are_those_of_the_code() -> None:
     page = " ".join((ROOT / "docs/security.md").read_text().split())
-    options = dict(listen._STRANGERS)
+    options = dict(listen.STRANGERS)
     seconds = options["grpc.server_handshake_timeout_ms"] // 1000
     assert options["grpc.max_connection_idle_ms"] == 1000 * seconds and options["grpc.max_concurrent_streams"] == 1
-    assert frame.FRAME_ALLOWANCE == 1 << 16 and member._REFUSAL_PAUSE == 1
-    assert capacity._KEPT == 4 and outbox._BEYOND * capacity._KEPT == 16 and capacity._KEPT * capacity._LEAST == 1 << 20
+    assert frame.FRAME_ALLOWANCE == 1 << 16 and member.REFUSAL_PAUSE == 1
+    assert capacity.KEPT == 4 and outbox.BEYOND * capacity.KEPT == 16 and capacity.KEPT * capacity.LEAST == 1 << 20
     for said in (
         f"one Hello of at most {frame.FRAME_ALLOWANCE >> 10} kB",
         f"one stream at a time, {seconds} s for its handshake and {seconds} s without a stream",
         f"at most {frame.MOST_PARCELS} parcels",
-        f"at most {descriptors._MOST:,} connections",
+        f"at most {descriptors.MOST:,} connections",
         f"{descriptors.RESERVE} files for checkpoints",
         "at most four of the contract's largest messages (and at least 1 MB)",
         f"more than {capacity.AHEAD} beyond",

@@ -65,7 +65,7 @@ class Watched:
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     seen, stage_of = Watched(), {}
-    share, rounded, decode = CodedParty.share, CodedParty._rounded_weights, CodedSums.decode
+    share, rounded, decode = CodedParty.share, CodedParty.round_weights, CodedSums.decode
 
     async def share_and_note(self: CodedParty, round: int, stage: int, coded: int):
         stage_of[self._ctx.name] = (round, stage)
@@ -82,7 +82,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
         return average, answers
 
     monkeypatch.setattr(CodedParty, "share", share_and_note)
-    monkeypatch.setattr(CodedParty, "_rounded_weights", round_and_note)
+    monkeypatch.setattr(CodedParty, "round_weights", round_and_note)
     monkeypatch.setattr(CodedSums, "decode", decode_and_note)
     return seen
 
@@ -326,14 +326,14 @@ def pairs(share: Tensor) -> np.ndarray:
 def test_the_server_is_given_ciphertext_and_coded_sums_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """No two elements in a row of any model share appear in what travels, at any byte."""
     shares: list[Tensor] = []
-    original = CodedParty._model_shares
+    original = CodedParty.model_shares
 
     def note(self: CodedParty, coded: int):
         made, sizes = original(self, coded)
         shares.extend(made)
         return made, sizes
 
-    monkeypatch.setattr(CodedParty, "_model_shares", note)
+    monkeypatch.setattr(CodedParty, "model_shares", note)
     outcome = run("federation.rounds=1")
     boxes = [m.boxes.numpy() for _, to, m in outcome.messages if isinstance(m, Shares) and to == "server"]
     sent = np.concatenate([np.ravel(box).view(np.uint8) for box in boxes])

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.client.prediction.exchange import _refuse_unknown, answer
+from colonnade.client.prediction.exchange import answer, refuse_unknown
 from colonnade.client.training.context import ClientContext
 from colonnade.common.config.members import Config
 from colonnade.common.contracts import prediction
@@ -158,12 +158,12 @@ def test_a_party_refuses_rows_that_there_are_not() -> None:
     with pytest.raises(ContractError, match="1797"):
         ask(cfg, outcome, torch.tensor([1797]))
     with pytest.raises(ContractError, match="-1"):
-        _refuse_unknown(Ask(1, False, torch.tensor([3, -1])), 10)
+        refuse_unknown(Ask(1, False, torch.tensor([3, -1])), 10)
 
 
 def test_a_party_refuses_the_same_row_twice() -> None:
     with pytest.raises(ContractError, match="1 of them again"):
-        _refuse_unknown(Ask(1, False, torch.tensor([4, 4])), 10)
+        refuse_unknown(Ask(1, False, torch.tensor([4, 4])), 10)
 
 
 def test_only_the_question_and_the_outputs_cross_the_wire() -> None:

@@ -58,7 +58,7 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> Callable[[Mapping[int, list[st
     """Has the server announce these sets, by round, and else all."""
 
     def announce(sets: Mapping[int, list[str]]) -> None:
-        monkeypatch.setattr(Blinded, "_members", lambda _self, round: sets.get(round, NAMES))
+        monkeypatch.setattr(Blinded, "set_of", lambda _self, round: sets.get(round, NAMES))
 
     return announce
 

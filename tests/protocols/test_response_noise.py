@@ -107,7 +107,7 @@ def test_a_row_pays_for_every_response_and_every_step_together() -> None:
     spent = outcome.server.releases
     assert spent is not None and spent.most == 3 * (4 + 1)
     train = outcome.server.schedule.partition.train
-    assert (spent._counts[train] == 15).all() and spent._counts.sum() == 15 * len(train)
+    assert (spent.counted[train] == 15).all() and spent.counted.sum() == 15 * len(train)
 
 
 def test_asynchronously_a_row_pays_for_one_response_and_one_step_an_exchange() -> None:
@@ -121,7 +121,7 @@ def test_asynchronously_a_row_pays_for_one_response_and_one_step_an_exchange() -
         assert answered == ctx.state["turns"]["done"]
         for turn in range(1, answered + 1):
             expected[outcome.server.schedule.batch(turn)] += 2
-    assert torch.equal(outcome.server.releases._counts, expected)
+    assert torch.equal(outcome.server.releases.counted, expected)
 
 
 def test_an_absent_party_is_sent_nothing_and_costs_nothing() -> None:
@@ -138,10 +138,10 @@ def test_a_rollback_takes_nothing_back() -> None:
     outcome = federate(cfg, save=True)
     outcome.server.restore(3, outcome.saved[3][SERVER])
     batch = outcome.server.schedule.batch(1)  # of rounds 1 and 7
-    assert outcome.server.releases._counts[batch].tolist() == [10] * len(batch)
+    assert outcome.server.releases.counted[batch].tolist() == [10] * len(batch)
     private_again = outcome.server.protection(torch.nn.Linear(2, 2))
     private_again.rows(torch.zeros(len(batch), 2), batch)
-    assert outcome.server.releases._counts[batch].tolist() == [11] * len(batch)
+    assert outcome.server.releases.counted[batch].tolist() == [11] * len(batch)
 
 
 def test_a_mean_over_rows_is_clipped_by_rows_and_has_its_noise_divided(silence: None) -> None:
@@ -150,7 +150,7 @@ def test_a_mean_over_rows_is_clipped_by_rows_and_has_its_noise_divided(silence: 
     values = torch.tensor([[3.0, 4.0], [0.3, 0.0], [-30.0, 0.0], [0.0, 0.4]])
     mean = server.protection(torch.nn.Linear(2, 2)).mean(values, batch)
     assert torch.allclose(mean, torch.tensor([0.3 + 0.3 - 0.5, 0.4 + 0.4]) / 4, atol=1e-6)
-    assert server.releases._counts[batch].tolist() == [6] * 4
+    assert server.releases.counted[batch].tolist() == [6] * 4
 
 
 def test_a_seed_gives_equal_bits_and_a_resumed_run_ends_as_one_that_was_left_alone() -> None:

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from colonnade.client.privacy.stage import Privacy
-from colonnade.client.training.context import _refuse_mixing
+from colonnade.client.training.context import refuse_mixing
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
@@ -177,8 +177,8 @@ def test_terms_of_its_own_need_a_gradient_to_add_them_to() -> None:
 
 def test_a_model_that_mixes_rows_is_refused() -> None:
     with pytest.raises(ConfigError, match="normalises over batches"):
-        _refuse_mixing("parties.a", nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
-    _refuse_mixing("parties.a", nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)))
+        refuse_mixing("parties.a", nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
+    refuse_mixing("parties.a", nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)))
 
 
 @pytest.mark.parametrize(

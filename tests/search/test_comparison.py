@@ -386,8 +386,8 @@ def test_a_regression_of_two_members_with_tables(tmp_path: Path) -> None:
 
 
 def test_by_default_all_built_in_protocols_but_references_take_part() -> None:
-    assert set(NAMES) - set(compared._chosen(None)) == {"local", "centralized"}
-    assert compared._chosen(["local"]) == ("local",)
+    assert set(NAMES) - set(compared.chosen(None)) == {"local", "centralized"}
+    assert compared.chosen(["local"]) == ("local",)
 
 
 def test_a_kept_run_without_the_metric_does_not_count() -> None:

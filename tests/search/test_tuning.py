@@ -253,9 +253,9 @@ def test_a_trial_that_falls_behind_is_pruned(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(workers, "perform", scripted)
     found = search(tmp_path, trials=6)
-    assert ended == [8, 8, 8, 8, 8, study._WARM_UP]
+    assert ended == [8, 8, 8, 8, 8, study.WARM_UP]
     last = found.trials.to_pylist()[-1]
-    assert last["state"] == "pruned" and last["evaluations"] == study._WARM_UP and found.best_value == 0.58
+    assert last["state"] == "pruned" and last["evaluations"] == study.WARM_UP and found.best_value == 0.58
 
 
 def test_a_listener_ends_a_simulation() -> None:

@@ -46,7 +46,7 @@ def test_the_ceiling_is_never_below_a_count_and_never_a_block_above(drawn: list[
     releases = RowReleases(CONFIG, 10, block)
     for row in drawn:
         releases.spend(torch.tensor([row]))
-        assert releases.most <= releases._ceiling < releases.most + block
+        assert releases.most <= releases.paid < releases.most + block
     assert releases.most == max(map(drawn.count, drawn), default=0)
 
 

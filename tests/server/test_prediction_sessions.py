@@ -29,7 +29,7 @@ def test_parties_have_the_configured_time(absent: str, patience: float | None) -
     async def scene() -> None:
         there = stage()
         with pytest.raises(PartyLost, match="did not join within"):
-            await asking(there, absent=absent, patience=patience)._gather()
+            await asking(there, absent=absent, patience=patience).gather()
         waited = there.agreed.timeouts.away if patience is None else patience
         assert asyncio.get_running_loop().time() == pytest.approx(waited)
 
@@ -39,7 +39,7 @@ def test_parties_have_the_configured_time(absent: str, patience: float | None) -
 def test_a_failed_party_is_absent_if_allowed_and_the_others_are_waited_for() -> None:
     async def scene() -> None:
         there = stage()
-        gathering = asyncio.create_task(asking(there, absent="mean", patience=9)._gather())
+        gathering = asyncio.create_task(asking(there, absent="mean", patience=9).gather())
         await asyncio.sleep(0)
         (ada,) = await there.join("ada")
         ada.arrive(Failure("", "its table has changed"))
@@ -57,7 +57,7 @@ def test_a_failed_party_ends_the_run_if_absence_is_not_allowed() -> None:
         (ada,) = await there.join("ada")
         ada.arrive(Failure("", "its table has changed"))
         with pytest.raises(PartyFailed, match="ada failed: its table has changed"):
-            await asking(there)._gather()
+            await asking(there).gather()
 
     play(scene())
 
@@ -67,10 +67,10 @@ def test_a_connected_party_without_an_answer_is_left_out_if_allowed_and_may_come
         there = stage()
         await there.join("ada", "bob")
         sessions = asking(there, absent="mean", patience=5)
-        sessions._leave_out(silent("bob"))
-        assert await sessions._gather() == ("ada",) and asyncio.get_running_loop().time() == 0
+        sessions.leave_out(silent("bob"))
+        assert await sessions.gather() == ("ada",) and asyncio.get_running_loop().time() == 0
         await asyncio.sleep(5)
-        assert await sessions._gather() == ("ada", "bob")
+        assert await sessions.gather() == ("ada", "bob")
 
     play(scene())
 
@@ -81,7 +81,7 @@ def test_a_party_without_an_answer_ends_the_run_if_nothing_can_replace_it(absent
         there = stage()
         await there.join("ada", "bob")
         with pytest.raises(PartyLost, match="no Output") as raised:
-            asking(there, absent=absent)._leave_out(silent(who))
+            asking(there, absent=absent).leave_out(silent(who))
         assert "--absent mean" in raised.value.hint
 
     play(scene())

@@ -121,7 +121,7 @@ class Liar:
     async def sum(self, run: str, members: Collection[str]) -> Tensor | None:
         """The sum of round 1 over these."""
         sums = await self.summing(run)
-        sums._members = lambda _round: list(members)  # type: ignore[method-assign]
+        sums.set_of = lambda _round: list(members)  # type: ignore[method-assign]
         await anext(self.cohort.rounds(2))
         found = await sums.training(1, sums._ctx.schedule.batch(1))
         return found.total

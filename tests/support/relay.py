@@ -24,7 +24,7 @@ from colonnade.common.messaging.message import Kinds, Message, PartyMessage, Ten
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
 from colonnade.common.wire.fields import VARINT, nested, read_fields, tag, varint
-from colonnade.common.wire.frame import _BODY, _NAME_AT, _PARCELS, _SESSION, read_hello, unpack
+from colonnade.common.wire.frame import BODY, NAME_AT, PARCELS, SESSION, read_hello, unpack
 from tests.support.in_memory import Members
 from tests.support.pipe import PipeEnd, pipe
 
@@ -66,7 +66,7 @@ class Piece:
     body: bytes
 
     def frame(self) -> bytes:
-        return b"".join([tag(_SESSION, VARINT), varint(self.session), *nested(_PARCELS, [self.body])])
+        return b"".join([tag(SESSION, VARINT), varint(self.session), *nested(PARCELS, [self.body])])
 
 
 class Passed(NamedTuple):
@@ -89,14 +89,14 @@ def pieces(frame: bytes) -> Iterator[Piece]:
     """The parcels of a frame, of which only the kind is read."""
     session = 0
     for number, _, value in read_fields(memoryview(frame), 512):
-        if number == _SESSION:
+        if number == SESSION:
             assert isinstance(value, int)
             session = value
             continue
         assert not isinstance(value, int)
         (what, _, body), *_ = read_fields(value)
-        kind = _NAME_AT[what]
-        if what == _BODY["Letter"]:
+        kind = NAME_AT[what]
+        if what == BODY["Letter"]:
             assert not isinstance(body, int)
             named = next(part for field, _, part in read_fields(body) if field == 1)
             assert not isinstance(named, int)

@@ -20,7 +20,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import DataError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage
 from colonnade.common.parsing.file import parse
-from colonnade.common.wire.frame import _BODY
+from colonnade.common.wire.frame import BODY
 from tests.support.disturbed import End, check, disturbed
 from tests.support.federation import NEEDS
 from tests.support.forging import Forger
@@ -29,7 +29,7 @@ from tests.support.tables import COLUMNS, table_tree, write_tables
 
 VICTIM, OTHER = "party1", "party2"
 ROUNDS, ROWS, WIDTH, PERSONS = 2, 4, 2, 24
-NOTICES = tuple(kind for kind in _BODY if kind != "Letter")
+NOTICES = tuple(kind for kind in BODY if kind != "Letter")
 FINAL = {"Open", "Close", "Save"}
 """Instructions after which a party leaves out what it has not received."""
 

@@ -19,7 +19,7 @@ import torch
 
 from colonnade.common.parsing.file import parse
 from colonnade.common.tracking.listener import Tracked, Tracking
-from colonnade.common.tracking.mlflow_tracker import MlflowConfig, _make_database
+from colonnade.common.tracking.mlflow_tracker import MlflowConfig, make_database
 from colonnade.common.tracking.tracker import TrackedRun
 from colonnade.server.member.tracking import server_model, server_tracking
 from tests.support.federation import parameters, tree
@@ -274,7 +274,7 @@ def test_members_that_begin_together_make_one_database(tmp_path: Path) -> None:
     (file.parent / "runs.db.partial").write_bytes(b"of a process that was killed")
     MlflowConfig(uri=str(file)).prepare()
     with ThreadPoolExecutor() as threads:
-        for made in [threads.submit(_make_database, file) for _ in range(3)]:
+        for made in [threads.submit(make_database, file) for _ in range(3)]:
             made.result()
     assert client(file).create_experiment("one")
     assert not list(file.parent.glob("*.partial*"))

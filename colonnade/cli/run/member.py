@@ -73,8 +73,8 @@ def serve(
     config = load(file, sets, begun=place.resume is not None)
     if config.server is None:
         raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
-    server = config.server if launched else _watched(config.server)
-    _prepare_torch(server.threads)
+    server = config.server if launched else watched(config.server)
+    prepare_torch(server.threads)
     progress = None if launched else Progress(console)
     with place.open(f"{config.federation.id}-server") as folder:
         config = as_begun(config, folder)
@@ -108,10 +108,10 @@ def participate(
     """Runs a party to its end. `up` writes the server's address to `server_file`."""
     config = with_tables(load(file, sets, begun=place.resume is not None), tables or {})
     name = _choose(file, party, list(config.parties))
-    own = config.parties[name] if server_file else _watched(config.parties[name])
+    own = config.parties[name] if server_file else watched(config.parties[name])
     progress = None if server_file else PartyProgress(console, name)
     listeners = (Digest(progress),) if progress else ()
-    _prepare_torch(own.threads)
+    prepare_torch(own.threads)
     find = None if server_file is None else partial(_address, server_file)
     with place.open(f"{config.federation.id}-{name}") as folder:
         config = as_begun(config, folder)
@@ -160,7 +160,7 @@ class _Keeping:
         write_text(self._path, yaml_text(tree))
 
 
-def _watched(own: Own) -> Own:
+def watched(own: Own) -> Own:
     """Fills in `metrics` and `health` from the environment where the section has none, as container images set them."""
     update = {}
     for what in ("metrics", "health"):
@@ -185,7 +185,7 @@ def _choose(file: Path, wanted: str, there: list[str]) -> str:
     return there[0]
 
 
-def _prepare_torch(threads: int) -> None:
+def prepare_torch(threads: int) -> None:
     if threads:
         torch.set_num_threads(threads)
     reseed_torch()

@@ -42,7 +42,7 @@ def up(
         if ids is not None:
             _refuse_wrong(ids, RunFolder(resume).config)
         ended = relaunch(resume, sets, options)
-    code = _show(ended)
+    code = show(ended)
     if ids is not None and code == 0:
         from colonnade.cli.run.predict import predict  # noqa: PLC0415
         from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
@@ -82,7 +82,7 @@ def _refuse_wrong(ids: Path, file: Path, sets: tuple[str, ...] = ()) -> None:
         PredictionIds(ids, like=getattr(server.labels, "key", None) or "").count()
 
 
-def _show(ended: Ended) -> int:
+def show(ended: Ended) -> int:
     from colonnade.common.errors import TrainingDiverged  # noqa: PLC0415
     from colonnade.reports.console.summary import show_summary  # noqa: PLC0415
 

@@ -115,7 +115,7 @@ def compare(
         DataError: the data are not usable.
         EnvironmentFault: Optuna is missing, or the folder cannot be written.
     """
-    names = _chosen(protocols)
+    names = chosen(protocols)
     _check_options(trials, jobs, rows, seeds)
     if trials:
         load_optuna()
@@ -165,7 +165,7 @@ def _compared(folder: Path) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(map(str, names)) if name in NAMES or name in OUTSIDE.entries)
 
 
-def _chosen(protocols: Sequence[str] | None) -> tuple[str, ...]:
+def chosen(protocols: Sequence[str] | None) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(protocols or ()))
     known = (*NAMES, *OUTSIDE.entries)
     for name in names:

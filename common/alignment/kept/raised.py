@@ -85,7 +85,7 @@ class RaisedElements:
             opened, name = mkstemp(_DRAFT, f"{self._path.name}.{os.getpid()}.", self._path.parent)
             draft = Path(name)
             with os.fdopen(opened, "w+b") as file:
-                _lay_down(file, sorter, rows)
+                lay_down(file, sorter, rows)
                 file.write(self._checksum(file, rows))
                 file.flush()
                 os.fsync(file.fileno())
@@ -146,7 +146,7 @@ class RaisedElements:
         return digest.digest()
 
 
-def _lay_down(file: BinaryIO, sorter: Sorter, rows: int) -> None:
+def lay_down(file: BinaryIO, sorter: Sorter, rows: int) -> None:
     at = 0
     for records in sorter.sorted():
         for start, part in ((at * _KEY, records[:, :_KEY]), (rows * _KEY + at * ELEMENT, records[:, _KEY:])):

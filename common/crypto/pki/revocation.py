@@ -51,7 +51,7 @@ class RevocationList:
     @classmethod
     def create(cls, path: Path) -> RevocationList:
         """A new, empty list; refuses an existing file."""
-        files.write(path, _text({}), hint="add to it: colonnade certs revoke FILE --list LIST")
+        files.write(path, text({}), hint="add to it: colonnade certs revoke FILE --list LIST")
         return cls(path)
 
     def reason(self, certificate: bytes | str) -> str | None:
@@ -87,10 +87,10 @@ class RevocationList:
             raise IdentityError("there is no revocation list to add to", hint="name one: --list FILE")
         self.refresh()
         time = (now or datetime.now(UTC)).isoformat(timespec="seconds")
-        entry = _entry_for(certificate, reason, time)
+        entry = entry_for(certificate, reason, time)
         if entry.fingerprint not in self._entries:
             entries = {**self._entries, entry.fingerprint: entry}
-            files.write(self.path, _text(entries), overwrite=True)
+            files.write(self.path, text(entries), overwrite=True)
             self.refresh()
         return self._entries[entry.fingerprint]
 
@@ -130,14 +130,14 @@ def _entry(item: dict[str, object]) -> Revoked:
     return replace(entry, fingerprint=check_fingerprint(entry.fingerprint))
 
 
-def _entry_for(certificate: bytes | str, reason: str, time: str) -> Revoked:
+def entry_for(certificate: bytes | str, reason: str, time: str) -> Revoked:
     if isinstance(certificate, str):
         return Revoked(check_fingerprint(certificate), "", "", reason, time)
     card = describe(certificate)
     return Revoked(card.fingerprint, card.serial, card.subject, reason, time)
 
 
-def _text(entries: dict[str, Revoked]) -> bytes:
+def text(entries: dict[str, Revoked]) -> bytes:
     listed = {"revoked": [asdict(entry) for entry in entries.values()]}
     return (json.dumps(listed, indent=2) + "\n").encode()
 

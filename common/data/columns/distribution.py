@@ -32,7 +32,7 @@ MODERATE, LARGE = 0.1, 0.25
 _TENTHS = np.arange(1, 10) / 10
 _WORDS = 9  # bins of single words
 _Z = 3.09  # of a normal distribution, exceeded once in 1000
-_MOST_ROWS = 65_536  # training rows that are counted: more say nothing new of ten bins
+MOST_ROWS = 65_536  # training rows that are counted: more say nothing new of ten bins
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def fit(features: Features, codes: Sequence[Code], rows: Tensor) -> tuple[Column
     """Bins of typed columns, one code each, and the counts of the training rows, int64 (m,), or of a sample; none of
     plain values.
     """
-    some = rows[:: -(-len(rows) // _MOST_ROWS) or 1]
+    some = rows[:: -(-len(rows) // MOST_ROWS) or 1]
     values = features.values[some].numpy() if codes else np.empty((0, 0))
     return tuple(
         _fitted(code, field, np.ascontiguousarray(values[:, place]))

@@ -24,7 +24,7 @@ from colonnade.common.data.columns.notation import NUMBER
 from colonnade.common.data.table import refuse_twice
 from colonnade.common.errors import DataError
 
-_BLOCK = 4 * 2**20  # bytes parsed together; larger than any row
+BLOCK = 4 * 2**20  # bytes parsed together; larger than any row
 _LINE = ord("\n")
 _HINT = "save the table as CSV in UTF-8, or name the `source` that it is"
 _MARKS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}  # delimiters and their names in a configuration
@@ -42,7 +42,7 @@ _OTHERS = {
     b"SQLite format 3": ("a SQLite database", "say `source: sql`, with a `url` and a `table`"),
 }
 
-csv.field_size_limit(_BLOCK)  # Python's own limit is below pyarrow's: lines would be lost from its count
+csv.field_size_limit(BLOCK)  # Python's own limit is below pyarrow's: lines would be lost from its count
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class CsvFile:
         """Raises DataError if the file is not text, or is UTF-8 where the configuration names another encoding."""
         try:
             with self.path.open("rb") as file:
-                start = file.read(_BLOCK)
+                start = file.read(BLOCK)
         except OSError as error:
             raise DataError(f"{self.path} cannot be read: {error.strerror}", hint=_HINT) from error
         for magic, (what, hint) in _OTHERS.items():
@@ -153,7 +153,7 @@ class CsvFile:
             self.path,
             read_options=pa_csv.ReadOptions(
                 use_threads=bool(numbers) and pa.cpu_count() > 1,
-                block_size=_BLOCK,
+                block_size=BLOCK,
                 encoding=self.encoding,
                 skip_rows=self.skipped,
             ),
@@ -170,7 +170,7 @@ class CsvFile:
     def _breaks(self) -> int:
         count, last = 0, _LINE
         with self.path.open("rb") as file:
-            while block := file.read(_BLOCK):
+            while block := file.read(BLOCK):
                 count, last = count + int(np.count_nonzero(np.frombuffer(block, np.uint8) == _LINE)), block[-1]
         return count + (last != _LINE)
 
@@ -269,7 +269,7 @@ class CsvFile:
 
     def _too_long(self, line: int) -> DataError:
         return DataError(
-            f"{self.path}, after line {line}: a row of more than {_BLOCK // 2**20} MB",
+            f"{self.path}, after line {line}: a row of more than {BLOCK // 2**20} MB",
             hint="does a quotation mark lack its partner there? If not, leave such texts out of the table",
         )
 

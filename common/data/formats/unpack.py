@@ -73,7 +73,7 @@ def _opened(path: Path) -> BinaryIO:
     return cast(BinaryIO, _OPEN[path.suffix](path) if path.suffix in _OPEN else path.open("rb"))
 
 
-_CHUNK = 512
+CHUNK = 512
 
 
 def pick(stream: BinaryIO, width: int, chosen: np.ndarray, into: np.ndarray) -> bool:
@@ -84,7 +84,7 @@ def pick(stream: BinaryIO, width: int, chosen: np.ndarray, into: np.ndarray) -> 
         chosen: positions, int64 (k,), each below `width`.
         into: uint8 (rows, k), contiguous.
     """
-    buffer = np.empty((_CHUNK if width > 1 else _CHUNK**2, width), np.uint8)
+    buffer = np.empty((CHUNK if width > 1 else CHUNK**2, width), np.uint8)
     for done in range(0, len(into), len(buffer)):
         rows = buffer[: len(into) - done]
         if stream.readinto(rows) != rows.size:  # type: ignore[attr-defined]

@@ -68,38 +68,38 @@ class Web:
     """
 
     def __init__(self, batcher: Batcher, callers: Tokens, about: dict[str, Any], patience: float = PATIENCE) -> None:
-        self._batcher, self._callers, self._about = batcher, callers, about
+        self._batcher, self.tokens, self._about = batcher, callers, about
         app = web.Application(client_max_size=_LARGEST, middlewares=[_in_words])
         app.router.add_post("/v1/predict", self._predict)
         app.router.add_get("/v1/model", self._model)
         app.router.add_get("/healthz", self._healthy)
         app.router.add_get("/openapi.json", self._described)
         self._document = json.dumps(document()).encode()
-        self._gate = Gate(app, _KEY, always=("/healthz",), patience=patience)
+        self.gate = Gate(app, _KEY, always=("/healthz",), patience=patience)
 
     async def start(self, address: str, tls: ssl.SSLContext | None) -> str:
         """Listens on HOST:PORT and returns the address. Raises EnvironmentFault if the port is in use."""
-        return await self._gate.open(address, tls)
+        return await self.gate.open(address, tls)
 
     async def stop(self) -> None:
-        await self._gate.close()
+        await self.gate.close()
 
     async def _predict(self, request: web.Request) -> web.Response:
         shown = request.headers.get("Authorization", "")
-        self._callers.admit(shown, 0)  # before the body is read
-        async with self._callers.seat(shown):
+        self.tokens.admit(shown, 0)  # before the body is read
+        async with self.tokens.seat(shown):
             try:
-                ids = read_body(await self._gate.text(request))
+                ids = read_body(await self.gate.text(request))
             except (ValueError, LookupError):  # wrong or unknown encoding
                 raise Refused("the body is no JSON") from None
-            self._callers.admit(shown, len(ids))
+            self.tokens.admit(shown, len(ids))
             replies = await self._batcher.ask(ids)
         what = "classes" if self._batcher.classes else "targets"
         predictions = [_shown(reply, classes=self._batcher.classes) for reply in replies]
         return web.json_response({what: self._batcher.names, **self._decided(), "predictions": predictions})
 
     async def _model(self, request: web.Request) -> web.Response:
-        self._callers.admit(request.headers.get("Authorization", ""), 0)
+        self.tokens.admit(request.headers.get("Authorization", ""), 0)
         latency = {f"p{100 * q:g}": seconds for q, seconds in self._batcher.quantiles().items()}
         what = "classes" if self._batcher.classes else "targets"
         return web.json_response({**self._about, what: self._batcher.names, **self._decided(), "seconds": latency})

@@ -32,7 +32,7 @@ from colonnade.common.protocols.czofo import Config
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.combined import CombinedHead
 
-_BLOCK = 2**20  # entries of a layer's changes at once: they stay in the cache
+BLOCK = 2**20  # entries of a layer's changes at once: they stay in the cache
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Slopes:
         """
         at_rest = self._changes.begin(h)
         found = torch.empty(u.shape[:2], dtype=torch.float64, device=u.device)
-        size = max(1, _BLOCK // (u.shape[1] * self._changes.widest))
+        size = max(1, BLOCK // (u.shape[1] * self._changes.widest))
         for begin in range(0, len(u), size):
             rows = slice(begin, begin + size)
             found[rows] = self._of(rows, u[rows], at_rest[rows], targets[rows], place)

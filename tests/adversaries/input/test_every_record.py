@@ -72,7 +72,7 @@ def sealed_by_pin(work: Step) -> Step:
 
     def step(folder: Path) -> None:
         pin = pinned(folder)
-        pin.admit(Begin(pin._pinned.session + 1, ("ada",), "r"))
+        pin.admit(Begin(pin.content.session + 1, ("ada",), "r"))
         work(folder)
         pin.seal()
 
@@ -154,7 +154,7 @@ def begun_by_server(folder: Path) -> None:
 
 def admitted(folder: Path) -> Pin:
     pin = pinned(folder)
-    if not pin._pinned.run:
+    if not pin.content.run:
         pin.admit(Begin(9, ("ada",), "r"))
     return pin
 
@@ -220,7 +220,7 @@ def test_a_harmed_record_is_refused_by_name(tmp_path: Path, record: str, how: st
 def what(found: object) -> str:
     """What a reader has found."""
     if isinstance(found, Pin):
-        return str(found._pinned)
+        return str(found.content)
     if isinstance(found, Encoder):
         return f"{found.scaler.shift} {found.scaler.spread} {found.config}"
     return str({name: str(value) for name, value in vars(found).items()} if hasattr(found, "__dict__") else found)

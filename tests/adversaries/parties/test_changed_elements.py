@@ -38,12 +38,12 @@ def agreed(checks: str = "planted", seed: int = 0) -> Any:
 
 
 def wrongly(chosen: Sequence[int], how: Callable[[Tensor], Tensor], liar: int, owner: int) -> Any:
-    """A `_raised` that changes some elements of one owner's list at one member."""
-    raised = PsiMember._raised
+    """A `raise_points` that changes some elements of one owner's list at one member."""
+    raised = PsiMember.raise_points
 
     def change(own: PsiMember, whose: int, points: Tensor) -> Tensor:
         result = raised(own, whose, points)
-        if (own._index, whose) == (liar, owner) and len(result) >= ROWS:
+        if (own.seat, whose) == (liar, owner) and len(result) >= ROWS:
             result = result.clone()
             result[list(chosen)] = how(points[list(chosen)])
         return result
@@ -67,7 +67,7 @@ class TestElements:
     def test_are_found_by_all_members(self, monkeypatch: pytest.MonkeyPatch, owner: int, seed: int) -> None:
         """A hundred of them. Nothing is kept."""
         chosen = random.Random(seed).sample(range(ROWS), 100)
-        monkeypatch.setattr(PsiMember, "_raised", wrongly(chosen, by_another, 2, owner))
+        monkeypatch.setattr(PsiMember, "raise_points", wrongly(chosen, by_another, 2, owner))
         found = align(agreed(seed=seed), TABLES, block=500)
         assert set(errors(found)) == set(MEMBERS) and not found.kept
         assert all("a member has changed a list of the alignment" in said for said in errors(found).values())
@@ -76,7 +76,7 @@ class TestElements:
 
     def test_go_unnoticed_without_checks(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Half of the common rows are lost."""
-        monkeypatch.setattr(PsiMember, "_raised", wrongly(range(100), by_another, 2, 1))
+        monkeypatch.setattr(PsiMember, "raise_points", wrongly(range(100), by_another, 2, 1))
         for checks in ("none", "signed"):
             assert len(align(agreed(checks), TABLES, block=500).common(TABLES)[SERVER]) == ROWS - 100
 
@@ -104,7 +104,7 @@ class TestWithProofs:
         """By the server, of the last party, and by a party, of the one before it."""
         for liar, owner, verifier in ((2, 1, SERVER), (1, 0, "party2")):
             with monkeypatch.context() as patch:
-                patch.setattr(PsiMember, "_raised", wrongly([7], doubled, liar, owner))
+                patch.setattr(PsiMember, "raise_points", wrongly([7], doubled, liar, owner))
                 found = align(agreed("proofs"), TABLES, block=500)
             assert isinstance(refused := found.rows[verifier], ContractError) and refused.party == f"party{liar}"
             assert "elements that were not all raised to the sender's exponent" in str(refused) and not found.kept
@@ -114,10 +114,10 @@ class TestWithProofs:
         take = PsiMember.take
 
         def other(own: PsiMember, stage: int, block: int, points: Tensor) -> None:
-            if own._index == 1 and not stage:
+            if own.seat == 1 and not stage:
                 points = torch.cat([doubled(points[:1]), points[1:]])
             take(own, stage, block, points)
-            if own._index == 1 and not stage:
+            if own.seat == 1 and not stage:
                 own.came = came[0]
 
         came: list[bytes] = []
@@ -125,7 +125,7 @@ class TestWithProofs:
 
         def remember(own: PsiMember, block: int) -> None:
             prepare(own, block)
-            if not own._index:
+            if not own.seat:
                 came.append(own.sent)
 
         monkeypatch.setattr(PsiMember, "take", other)

@@ -118,8 +118,8 @@ class TestAList:
         prepare, checks = PsiMember.prepare, ListDigest.digest
 
         def twice(own: PsiMember, block: int) -> None:
-            if own._index == 1:
-                own._own = lambda span, real=own._own: real(slice(0, 1)).repeat(span.stop - span.start, 1)  # type: ignore[method-assign]
+            if own.seat == 1:
+                own.own_points = lambda span, real=own.own_points: real(slice(0, 1)).repeat(span.stop - span.start, 1)  # type: ignore[method-assign]
                 monkeypatch.setattr(ListDigest, "digest", lambda _own: b"\1" * 32)
             prepare(own, block)
             monkeypatch.setattr(ListDigest, "digest", checks)
@@ -134,11 +134,11 @@ class TestAList:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The server shuffles others' lists and does not raise them, so that its list is that of the last party."""
-        raised = PsiMember._raised
+        raised = PsiMember.raise_points
         monkeypatch.setattr(
             PsiMember,
-            "_raised",
-            lambda own, owner, points: raised(own, owner, points) if own._index else GUESSES[: len(points)],
+            "raise_points",
+            lambda own, owner, points: raised(own, owner, points) if own.seat else GUESSES[: len(points)],
         )
         found = members(tmp_path).run()
         for party in ("party1", "party2"):

@@ -149,7 +149,7 @@ def test_after_a_request_that_differs_no_sum_of_the_session_is_one(
 ) -> None:
     """The server does not mind, and asks all parties for the same again."""
     decoded = lambda self, total, responses, *_more: Found(self._ring.decode(total[:-1]).float(), responses)  # noqa: E731
-    monkeypatch.setattr(Blinded, "_found", decoded)
+    monkeypatch.setattr(Blinded, "finding", decoded)
     seen: list[Ask] = []
 
     def once(item: Ask) -> Iterator[Ask]:

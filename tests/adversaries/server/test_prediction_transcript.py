@@ -67,7 +67,7 @@ def vfedmh(tmp_path_factory: pytest.TempPathFactory) -> Asked:
 def content(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server does not mind masks that do not cancel."""
     decode = lambda self, total, responses, *_more: Found(self._ring.decode(total[:-1]).float(), responses)  # noqa: E731
-    monkeypatch.setattr(Blinded, "_found", decode)
+    monkeypatch.setattr(Blinded, "finding", decode)
 
 
 def at(alter: Alter, *parties: str) -> Callable[[Cohort], None]:

@@ -94,7 +94,7 @@ class Sums:
 def content_with_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that lies goes on, whatever its sums are."""
     monkeypatch.setattr(
-        Blinded, "_found", lambda self, total, there, *_: Found(self._ring.decode(total[:-1]).float(), there)
+        Blinded, "finding", lambda self, total, there, *_: Found(self._ring.decode(total[:-1]).float(), there)
     )
 
 

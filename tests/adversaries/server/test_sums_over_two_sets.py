@@ -54,7 +54,7 @@ def values(monkeypatch: pytest.MonkeyPatch) -> Values:
 @pytest.fixture
 def lie(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Gradients of zero, and a set without the last party in the second round."""
-    monkeypatch.setattr(Blinded, "_members", lambda _self, round: NAMES[:3] if round == WITHOUT else NAMES)
+    monkeypatch.setattr(Blinded, "set_of", lambda _self, round: NAMES[:3] if round == WITHOUT else NAMES)
 
     def alter(cohort: Any) -> None:
         for name in NAMES:

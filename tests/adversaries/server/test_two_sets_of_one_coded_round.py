@@ -87,14 +87,14 @@ class Split:
 def weights(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[tuple[Any, Tensor]]]:
     """The rounded weights of every round, with the party's context."""
     seen: dict[str, list[tuple[Any, Tensor]]] = defaultdict(list)
-    rounded = CodedParty._rounded_weights
+    rounded = CodedParty.round_weights
 
     def note(self: CodedParty) -> Tensor:
         found = rounded(self)
         seen[self._ctx.name].append((self._ctx, found.clone()))
         return found
 
-    monkeypatch.setattr(CodedParty, "_rounded_weights", note)
+    monkeypatch.setattr(CodedParty, "round_weights", note)
     return seen
 
 

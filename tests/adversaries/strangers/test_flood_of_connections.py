@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.crypto.pki.federation import make_federation
-from colonnade.server.member.handshakes import _sift
+from colonnade.server.member.handshakes import sift
 from tests.support import warm
 
 pytestmark = pytest.mark.slow
@@ -81,7 +81,7 @@ def test_they_are_few_lines_and_all_counted(tmp_path: Path) -> None:
 def test_other_grpc_output_is_bounded_and_foreign_lines_pass() -> None:
     (source, sink), (kept, through) = os.pipe(), os.pipe()
     logged: list[str] = []
-    reader = threading.Thread(target=_sift, args=(source, through, logged.append))
+    reader = threading.Thread(target=sift, args=(source, through, logged.append))
     reader.start()
     with os.fdopen(sink, "wb") as log:
         for number in range(300):

@@ -26,7 +26,7 @@ from colonnade.common.run.json_lines import open_to_append
 from colonnade.common.run.own_files import open_own, refuse_foreign
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import RunFolder
-from colonnade.common.tracking.mlflow_tracker import _make_database
+from colonnade.common.tracking.mlflow_tracker import make_database
 from colonnade.launcher.configuration import GivenConfig
 from colonnade.launcher.folder_lock import locked_folder
 from colonnade.launcher.virtual import run_virtually
@@ -55,7 +55,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "serve.tokens": lambda path: add_caller(path, "caller"),
     "a.partial": keeps,
     "pinned.json.partial": lambda path: write_durably(path.with_suffix(""), b"x"),
-    "mlflow.db.lock": lambda path: _make_database(path.with_suffix("")),
+    "mlflow.db.lock": lambda path: make_database(path.with_suffix("")),
     "inversion.png": lambda path: draw(path, torch.rand(2, 1, 4, 4), torch.rand(2, 1, 4, 4)),
     "probe.partial": lambda path: Checkpoints(path.parent).prepare(),
 }

@@ -93,7 +93,7 @@ def test_silent_connections_do_not_block_the_health_service(words: bytes) -> Non
 
 
 def test_the_health_service_closes_silent_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.common.observability.health._PATIENCE", 0.3)
+    monkeypatch.setattr("colonnade.common.observability.health.PATIENCE", 0.3)
     with Health("127.0.0.1:0", "server.health") as health:
         host, _, port = health.address.rpartition(":")
         with socket.create_connection((host, int(port)), 20) as line:

@@ -66,7 +66,7 @@ class TestBothNeighbours:
         take: Any = kind.take
 
         def taken(own: Any, stage: int, block: int, came: Tensor) -> Any:
-            if checks != "proofs" and own._index == 3:
+            if checks != "proofs" and own.seat == 3:
                 seen.came[stage] = to_bytes(came)
             elif checks == "proofs" and own.book.seat == 3:
                 seen.came[stage] = own._sealed.open("party2", to_bytes(came), "list of an alignment", stage, block)

@@ -40,14 +40,14 @@ def test_the_margin_is_that_of_the_first_round(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[str, float] = {}
-    refuse = CodedParty._refuse_wrapping
+    refuse = CodedParty.refuse_if_wrapping
 
     def watch(self: CodedParty, weights: object) -> None:
         parties = len(self._ctx.federation.names)
         seen.setdefault(self._ctx.name, margin(self._code.field, self._largest, weights, parties))
         refuse(self, weights)
 
-    monkeypatch.setattr(CodedParty, "_refuse_wrapping", watch)
+    monkeypatch.setattr(CodedParty, "refuse_if_wrapping", watch)
     file = write(tmp_path, rows={"validation": 100, "test": 300})
     Simulation(load(file, ())).run()
     check(file, ())

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.testing import conformance
 from tests.outside.conftest import install  # noqa: F401  # a fixture
 from tests.support.household import colonnade
 from tests.support.outside import Install
 
 
-def test_it_registers_itself_and_conforms(tmp_path: Path, install: Install) -> None:  # noqa: F811
-    """pip and the package's own test file are in tests/test_distribution.py; this is the module alone."""
+def test_it_registers_itself(tmp_path: Path, install: Install) -> None:  # noqa: F811
+    """pip, and the package's own tests: tests/test_distribution.py."""
     folder = tmp_path / "new"
     code, said = colonnade("new", "protocol", "my_way2", "--out", folder)
     assert code == 0 and f"next: cd {folder} && pip install -e '.[test]' && pytest" in said, said
@@ -24,9 +23,6 @@ def test_it_registers_itself_and_conforms(tmp_path: Path, install: Install) -> N
     assert project["project"]["name"] == "colonnade-my-way2"
     assert project["project"]["entry-points"]["colonnade.protocols"] == {"my_way2": "colonnade_my_way2"}
     install("my_way2", "colonnade_my_way2", (folder / "colonnade_my_way2.py").read_text(), "colonnade-my-way2")
-    suite = conformance("my_way2", embedding=16)()
-    suite.test_it_learns()
-    suite.test_equal_seeds_give_equal_bits()
     code, said = colonnade("show", "my_way2")
     assert code == 0 and said.count("async def serve") == 1, said
     code, said = colonnade("simulate", folder / "federation.yaml", "--out", tmp_path / "run")

@@ -33,7 +33,7 @@ def by_csv(path: Path) -> list[str] | None:
 @example(lines=[("a", "\r"), ("b", "\r\n"), ("c", "\n"), ("", "\n")], block=3)
 def test_it_is_read_as_csv_reads_it(lines: list[tuple[str, str]], block: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prediction_files, "_BLOCK", block)
+        patch.setattr(prediction_files, "BLOCK", block)
         path = Path(folder) / "ids.csv"
         path.write_text("id\n" + "".join(cell + end for cell, end in lines), encoding="utf-8", newline="")
         expected = by_csv(path)

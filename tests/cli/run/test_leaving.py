@@ -27,9 +27,9 @@ def left(party: str) -> dict[str, str]:
 def test_nobody_is_said_to_be_lost_before_the_end(tmp_path: Path) -> None:
     made, text = launch(tmp_path)
     for party in ("party1", "party2"):
-        made._show(left(party))
+        made.show(left(party))
     assert not text.getvalue()
-    made._show_left()  # of a run in which nobody has failed
+    made.show_left()  # of a run in which nobody has failed
     assert text.getvalue() == "".join(
         f"{party}: was lost: the connection was closed\n" for party in ("party1", "party2")
     )
@@ -37,10 +37,10 @@ def test_nobody_is_said_to_be_lost_before_the_end(tmp_path: Path) -> None:
 
 def test_who_was_ended_because_another_has_failed_is_not_said_to_be_lost(tmp_path: Path) -> None:
     made, text = launch(tmp_path)
-    made._sent_away.add("party2")
+    made.sent_away.add("party2")
     for party in ("party1", "party2", "party3"):
-        made._show(left(party))
-    made._show_left()
+        made.show(left(party))
+    made.show_left()
     assert text.getvalue() == "".join(
         f"{party}: was lost: the connection was closed\n" for party in ("party1", "party3")
     )
@@ -48,8 +48,8 @@ def test_who_was_ended_because_another_has_failed_is_not_said_to_be_lost(tmp_pat
 
 def test_who_comes_back_is_said_to_have_been_away_first(tmp_path: Path) -> None:
     made, text = launch(tmp_path)
-    made._show(left("party1"))
-    made._show({"kind": "join", "party": "party2", "of": 3, "joined": 1})
+    made.show(left("party1"))
+    made.show({"kind": "join", "party": "party2", "of": 3, "joined": 1})
     assert "was lost" not in text.getvalue()
-    made._show({"kind": "rejoin", "party": "party1", "of": 3, "joined": 2, "round": 4, "seconds": 1.0})
+    made.show({"kind": "rejoin", "party": "party1", "of": 3, "joined": 2, "round": 4, "seconds": 1.0})
     assert text.getvalue().index("was lost") < text.getvalue().index("is back")

@@ -62,7 +62,7 @@ class Parties:
 @pytest.fixture
 def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predict, "ROWS", BLOCK)
-    monkeypatch.setattr(prediction_files, "_BLOCK", 3)  # lines that are read together are no block of the parties
+    monkeypatch.setattr(prediction_files, "BLOCK", 3)  # lines that are read together are no block of the parties
 
 
 def write(path: Path, ids: list[str]) -> PredictionIds:

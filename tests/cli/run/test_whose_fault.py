@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.cli.run.up import _show
+from colonnade.cli.run.up import show
 from colonnade.launcher.watch import Launch, LaunchOptions
 from tests.support.federation import config
 
@@ -35,11 +35,11 @@ class Scripted:
 
 
 def run_with(folder: Path, processes: Scripted, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr("colonnade.launcher.watch._HASTE", 0.0)
+    monkeypatch.setattr("colonnade.launcher.watch.HASTE", 0.0)
     settings = config({"name": "split"}, "federation.parties=2", "launch.restarts=0")
     (folder / "server.log").write_text(REFUSED)
     run = Launch(settings, folder, folder, folder, 0.0, options=LaunchOptions(secure=False), resumed=True)
-    return _show(run.go(processes))  # type: ignore[arg-type]
+    return show(run.go(processes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ended", [-signal.SIGTERM, 130])
@@ -62,7 +62,7 @@ def test_a_member_killed_by_another_process_is_blamed(
 def test_a_run_that_has_not_begun_leaves_only_the_files_present_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("colonnade.launcher.watch._HASTE", 0.0)
+    monkeypatch.setattr("colonnade.launcher.watch.HASTE", 0.0)
     (scratch := tmp_path / "scratch").mkdir()
     (out := tmp_path / "out").mkdir()
     (out / "notes.txt").write_text("mine")
@@ -71,5 +71,5 @@ def test_a_run_that_has_not_begun_leaves_only_the_files_present_before(
     settings = config({"name": "split"}, "federation.parties=2", "launch.restarts=0")
     processes = Scripted({"server": 2}, {"party1": 130, "party2": 130})
     run = Launch(settings, tmp_path, out, scratch, 0.0, options=LaunchOptions(secure=False), resumed=False)
-    assert _show(run.go(processes)) == 2  # type: ignore[arg-type]
+    assert show(run.go(processes)) == 2  # type: ignore[arg-type]
     assert sorted(str(path.relative_to(out)) for path in out.rglob("*")) == ["data", "data/clients.csv", "notes.txt"]

@@ -55,15 +55,15 @@ def filled(path: Path, key: bytes) -> RaisedElements:
 
 def test_two_processes_that_write_at_once_leave_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one begins and ends while the first one is in the middle of its draft."""
-    path, lay_down = tmp_path / "raised", raised._lay_down
+    path, lay_down = tmp_path / "raised", raised.lay_down
     first, second = filled(path, b"a"), filled(path, b"b")
 
     def interrupted(*more: object) -> None:
-        monkeypatch.setattr(raised, "_lay_down", lay_down)
+        monkeypatch.setattr(raised, "lay_down", lay_down)
         second.save()
         lay_down(*more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(raised, "_lay_down", interrupted)
+    monkeypatch.setattr(raised, "lay_down", interrupted)
     first.save()
     kept = RaisedElements(path, b"secret")
     assert kept.get(b"k", [b"a"], lambda _new: pytest.fail("it is known")) == b"a" * 32
@@ -81,7 +81,7 @@ def test_drafts_of_killed_processes_are_removed_and_others_stay(tmp_path: Path) 
     assert {path.name for path in tmp_path.iterdir()} == {"raised", living.name, foreign.name}
 
 
-@pytest.mark.parametrize("step", ["_lay_down", "mkstemp"])
+@pytest.mark.parametrize("step", ["lay_down", "mkstemp"])
 def test_a_disk_that_becomes_full_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     known = filled(tmp_path / "raised", b"a")
 

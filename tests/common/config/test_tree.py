@@ -111,7 +111,7 @@ def said_of(text: str) -> str:
 @pytest.mark.parametrize("text", READ_ALIKE, ids=range(len(READ_ALIKE)))
 def test_it_makes_no_difference_whether_libyaml_is_there(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = said_of(text)
-    monkeypatch.setattr(yaml_tree, "_FAST", None)
+    monkeypatch.setattr(yaml_tree, "FAST", None)
     assert found == said_of(text)
 
 
@@ -121,7 +121,7 @@ def test_an_ordinary_file_is_read_by_libyaml(monkeypatch: pytest.MonkeyPatch) ->
     used = []
     monkeypatch.setattr(yaml_tree.yaml, "load", lambda text, loader: used.append(loader) or read(text, loader))
     parse_yaml((ROOT / "experiments" / "demo.yaml").read_text())
-    assert used == [yaml_tree._FAST] and issubclass(used[0], yaml.CSafeLoader)
+    assert used == [yaml_tree.FAST] and issubclass(used[0], yaml.CSafeLoader)
 
 
 # Overrides.

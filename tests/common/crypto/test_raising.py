@@ -25,17 +25,17 @@ def test_two_processors_give_what_one_gives(two: Raising) -> None:
     own = alone.keys(secret, KEYS, b"tag")
     assert two.keys(secret, KEYS, b"tag") == own == secret.raise_all(hash_to_curve(KEYS, b"tag"))
     assert two.elements(secret, own) == alone.elements(secret, own)
-    assert len(two._workers) == 2
+    assert len(two.workers) == 2
     two.close()
-    assert not two._workers
-    assert two.keys(secret, KEYS[:10], b"tag") == own[:320] and not two._workers  # short lists are not worth a process
+    assert not two.workers
+    assert two.keys(secret, KEYS[:10], b"tag") == own[:320] and not two.workers  # short lists are not worth a process
 
 
 @pytest.mark.processes
 def test_no_secret_is_on_a_command_line_or_in_an_environment(two: Raising) -> None:
     secret = Secret(os.urandom(32))
     two.keys(secret, KEYS, b"tag")
-    for worker in two._workers:
+    for worker in two.workers:
         for place in ("cmdline", "environ"):
             content = Path(f"/proc/{worker.pid}/{place}").read_bytes()
             assert secret.scalar not in content and secret.scalar.hex().encode() not in content
@@ -56,8 +56,8 @@ def test_an_element_of_small_order_is_refused_by_every_processor(two: Raising) -
 def test_a_processor_that_has_died_is_reported(two: Raising) -> None:
     secret = Secret(os.urandom(32))
     two.keys(secret, KEYS, b"tag")
-    two._workers[1].kill()
-    two._workers[1].wait()
+    two.workers[1].kill()
+    two.workers[1].wait()
     with pytest.raises(EnvironmentFault, match="a process that raises keys has ended"):
         two.keys(secret, KEYS, b"tag")
-    assert not two._workers
+    assert not two.workers

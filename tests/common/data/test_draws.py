@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.cli.run.member import _prepare_torch
+from colonnade.cli.run.member import prepare_torch
 from colonnade.common.data.draws import AgreedDraws, SecretDraws, filled
 
 SECRET = bytes(range(32))
@@ -64,7 +64,7 @@ def test_a_process_does_not_begin_with_torch_s_constant() -> None:
     with torch.random.fork_rng(devices=[]):
         drawn = {torch.get_rng_state().numpy().tobytes()}
         for _ in range(2):
-            _prepare_torch(0)
+            prepare_torch(0)
             drawn.add(torch.get_rng_state().numpy().tobytes())
     assert len(drawn) == 3
 

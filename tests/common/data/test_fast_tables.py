@@ -98,7 +98,7 @@ def test_any_table(
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_one_odd_cell_among_numbers(tmp_path: Path, cell: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_file, "_BLOCK", 256)  # types are found in the first block
+    monkeypatch.setattr(csv_file, "BLOCK", 256)  # types are found in the first block
     rows = [[f"{number / 7}", str(number), "x"] for number in range(200)]
     rows[150][1] = cell
     for gaps in (True, False):
@@ -120,7 +120,7 @@ def test_one_odd_cell_among_numbers(tmp_path: Path, cell: str, monkeypatch: pyte
     ],
 )
 def test_faults_that_no_cell_has(tmp_path: Path, was: str, now: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_file, "_BLOCK", 512)
+    monkeypatch.setattr(csv_file, "BLOCK", 512)
     path = tmp_path / "t.csv"
     file = write(path, [[f"{number / 7}", str(number), "x"] for number in range(90)])
     path.write_text(path.read_text().replace(was, now))
@@ -128,7 +128,7 @@ def test_faults_that_no_cell_has(tmp_path: Path, was: str, now: str, monkeypatch
 
 
 def test_numbers_of_many_blocks_are_converted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_file, "_BLOCK", 512)
+    monkeypatch.setattr(csv_file, "BLOCK", 512)
     file = write(tmp_path / "t.csv", [[f"{number / 7}", str(number), "xyz"[number % 3]] for number in range(900)])
     found = TableColumns(file, NAMES, "id").features()
     assert told(found) == told(TableColumns(Slow(file), NAMES, "id").features())

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from colonnade.common.config.data.columns import AllSplit, ColumnsSplit, ImageRowsSplit, PartyIndex, PatchesSplit
-from colonnade.common.data.formats import records
+from colonnade.common.data.formats import unpack
 from colonnade.common.data.formats.idx import IdxImages, holds, read_labels
 from colonnade.common.data.split import part_of
 from colonnade.common.errors import DataError
@@ -19,7 +19,7 @@ from tests.support.idx import write_idx
 def test_reads_the_chosen_pixels(
     idx_folder: Path, images: np.ndarray, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(records, "_CHUNK", chunk)
+    monkeypatch.setattr(unpack, "CHUNK", chunk)
     source = IdxImages(idx_folder)
     assert source.shape == (4, 3) and source.official_test == 3
     bands = source.read(part_of(ImageRowsSplit(), source.shape, (), PartyIndex(1, 2)))

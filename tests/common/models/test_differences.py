@@ -104,7 +104,7 @@ def test_at_the_scale_of_the_paper_subtracted_losses_would_be_noise() -> None:
 def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     head, h, u, y = case(4, "deep", rows=11)
     whole = Slopes(head, mu=1e-3)(h, u, y, EmbeddingColumns(4))
-    monkeypatch.setattr(differences, "_BLOCK", 100)
+    monkeypatch.setattr(differences, "BLOCK", 100)
     assert torch.allclose(Slopes(head, mu=1e-3)(h, u, y, EmbeddingColumns(4)), whole, rtol=1e-5, atol=1e-9)
 
 

@@ -21,7 +21,7 @@ def test_a_signal_is_a_request_unless_the_terminal_has_gone(
     terminal: list[bool], heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there: Iterator[bool] = iter(terminal)
-    monkeypatch.setattr(hangup, "_has_terminal", lambda: next(there))
+    monkeypatch.setattr(hangup, "has_terminal", lambda: next(there))
 
     async def main() -> list[str]:
         came, found = asyncio.Event(), list[str]()

@@ -93,9 +93,9 @@ def test_another_format_is_refused(two: Path) -> None:
     path = two / "round-00000020.json"
     record = json.loads(path.read_text()) | {"format": 2}
     del record["checksum"]
-    from colonnade.common.run.checkpoints import _checksum  # the only way to forge one
+    from colonnade.common.run.checkpoints import checksum_of  # the only way to forge one
 
-    path.write_text(json.dumps({**record, "checksum": _checksum(record)}))
+    path.write_text(json.dumps({**record, "checksum": checksum_of(record)}))
     with pytest.raises(CheckpointError, match="has format 2"):
         Checkpoints(two).usable(OURS)
 

@@ -207,7 +207,7 @@ def test_a_malformed_frame_ends_the_stream_and_names_the_sender() -> None:
 
 
 def test_closing_does_not_wait_long_for_a_peer_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "_CLOSING", 0.2)
+    monkeypatch.setattr(connection_module, "CLOSING", 0.2)
 
     async def body(pair: Pair) -> None:
         stalled = asyncio.Event()

@@ -68,8 +68,8 @@ def _requests() -> list[Case]:
 
 def _lists() -> list[Case]:
     pem = (_federation() / "ada" / "cert.pem").read_bytes()
-    entry = revocation._entry_for(pem, "lost", "2026-03-01T12:00:00+00:00")
-    return [Case("", revocation._text({entry.fingerprint: entry})), Case("", revocation._text({}))]
+    entry = revocation.entry_for(pem, "lost", "2026-03-01T12:00:00+00:00")
+    return [Case("", revocation.text({entry.fingerprint: entry})), Case("", revocation.text({}))]
 
 
 def _read_lists() -> Callable[[str, bytes], object]:

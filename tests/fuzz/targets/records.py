@@ -28,7 +28,7 @@ from colonnade.common.wire.frame import pack
 from colonnade.reports.records.ledgers import read_books_of
 from colonnade.reports.records.run import read_run
 from colonnade.server.member.saving import read_committed
-from colonnade.server.member.session_numbers import _kept
+from colonnade.server.member.session_numbers import kept
 from colonnade.server.prediction.serving.tokens import Tokens
 from colonnade.server.privacy.label_budget import open_releases
 from tests.fuzz.engine import Broken, Case, Target
@@ -74,7 +74,7 @@ def _releases(path: Path) -> object:
 
 
 def _session(path: Path) -> object:
-    found = _kept(path)
+    found = kept(path)
     if not 0 <= found < (1 << 32) - 1:
         raise Broken(f"{found}")
     return found
@@ -214,23 +214,23 @@ def _read_tokens() -> Callable[[str, bytes], object]:
 
 
 def _captures() -> list[Case]:
-    from colonnade.client.transcript.capture import _HEAD
+    from colonnade.client.transcript.capture import HEAD
     from colonnade.common.contracts.registry import CONTRACTS
 
     kinds = CONTRACTS["split"].kinds
     frames = [pack(sample(kind), 0, Codec(kinds)) for kind in kinds.values()]
-    each = [_HEAD.pack(way, 5, len(frame)) + frame for way, frame in zip((0, 1, 0), frames, strict=False)]
+    each = [HEAD.pack(way, 5, len(frame)) + frame for way, frame in zip((0, 1, 0), frames, strict=False)]
     return [Case("file", b"".join(each)), *(Case("frame", frame) for frame in frames)]
 
 
 def _read_captures() -> Callable[[str, bytes], object]:
-    from colonnade.client.transcript.capture import _HEAD
+    from colonnade.client.transcript.capture import HEAD
 
     place = Place("captures")
 
     def read(variant: str, data: bytes) -> object:
         if variant == "frame":  # with a head as it has to be
-            data = _HEAD.pack(len(data) % 2, 5, len(data)) + data
+            data = HEAD.pack(len(data) % 2, 5, len(data)) + data
         return list(read_capture(place.hold({"capture.bin": data}) / "capture.bin", _FEDERATION))
 
     return read

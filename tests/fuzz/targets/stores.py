@@ -94,7 +94,7 @@ def _mended(files: Mapping[str, bytes]) -> bytes:
         record = json.loads(files[_RECORD])
         record["tensors"] = hashlib.sha256(files[_TENSORS]).hexdigest()
         record.pop("checksum", None)
-        return json.dumps({**record, "checksum": checkpoints._checksum(record)}).encode()
+        return json.dumps({**record, "checksum": checkpoints.checksum_of(record)}).encode()
     except (ValueError, TypeError, AttributeError, RecursionError):
         return files[_RECORD]
 
@@ -167,7 +167,7 @@ def _mended_cache(folder: Path, files: dict[str, bytes]) -> dict[str, bytes]:
     (tensors,) = (path for path in files if path.endswith(".safetensors"))
     try:
         number = str(json.loads(files[record])["number"])
-        checksum = run_cache._checksum(folder / tensors, number)
+        checksum = run_cache.checksum_of(folder / tensors, number)
     except (ValueError, TypeError, KeyError, RecursionError):
         return files
     return {**files, record: json.dumps({"number": number, "sha256": checksum}).encode()}
@@ -177,7 +177,7 @@ def _mended_sums(data: bytes) -> bytes:
     try:
         tensors = safetensors.torch.load(data)
         number = str(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]["number"])
-        return safetensors.torch.save(tensors, {"number": number, "checksum": run_cache._sum_of(number, tensors)})
+        return safetensors.torch.save(tensors, {"number": number, "checksum": run_cache.sum_of(number, tensors)})
     except (safetensors.SafetensorError, ValueError, TypeError, KeyError, RecursionError):
         return data
 
@@ -255,7 +255,7 @@ def _noisy_cases() -> list[Case]:
 
 
 def _read_noisy() -> Callable[[str, bytes], object]:
-    from colonnade.server.privacy.noisy_labels import _checksum
+    from colonnade.server.privacy.noisy_labels import checksum_of
 
     place, (name,) = Place("noisy-labels"), _noisy()
 
@@ -266,7 +266,7 @@ def _read_noisy() -> Callable[[str, bytes], object]:
                 about = json.loads(data[8 : 8 + size])["__metadata__"]
                 tensors = safetensors.torch.load(data)
                 about = {key: value for key, value in about.items() if key != "checksum"}
-                data = safetensors.torch.save(tensors, {**about, "checksum": _checksum(tensors["values"], about)})
+                data = safetensors.torch.save(tensors, {**about, "checksum": checksum_of(tensors["values"], about)})
             except Exception:  # noqa: BLE001
                 pass
         found = NoisyLabelFile(place.hold({name: data}), begun=True).get(_PRIVATE, _LABELS, torch.arange(4), 3, 1)

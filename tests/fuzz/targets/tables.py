@@ -147,8 +147,8 @@ def _tensors() -> list[Case]:
     fields = (TypedColumn("age", None), TypedColumn("town", ("Ulm", "Bonn")))
     typed = Features(torch.zeros(3, 2, dtype=torch.float64), ("age", "town"), 0, None, fields)
     for name, form, value in (
-        ("copy", table_cache._FeatureForm, typed),
-        ("copied labels", table_cache._LabelForm, _CLASSES),
+        ("copy", table_cache.FeatureForm, typed),
+        ("copied labels", table_cache.LabelForm, _CLASSES),
     ):
         tensors, about = form.taken_apart(value)  # type: ignore[attr-defined]
         said = json.dumps(about)
@@ -178,10 +178,10 @@ def _read_tensors() -> Callable[[str, bytes], object]:
         place.hold({"t": data})
         with unguarded():
             path.parent.chmod(0o700)
-        form: Any = table_cache._FeatureForm if variant == "copy" else table_cache._LabelForm
+        form: Any = table_cache.FeatureForm if variant == "copy" else table_cache.LabelForm
         try:
             return form.restore(*table_cache._read(path, _KEY))
-        except table_cache._DAMAGES:
+        except table_cache.DAMAGES:
             return None  # made again
 
     return read

@@ -15,7 +15,7 @@ from colonnade.common.conversation.membership import WIRE_VERSION, Begin, Failur
 from colonnade.common.errors import ContractError, PartyAway, PartyFailed, PartyLost, RefusedError
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.version import VERSION, read_version
-from colonnade.server.member.summary import _versions
+from colonnade.server.member.summary import other_versions
 from tests.server.stage import RUN, close, federation, hello, play, refused, stage
 from tests.support.patience import PATIENCE
 
@@ -101,8 +101,8 @@ def test_another_release_of_the_series_is_admitted_and_reported_once() -> None:
 
 
 def test_the_summary_lists_other_versions_alone() -> None:
-    assert _versions({"bob": PATCH, "ada": PATCH}) == {"other versions": f"ada {PATCH}, bob {PATCH}"}
-    assert _versions({}) == {}
+    assert other_versions({"bob": PATCH, "ada": PATCH}) == {"other versions": f"ada {PATCH}, bob {PATCH}"}
+    assert other_versions({}) == {}
 
 
 STRANGE = {

@@ -123,11 +123,11 @@ async def trouble(stage: Stage, caller: Caller, web: Web) -> None:
     stage.questions.hearing.clear()
     await caller.ask("GET", "/healthz")
     stage.questions.hearing.set()
-    most, web._gate._most = web._gate._most, 0
+    most, web.gate.capacity = web.gate.capacity, 0
     for path in ("/openapi.json", "/v1/model"):
         await caller.ask("GET", path, headers=KNOWN)
-    web._gate._most = most
-    web._callers = Tokens({"one": "secret"}, 1.0)
+    web.gate.capacity = most
+    web.tokens = Tokens({"one": "secret"}, 1.0)
     await caller.ask("POST", "/v1/predict", json={"ids": ["p1"] * 200}, headers=KNOWN)  # a full bucket lets it through
     await caller.ask("POST", "/v1/predict", json={"ids": ["p1"]}, headers=KNOWN)
     await caller.ask("GET", "/v1/model", headers=KNOWN)
@@ -142,7 +142,7 @@ def operations() -> Iterator[tuple[str, str, int]]:
 def test_every_route_is_described_and_the_other_way_round() -> None:
     async def routes() -> set[tuple[str, str]]:
         web = Web(Stage().batcher, Tokens({"one": "secret"}, 20), ABOUT)
-        app: aiohttp_web.Application = web._gate._runner.app
+        app: aiohttp_web.Application = web.gate.runner.app
         return {
             (str(route.resource and route.resource.canonical), route.method.lower()) for route in app.router.routes()
         }

@@ -85,7 +85,7 @@ def test_a_column_without_a_value_in_training_is_told_from_one_with() -> None:
 
 
 def test_of_many_rows_some_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distribution, "_MOST_ROWS", 64)
+    monkeypatch.setattr(distribution, "MOST_ROWS", 64)
     (bins,), _ = fitted(table(np.arange(1000.0)))
     assert bins.counts is not None and 32 < bins.counts.sum() <= 64 and bins.edges[0] == 0 and bins.edges[-1] > 900
 

@@ -21,7 +21,7 @@ from colonnade.common.config.data.columns import (
 from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.config.models import ModelConfig
 from colonnade.common.config.run_options import RowsConfig
-from colonnade.common.data.formats import records
+from colonnade.common.data.formats import unpack
 from colonnade.common.data.known_sets.cifar import CifarImages, holds, read_labels
 from colonnade.common.data.rows import partition
 from colonnade.common.data.sources import load_features, load_labels, prepare
@@ -66,7 +66,7 @@ def folder(tmp_path: Path, images: np.ndarray) -> Path:
 def test_parts_are_those_of_the_images(
     folder: Path, images: np.ndarray, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(records, "_CHUNK", chunk)
+    monkeypatch.setattr(unpack, "CHUNK", chunk)
     source = CifarImages(folder)
     assert source.shape == (3, 32, 32) and source.official_test == 4
     band = source.read(part_of(ImageRowsSplit(), source.shape, (), PartyIndex(2, 4)))

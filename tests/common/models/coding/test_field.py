@@ -64,8 +64,8 @@ def test_products_of_shapes_as_they_come(p: int, m: int, k: int, n: int) -> None
 @pytest.mark.parametrize("block", [1, 100, 2**24])
 def test_blocks_of_any_size_give_the_same(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     left, right = elements(MERSENNE, 31, 300), elements(MERSENNE, 300, 5, seed=1)
-    monkeypatch.setattr(module, "_CACHED", {})  # as on a device that has none
-    monkeypatch.setattr(module, "_BLOCK", block)
+    monkeypatch.setattr(module, "CACHED", {})  # as on a device that has none
+    monkeypatch.setattr(module, "BLOCK", block)
     assert torch.equal(Field(MERSENNE).matmul(left, right), exact(left, right, MERSENNE))
 
 

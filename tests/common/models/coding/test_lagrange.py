@@ -204,11 +204,11 @@ def test_a_response_at_another_point_is_named() -> None:
 def test_a_decoding_matrix_is_made_once_a_set_of_senders() -> None:
     code = agreed_code(NEAR_26, 2, 1, 6)
     answers, _ = round_of(code, parties=1, seed=1)
-    lagrange._decoding.cache_clear()
+    lagrange.decoding_of.cache_clear()
     for senders in ([0, 1, 2, 3, 4], [4, 2, 0, 3, 1], [5, 1, 2, 3, 4], [0, 1, 2, 3, 4]):
         code.decode(senders, answers[senders])
-    assert lagrange._decoding.cache_info().misses == 2
-    assert lagrange._decoding.cache_info().maxsize is not None
+    assert lagrange.decoding_of.cache_info().misses == 2
+    assert lagrange.decoding_of.cache_info().maxsize is not None
 
 
 @pytest.mark.parametrize(

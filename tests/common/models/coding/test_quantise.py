@@ -88,7 +88,7 @@ def test_unpacked_values_are_those_of_the_codes(tensor: Tensor, form: Coded, see
 @pytest.mark.parametrize("columns", [1, 3, 4096])
 def test_blocks_make_no_difference(form: Coded, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks, the last neither full nor a whole group."""
-    monkeypatch.setattr(scale_module, "_BLOCK", 1 << 14)
+    monkeypatch.setattr(scale_module, "BLOCK", 1 << 14)
     tensor = torch.randn(100_001 // columns, columns, generator=draws(1)) + torch.arange(columns)
     back = unpack(pack(tensor, form, draws(2)))
     was, now = columns_of(tensor, form), columns_of(back, form)
@@ -110,7 +110,7 @@ def test_of_all_that_can_be_drawn_as_much_rounds_up_as_lies_below(monkeypatch: p
     """Every u once, instead of drawing: the bias is below 2^-16 of a step."""
     odd = np.arange(1, 1 << 16, 2, dtype=np.uint16)
     count = len(odd)
-    monkeypatch.setattr(scale_module, "_odd_words", lambda _draws, size: iter([np.resize(odd, size)]))
+    monkeypatch.setattr(scale_module, "odd_words", lambda _draws, size: iter([np.resize(odd, size)]))
     for fraction in (0.0, 0.001, 0.25, 1 / 3, 0.5, 0.9999, 1.0):
         tensor = torch.full((count + 2,), fraction)
         tensor[-2:] = torch.tensor([0.0, 1.0])
@@ -122,7 +122,7 @@ def test_of_all_that_can_be_drawn_as_much_rounds_up_as_lies_below(monkeypatch: p
 @pytest.mark.parametrize("bits", FEW)
 def test_both_ends_of_a_scale_are_restored_for_any_draw(u: int, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     words = np.full(64, u, np.uint16)
-    monkeypatch.setattr(scale_module, "_odd_words", lambda _draws, size: iter([words[:size]]))
+    monkeypatch.setattr(scale_module, "odd_words", lambda _draws, size: iter([words[:size]]))
     for seed in range(300):
         tensor = torch.randn(4, generator=draws(seed))
         back = unpack(pack(tensor, Coded(bits), draws()))
