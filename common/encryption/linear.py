@@ -175,7 +175,8 @@ class Sender:
         left = self.size.rows - block * DEGREE
         if rows > left or (rows % DEGREE and rows != left):
             raise InputError(f"{rows} rows are neither whole blocks nor the last ones")
-        return math.ceil(rows / DEGREE)
+        blocks: int = -(-rows // DEGREE)
+        return blocks
 
     def _largest(self, vectors: Whole) -> int:
         """The largest magnitude that a sum of any of the rows could have."""
