@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from colonnade.client.privacy.own_codes import OwnCodes, SeededCodes
 from colonnade.client.privacy.own_encoder import OwnEncoder
@@ -20,7 +19,7 @@ from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.accounting.step_budget import StepBudget
 from colonnade.common.privacy.codes.plan import DiscretePlan
-from colonnade.common.privacy.gaussian import GaussianPlan, GaussianRelease
+from colonnade.common.privacy.gaussian import GaussianRelease
 from colonnade.common.privacy.laplace import Bits
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals, seeded_bytes, seeded_normals
 from colonnade.common.privacy.release import Release
@@ -54,35 +53,19 @@ class Terms:
     ring: Ring | None = None
 
 
-@dataclass(frozen=True)
-class Randomness:
-    """What a session's release draws on, and what it pays from.
-
-    Args:
-        normals: of the noise.
-        bits: makes a source of random bytes.
-        budget: to pay from.
-        counts: releases of every row, float64 (rows,).
-    """
-
-    normals: Normals
-    bits: Callable[[], Bits]
-    budget: Budget
-    counts: Tensor
-
-
 class PartyMechanism:
     """One mechanism over a run. Seeded noise and its count are in the state, anything else is on the disk."""
 
+    plan: Any
     steps: NoisySteps | None = None
     encoder: OwnEncoder | None = None
 
     def __init__(self, plan: PrivacyPlan, terms: Terms) -> None:
-        self._seeded, self._expected, self._terms = plan.config.seeded, plan.releases, terms
-        self._counts = torch.zeros(terms.rows, dtype=torch.float64)
-        self._budget = Budget(
-            None if self._seeded else terms.ledger, terms.limit, plan.releases, noise_multiplier=plan.noise_multiplier
-        )
+        self.plan, self._terms, self._counts = plan, terms, torch.zeros(terms.rows, dtype=torch.float64)
+        path = None if plan.config.seeded else terms.ledger
+        self._budget = Budget(path, terms.limit, plan.releases, noise_multiplier=plan.noise_multiplier)
+        self._normals: Normals = secure_normals
+        self._bits: Callable[[], Bits] = secure_bytes
 
     @property
     def releases(self) -> float:
@@ -90,50 +73,46 @@ class PartyMechanism:
 
     def stage(self, state: State) -> Release:
         """A session's release."""
-        if not self._seeded:
-            return self._release(state, Randomness(secure_normals, secure_bytes, self._budget, self._counts))
-        draws = state.keep("noise", lambda: generator("noise", self._terms.seed, self._terms.party))
-        self._budget = Budget(None, self._terms.limit, self._expected, state.keep("spent", dict[str, float]))
-        counts = state.keep("row counts", lambda: torch.zeros_like(self._counts))
-        return self._release(
-            state, Randomness(seeded_normals(draws), lambda: seeded_bytes(draws), self._budget, counts)
-        )
+        if self.plan.config.seeded:
+            draws = state.keep("noise", lambda: generator("noise", self._terms.seed, self._terms.party))
+            self._normals, self._bits = seeded_normals(draws), lambda: seeded_bytes(draws)
+            spent = state.keep("spent", dict[str, float])
+            self._budget = Budget(None, self._terms.limit, self.plan.releases, spent)
+            self._counts = state.keep("row counts", lambda: torch.zeros_like(self._counts))
+        return self._release(state)
 
     def close(self) -> None:
         self._budget.close()
 
-    def _release(self, state: State, source: Randomness) -> Release:
+    def _release(self, state: State) -> Release:
         raise NotImplementedError
 
-    def _share(self, plan: PrivacyPlan, source: Randomness) -> NoiseShare | None:
-        return None if self._terms.ring is None else NoiseShare(plan, self._terms.ring, source.bits)
+    def _share(self) -> NoiseShare | None:
+        return None if self._terms.ring is None else NoiseShare(self.plan, self._terms.ring, self._bits)
 
 
 class Gaussian(PartyMechanism):
-    def __init__(self, plan: GaussianPlan, terms: Terms) -> None:
-        super().__init__(plan, terms)
-        self._plan = plan
-
-    def _release(self, state: State, source: Randomness) -> Release:  # noqa: ARG002
-        return GaussianRelease(self._plan, source.normals, source.budget, self._share(self._plan, source))
+    def _release(self, state: State) -> Release:  # noqa: ARG002
+        return GaussianRelease(self.plan, self._normals, self._budget, self._share())
 
 
 class Rows(PartyMechanism):
+    plan: RowPlan
+
     def __init__(self, plan: RowPlan, terms: Terms) -> None:
         super().__init__(plan, terms)
-        self._plan = plan
-        secret = plan.steps is not None and not self._seeded
-        self._step_budget = StepBudget(terms.ledger, plan.steps) if secret and plan.steps is not None else None
+        kept = plan.steps is not None and not plan.config.seeded
+        self._step_budget = StepBudget(terms.ledger, plan.steps) if kept and plan.steps is not None else None
 
-    def _release(self, state: State, source: Randomness) -> Release:
-        plan, paid = self._plan, None
+    def _release(self, state: State) -> Release:
+        plan, paid = self.plan, None
         if plan.steps is not None:
             budget = self._step_budget or StepBudget(None, plan.steps, state.keep("steps spent", dict[str, float]))
-            self.steps = SampledSteps(plan, budget, source.normals, source.bits())
+            self.steps = SampledSteps(plan, budget, self._normals, self._bits())
         elif plan.config.steps is not None:
-            self.steps = paid = NoisySteps(plan, self._terms.steps, source.normals)
-        budget_of_rows = RowBudget(source.budget, source.counts)
-        return RowRelease(plan, source.normals, budget_of_rows, plan.rescale(state), paid, self._share(plan, source))
+            self.steps = paid = NoisySteps(plan, self._terms.steps, self._normals)
+        counts = RowBudget(self._budget, self._counts)
+        return RowRelease(plan, self._normals, counts, plan.rescale(state), paid, self._share())
 
     def close(self) -> None:
         super().close()
@@ -142,20 +121,21 @@ class Rows(PartyMechanism):
 
 
 class Codes(PartyMechanism):
+    plan: DiscretePlan
+
     def __init__(self, plan: DiscretePlan, terms: Terms) -> None:
         super().__init__(plan, terms)
-        self._plan, self._rows = plan, terms.rows if terms.places is None else terms.places.total
+        self._rows, later = (terms.rows, 0) if terms.places is None else (terms.places.total, terms.places.later)
         self._own: OwnCodes | None = None
-        if not self._seeded:
+        if not plan.config.seeded:
             folder = None if terms.ledger is None else PartyFolder(terms.ledger.parent).codes
-            later = 0 if terms.places is None else terms.places.later
             self._own = OwnCodes(plan, self._budget, self._rows, folder, later)
 
-    def _release(self, state: State, source: Randomness) -> Release:  # noqa: ARG002
-        seed, party, places = self._terms.seed, self._terms.party, self._terms.places
-        own = self._own or SeededCodes(self._plan, source.budget, self._rows, seed, party)
+    def _release(self, state: State) -> Release:  # noqa: ARG002
+        terms = self._terms
+        own = self._own or SeededCodes(self.plan, self._budget, self._rows, terms.seed, terms.party)
         self.encoder = own.encoder
-        return own.release if places is None else PlacedRelease(places, own.release)
+        return own.release if terms.places is None else PlacedRelease(terms.places, own.release)
 
 
 MECHANISMS: Mapping[str, Callable[[Any, Terms], PartyMechanism]] = {

@@ -51,8 +51,7 @@ def label_noise(config: LabelPrivacyConfig, classes: int) -> LabelNoise:
     assert config.epsilon is not None  # no other amount is possible
     if config.size is not None:
         return SubsetSelection(classes, config.size, config.epsilon)
-    best = SubsetSelection.best(classes, config.epsilon)
-    return GroupedSubsets(best) if config.prior else best
+    return (GroupedSubsets if config.prior else SubsetSelection).best(classes, config.epsilon)
 
 
 def noise_settings(config: LabelPrivacyConfig, classes: int) -> list[Any]:

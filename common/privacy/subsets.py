@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -61,7 +61,7 @@ class SubsetSelection:
             raise InputError(f"epsilon is {self.asked:g}", hint="give a number above 0")
 
     @classmethod
-    def best(cls, classes: int, epsilon: float) -> SubsetSelection:
+    def best(cls, classes: int, epsilon: float) -> Self:
         """The mechanism with the most informative size. Raises InputError as the constructor."""
         first = cls(classes, 1, epsilon)
         others = (cls(classes, size, epsilon) for size in range(2, classes // 2 + 1))
@@ -112,7 +112,7 @@ class SubsetSelection:
         np.put_along_axis(found, drawn, True, axis=1)
         return found
 
-    draw_by = None
+    draw_by: ClassVar[Any] = None
 
     def first(self, rows: int) -> Tensor:
         """All rows: none waits for a prior."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from colonnade.common.errors import BudgetSpent, CheckpointError, EnvironmentFault
 from colonnade.common.privacy.accounting.chain import Chain
@@ -18,21 +18,64 @@ _BLOCKS = 32  # blocks of a budget: a crash forfeits at most one
 _LEAST = 1e-100  # of a noise multiplier: its square is above 0 and finite
 
 
-class Budget:
-    """Counts releases, and refuses one that would exceed the limit.
+class Reserved:
+    """A count of which blocks are reserved in a party's ledger, on the disk, before the first of a block is used.
 
-    Releases are reserved in blocks, on the disk, before the first of a block is sent, so that no round waits for the
-    disk; a killed process forfeits the rest of its block. Without a path the count is in `counts` alone, which a
-    rollback may reset: for seeded noise, where the same bytes are sent again.
+    So nothing waits for the disk, and a killed process forfeits the rest of its block. Without a path the count is in
+    `counts` alone, which a rollback may reset: for seeded noise, where the same bytes are sent again.
 
     Args:
-        path: the party's ledger, where reservations have their own lines; None for no file.
+        path: the party's ledger; None for no file.
+        name: of the count in `counts`.
+        counts: storage of the count.
+        already: counted by the ledger.
+        block: size of a reservation.
+    """
+
+    held_back: ClassVar[str]
+    """What waits for the disk, for the error."""
+
+    def __init__(
+        self, path: Path | None, name: str, counts: dict[str, float] | None, already: float, block: int
+    ) -> None:
+        self._path, self._name, self._block, self._left = path, name, block, 0
+        self._counts: dict[str, float] = {} if counts is None else counts
+        if path is not None:
+            self._counts[name] = already
+        self._counts.setdefault(name, 0)
+
+    def close(self) -> None:
+        """Returns unused reservations."""
+        if self._path is not None and self._left > 0:
+            enter(self._path, self._entry({"returned": self._left}), self.held_back)
+        self._left = 0
+
+    def _take(self, room: int | None) -> None:
+        """Counts one more, of `room` that are left. Raises EnvironmentFault, and counts none, if it is not written."""
+        if self._path is not None and not self._left:
+            block = self._block if room is None else min(self._block, room)
+            enter(self._path, self._entry({"reserved": block}), self.held_back)
+            self._left = block
+        self._left -= 1
+        self._counts[self._name] += 1
+
+    def _entry(self, counted: dict[str, int]) -> dict[str, Any]:
+        """A line of the ledger."""
+        raise NotImplementedError
+
+
+class Budget(Reserved):
+    """Counts releases, and refuses one that would exceed the limit.
+
+    Args:
+        path, counts: as above.
         limit: releases within the budget; None counts only.
         expected: releases of the run, for the block size.
-        counts: storage of the count.
         noise_multiplier: sigma of these releases. Releases of an earlier start with another sigma' count at equal cost:
             T releases at sigma' as T (sigma / sigma')^2.
     """
+
+    held_back = "nothing leaves"
 
     def __init__(
         self,
@@ -42,13 +85,9 @@ class Budget:
         counts: dict[str, float] | None = None,
         noise_multiplier: float = 1.0,
     ) -> None:
-        self._path, self._limit, self._sigma = path, limit, noise_multiplier
-        self._block = max(1, expected // _BLOCKS)
-        self._counts: dict[str, float] = {} if counts is None else counts
-        if path is not None:
-            self._counts["releases"] = _reserved(path, noise_multiplier)
-        self._counts.setdefault("releases", 0)
-        self._left = 0
+        already = 0 if path is None else _reserved(path, noise_multiplier)
+        super().__init__(path, "releases", counts, already, max(1, expected // _BLOCKS))
+        self._limit, self._sigma = limit, noise_multiplier
 
     @property
     def releases(self) -> float:
@@ -56,34 +95,18 @@ class Budget:
         return self._counts["releases"]
 
     def spend(self) -> float:
-        """Pays for one release and returns the total.
-
-        Raises:
-            BudgetSpent: one more would exceed the limit.
-            EnvironmentFault: the reservation cannot be written.
-        """
+        """Pays for one release and returns the total. Raises BudgetSpent, or EnvironmentFault as `Reserved`."""
         if self._limit is not None and self.releases > self._limit - 1:
             raise BudgetSpent(
                 f"the privacy budget is spent: it allowed {self._limit} releases",
                 hint="the newest checkpoint is the model that it paid for; a run with federation.privacy.predictions "
                 "keeps releases for predictions",
             )
-        if self._path is not None and not self._left:
-            self._left = self._block if self._limit is None else min(self._block, int(self._limit - self.releases))
-            self._write({"reserved": self._left, "noise_multiplier": self._sigma})
-        self._left -= 1
-        self._counts["releases"] += 1
+        self._take(None if self._limit is None else int(self._limit - self.releases))
         return self.releases
 
-    def close(self) -> None:
-        """Returns unused reservations."""
-        if self._left > 0:
-            self._write({"returned": self._left, "noise_multiplier": self._sigma})
-        self._left = 0
-
-    def _write(self, entry: dict[str, Any]) -> None:
-        assert self._path is not None  # without a file nothing is reserved
-        enter(self._path, entry, "nothing leaves")
+    def _entry(self, counted: dict[str, int]) -> dict[str, Any]:
+        return {**counted, "noise_multiplier": self._sigma}
 
 
 def enter(path: Path, entry: dict[str, Any], held_back: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.common.errors import BudgetSpent, CheckpointError
-from colonnade.common.privacy.accounting.budget import enter
+from colonnade.common.privacy.accounting.budget import Reserved
 from colonnade.common.run.json_lines import read_lines
 from colonnade.common.run.json_values import whole
 
@@ -18,28 +18,23 @@ _BLOCKS = 64  # blocks of a budget: a crash forfeits at most one
 _ANEW = "begin a new run, which spends epsilon anew"
 
 
-class StepBudget:
+class StepBudget(Reserved):
     """Counts steps, and refuses one beyond those that every epsilon of the run counts already.
 
-    Steps are reserved in blocks, on the disk, before the first of a block is taken. Without a path the count is in
-    `counts` alone, which a rollback may reset: for seeded draws and noise, where the same steps are taken again.
-
     Args:
-        path: the party's ledger; None for no file.
+        path, counts: as `Reserved`.
         steps: of the run, with their rate and noise.
-        counts: storage of the count.
 
     Raises:
         CheckpointError: the ledger was altered, or has steps with another rate or noise.
     """
 
+    held_back = "no step is taken"
+
     def __init__(self, path: Path | None, steps: SampledGaussian, counts: dict[str, float] | None = None) -> None:
-        self._path, self._steps = path, steps
-        self._counts: dict[str, float] = {} if counts is None else counts
-        if path is not None:
-            self._counts["steps"] = sum(_reserved(path, self._kind))
-        self._counts.setdefault("steps", 0)
-        self._left = 0
+        self._most, self._kind = steps.steps, {"rate": steps.rate, "multiplier": steps.noise_multiplier}
+        already = 0 if path is None else sum(_reserved(path, self._kind))
+        super().__init__(path, "steps", counts, already, max(1, steps.steps // _BLOCKS))
 
     @property
     def steps(self) -> int:
@@ -47,38 +42,16 @@ class StepBudget:
         return int(self._counts["steps"])
 
     def spend(self) -> None:
-        """Pays for one step.
-
-        Raises:
-            BudgetSpent: the run's steps are all taken.
-            EnvironmentFault: the reservation cannot be written.
-        """
-        remaining = self._steps.steps - self.steps
-        if remaining <= 0:
+        """Pays for one step. Raises BudgetSpent, or EnvironmentFault as `Reserved`."""
+        if (remaining := self._most - self.steps) <= 0:
             raise BudgetSpent(
-                f"the privacy budget is spent: it allowed {self._steps.steps} steps over secretly drawn rows",
+                f"the privacy budget is spent: it allowed {self._most} steps over secretly drawn rows",
                 hint="the newest checkpoint is the model that it paid for; a run that went back takes steps twice",
             )
-        if self._path is not None and not self._left:
-            block = min(remaining, max(1, self._steps.steps // _BLOCKS))
-            self._write({"reserved": block})
-            self._left = block
-        self._left -= 1
-        self._counts["steps"] += 1
+        self._take(remaining)
 
-    def close(self) -> None:
-        """Returns unused reservations."""
-        if self._path is not None and self._left > 0:
-            self._write({"returned": self._left})
-        self._left = 0
-
-    @property
-    def _kind(self) -> dict[str, float]:
-        return {"rate": self._steps.rate, "multiplier": self._steps.noise_multiplier}
-
-    def _write(self, entry: dict[str, Any]) -> None:
-        assert self._path is not None  # without a file nothing is reserved
-        enter(self._path, {"steps": {**entry, **self._kind}}, "no step is taken")
+    def _entry(self, counted: dict[str, int]) -> dict[str, Any]:
+        return {"steps": {**counted, **self._kind}}
 
 
 def _reserved(path: Path, kind: dict[str, float]) -> Iterator[int]:

@@ -44,27 +44,12 @@ class _Choice(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GroupedSubsets:
-    """The mechanism for a number of classes.
-
-    Args:
-        plain: of labels without a prior; its epsilon is that of every label.
-    """
-
-    plain: SubsetSelection
-
-    @property
-    def epsilon(self) -> float:
-        """Epsilon of every label, at delta 0."""
-        return self.plain.epsilon
+class GroupedSubsets(SubsetSelection):
+    """The mechanism for a number of classes; without a prior, and in its epsilon, it is that of plain sets."""
 
     def first(self, rows: int) -> Tensor:
         """As `first_rows`: all others wait for their first use."""
         return first_rows(rows)
-
-    def draw(self, labels: Tensor, bits: Bits) -> Tensor:
-        """Sets for labels int64 (rows,) without a prior, as 1 and 0: float64 (rows, classes)."""
-        return self.plain.draw(labels, bits)
 
     def draw_by(self, labels: Tensor, prior: Tensor, bits: Bits) -> Tensor:
         """Sets of classes for labels, by a prior that was computed without them.
@@ -80,7 +65,7 @@ class GroupedSubsets:
         Raises:
             InputError: the prior is no distribution over the classes.
         """
-        likely = _normalised(prior, (len(labels), self.plain.classes))
+        likely = _normalised(prior, (len(labels), self.classes))
         order = np.argsort(-likely, axis=1, kind="stable")
         ranks, rows = np.argsort(order, axis=1), np.arange(len(likely))
         chosen = self._best(np.take_along_axis(likely, order, axis=1))
@@ -92,30 +77,22 @@ class GroupedSubsets:
             found[at] = np.take_along_axis(mechanism.select(own, bits), groups, axis=1)
         return torch.from_numpy(found).to(torch.float64)
 
-    def evidence(self, values: Tensor) -> Tensor:
-        """The log-likelihood of every class, up to a constant per row: float64 (rows, classes)."""
-        return self.plain.evidence(values)
-
-    def counts(self, values: Tensor) -> Tensor:
-        """Unbiased estimates of the rows of every class, of sets drawn without a prior: float64 (classes,)."""
-        return self.plain.counts(values)
-
     def summary(self) -> dict[str, Any]:
         """Its name and parameters."""
-        return {**self.plain.summary(), "prior": True}
+        return {**super().summary(), "prior": True}
 
     @cached_property
     def _choices(self) -> tuple[_Choice, ...]:
         """Every m and d with few enough sets. Sets of more than half of the groups say less than smaller ones."""
         found = []
-        for groups in range(2, self.plain.classes + 1):
+        for groups in range(2, self.classes + 1):
             for size in range(1, groups // 2 + 1):
                 if math.comb(groups, size) > _MOST_SETS:
                     break
                 sets = np.zeros((math.comb(groups, size), groups))
                 for row, members in zip(sets, combinations(range(groups), size), strict=True):
                     row[list(members)] = 1.0
-                found.append(_Choice(SubsetSelection(groups, size, self.plain.asked), sets))
+                found.append(_Choice(SubsetSelection(groups, size, self.asked), sets))
         return tuple(found)
 
     def _best(self, descending: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -27,7 +27,7 @@ TORN = (0.45, 0.01, 0.01, 0.4, 0.01, 0.08, 0.01, 0.01, 0.01, 0.01)
 
 
 def by_prior(classes: int, epsilon: float) -> GroupedSubsets:
-    return GroupedSubsets(SubsetSelection.best(classes, epsilon))
+    return GroupedSubsets.best(classes, epsilon)
 
 
 def members_of(row: np.ndarray) -> tuple[int, ...]:
@@ -39,7 +39,7 @@ def expected(noise: GroupedSubsets, prior: tuple[float, ...]) -> tuple[dict[tupl
 
     Every number of groups and every size is tried with code of its own.
     """
-    classes, w = len(prior), noise.plain.odds[0] / noise.plain.odds[1]
+    classes, w = len(prior), noise.odds[0] / noise.odds[1]
     order = sorted(range(classes), key=lambda c: -prior[c])
     best: tuple[dict[tuple[int, ...], np.ndarray], float] = ({}, -1.0)
     for groups in range(2, classes + 1):
@@ -93,9 +93,9 @@ def test_the_evidence_is_the_exact_likelihood_of_every_class(prior: tuple[float,
 def test_a_prior_tells_more_of_a_label_and_a_flat_one_as_much_as_plain_sets() -> None:
     for epsilon in (math.sqrt(2), 2 * math.sqrt(2)):
         noise = by_prior(10, epsilon)
-        assert expected(noise, FLAT)[1] == pytest.approx(noise.plain.information, rel=1e-9)
+        assert expected(noise, FLAT)[1] == pytest.approx(noise.information, rel=1e-9)
         for prior in (SURE, TORN):
-            plain = _information(noise.plain, prior)
+            plain = _information(noise, prior)
             assert expected(noise, prior)[1] > 1.2 * plain
 
 
