@@ -195,3 +195,19 @@ def refuse_incomplete(config: Config) -> None:
         raise ConfigError(
             f"no section for {', '.join(missing)}", hint="add parties.NAME for each, or `every_party` for all"
         )
+
+
+def refuse_unvalidated(config: Config) -> None:
+    """Refuses a configuration without validation rows, by which a search chooses."""
+    if not config.federation.rows.validation:
+        raise InputError(
+            "there are no validation rows to search by: federation.rows.validation is 0",
+            hint="set federation.rows.validation, say to 0.1; test rows are not for choosing",
+        )
+
+
+def refuse_fewer(**options: tuple[int | None, int]) -> None:
+    """Refuses an option below its least value; None is no value."""
+    for name, (value, least) in options.items():
+        if value is not None and value < least:
+            raise InputError(f"--{name} {value}: expected at least {least}")

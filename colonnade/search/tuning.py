@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,17 @@ from colonnade.common.run.permissions import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
 from colonnade.reports.console.outputs import write_text
 from colonnade.search.defaults import default_space
-from colonnade.search.folder import SearchFolder, Tables, digest, place_of, refuse_incomplete, relocated, write_config
+from colonnade.search.folder import (
+    SearchFolder,
+    Tables,
+    digest,
+    place_of,
+    refuse_fewer,
+    refuse_incomplete,
+    refuse_unvalidated,
+    relocated,
+    write_config,
+)
 from colonnade.search.found import Search, as_csv, looked
 from colonnade.search.metrics import SearchMetric, search_metric
 from colonnade.search.pages.lines import Lines
@@ -80,7 +89,9 @@ def tune(
     given = GivenConfig.of(config, tables, sets)
     folder = SearchFolder(place_of(given, out, "tune"), "tune")
     plan = _Plan.read(given.placed(folder.tables), given.base, space, search_metric_of=(metric, direction))
-    _check_options(trials, jobs, pruner)
+    refuse_fewer(trials=(trials, 1), jobs=(jobs, 1))
+    if pruner not in PRUNERS:
+        raise InputError(f"--pruner {pruner}: expected one of {', '.join(PRUNERS)}")
     identity = {**plan.identity, "seed": str(seed), "pruner": pruner}
     with private_files(), folder.locked(), folder.with_tables(given):
         record = folder.settle(identity)
@@ -114,11 +125,7 @@ class _Plan:
         config = parse(whole)
         refuse_incomplete(config)
         goal = search_metric(*search_metric_of, config.federation.task)
-        if not config.federation.rows.validation:
-            raise InputError(
-                "there are no validation rows to search by: federation.rows.validation is 0",
-                hint="set federation.rows.validation, say to 0.1; test rows are not for choosing",
-            )
+        refuse_unvalidated(config)
         tree = without_space(whole)
         wanted = read_space(space) if space else config.search
         searched = check_space(tree, wanted or default_space(tree))
@@ -133,14 +140,6 @@ class _Plan:
             "space": digest(space),
             "metric": self.goal.name,
         }
-
-
-def _check_options(trials: int, jobs: int, pruner: str) -> None:
-    for name, value in (("trials", trials), ("jobs", jobs)):
-        if value < 1:
-            raise InputError(f"--{name} {value}: expected at least 1")
-    if pruner not in PRUNERS:
-        raise InputError(f"--pruner {pruner}: expected one of {', '.join(PRUNERS)}")
 
 
 @contextmanager
@@ -166,27 +165,16 @@ class _Loop:
 
     def run(self) -> None:
         """Runs trials until all are done or the time is over."""
-        from colonnade.search.workers import performers  # noqa: PLC0415
+        from colonnade.search.workers import share_out  # noqa: PLC0415
 
         if len(self.store.counted()) >= self.trials:
             return
-        workers = performers(self.jobs)
         try:
-            if self.jobs == 1:
-                self._work(workers[0])
-                return
-            with ThreadPoolExecutor(self.jobs) as pool:
-                try:
-                    for done in [pool.submit(self._work, worker) for worker in workers]:
-                        done.result()
-                finally:
-                    self._stop.set()
-                    for worker in workers:
-                        worker.close()
+            share_out(range(self.jobs), self.jobs, self._work, self._stop.set)
         finally:
             self._stop.set()
 
-    def _work(self, performer: Performer) -> None:
+    def _work(self, _job: int, performer: Performer) -> None:
         while not self._stop.is_set() and time.monotonic() < self.deadline:
             asked = self.store.ask(self.trials)
             if asked is None:

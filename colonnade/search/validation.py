@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
@@ -21,7 +20,7 @@ from colonnade.reports.console.outputs import write_text
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.html.markup import written
 from colonnade.reports.words import counted
-from colonnade.search.folder import SearchFolder, Tables, digest, place_of, refuse_incomplete
+from colonnade.search.folder import SearchFolder, Tables, digest, place_of, refuse_fewer, refuse_incomplete
 from colonnade.search.metrics import SearchMetric, fold_metric
 from colonnade.search.pages.cv_page import CvPage, FoldRecord, say_folds
 from colonnade.search.pages.privacy import FOLDS_PRIVACY, is_private
@@ -132,7 +131,7 @@ def cv(
     refuse_incomplete(parsed)
     goal = fold_metric(metric, parsed.federation.task)
     evenly = _stratified(parsed, stratified)
-    _check_options(folds, repeats, jobs)
+    refuse_fewer(folds=(folds, 2), repeats=(repeats, 1), jobs=(jobs, 1))
     tree = without_space(whole)
     splits = {"folds": folds, "repeats": repeats, "seed": seed, "stratified": evenly}
     with private_files(), folder.locked(), folder.with_tables(given):
@@ -152,12 +151,6 @@ def _stratified(config: Config, wanted: bool | None) -> bool:
     return classes if wanted is None else wanted
 
 
-def _check_options(folds: int, repeats: int, jobs: int) -> None:
-    for name, value, least in (("folds", folds, 2), ("repeats", repeats, 1), ("jobs", jobs, 1)):
-        if value < least:
-            raise InputError(f"--{name} {value}: expected at least {least}")
-
-
 @dataclass
 class _Folds:
     """The folds of a cross-validation; completed ones are stored in the folder."""
@@ -171,7 +164,6 @@ class _Folds:
     record: dict[str, Any]
     show: bool
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _idle: list[Performer] = field(default_factory=list)
 
     @property
     def kept(self) -> list[FoldRecord]:
@@ -180,33 +172,16 @@ class _Folds:
 
     def perform(self, drawn: Sequence[Fold], jobs: int) -> None:
         """Runs the folds that are not stored yet."""
-        from colonnade.search.workers import performers  # noqa: PLC0415
+        from colonnade.search.workers import share_out  # noqa: PLC0415
 
         done = {(record.repeat, record.fold) for record in self.kept}
         todo = [fold for fold in drawn if (fold.repeat, fold.number) not in done]
         if done:
             self._say(f"goes on after {counted(len(done), 'fold')}")
-        self._idle = performers(jobs)
-        every = list(self._idle)
-        if jobs == 1:
-            for fold in todo:
-                self._run(fold, jobs)
-            return
-        with ThreadPoolExecutor(jobs) as pool:
-            try:
-                for ended in as_completed([pool.submit(self._run, fold, jobs) for fold in todo]):
-                    ended.result()
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
-                for worker in every:
-                    worker.close()
+        share_out(todo, jobs, lambda fold, performer: self._run(fold, performer, jobs))
 
-    def _run(self, fold: Fold, jobs: int) -> None:
-        worker = self._idle.pop()
-        try:
-            result = worker.perform(self._task(fold, jobs), lambda _number, _metrics, _last: True)
-        finally:
-            self._idle.append(worker)
+    def _run(self, fold: Fold, performer: Performer, jobs: int) -> None:
+        result = performer.perform(self._task(fold, jobs), lambda _number, _metrics, _last: True)
         if self.goal.metric not in result.metrics:
             raise InputError(
                 f"fold {fold.number} of repeat {fold.repeat} has no {self.goal.metric}",

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import subprocess
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any, Protocol, TypeVar
 
 from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
 from colonnade.common.run.python_child import child_environment, python_module
 from colonnade.search.references import ReferenceTask, fit_reference
 from colonnade.search.simulated import Diverged, Listen, Result, Task, perform
+
+T = TypeVar("T")
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -112,11 +116,39 @@ class Apart:
         )  # fmt: skip
 
 
-def performers(jobs: int) -> list[Performer]:
-    """Returns `jobs` performers; a single one is this process, which also has what a notebook has defined."""
+def share_out(
+    tasks: Iterable[T], jobs: int, work: Callable[[T, Performer], object], stop: Callable[[], object] = lambda: None
+) -> None:
+    """Does the work of all tasks, `jobs` at a time, each with a performer of its own.
+
+    A single job works in this process, which also has what a notebook has defined. Of several, the first error ends
+    all: `stop` is called, then the performers are killed.
+    """
     if jobs == 1:
-        return [Here()]
-    return [Apart(threads_each(jobs)) for _ in range(jobs)]
+        for task in tasks:
+            work(task, Here())
+        return
+    every = [Apart(threads_each(jobs)) for _ in range(jobs)]
+    idle = queue.SimpleQueue[Performer]()
+
+    def one(task: T) -> None:
+        performer = idle.get()
+        try:
+            work(task, performer)
+        finally:
+            idle.put(performer)
+
+    for performer in every:
+        idle.put(performer)
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for ended in as_completed([pool.submit(one, task) for task in tasks]):
+                ended.result()
+        finally:
+            stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+            for each in every:
+                each.close()
 
 
 def threads_each(jobs: int, wanted: int = 0) -> int:

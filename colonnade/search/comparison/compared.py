@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,14 @@ from colonnade.search.comparison.outcomes import ProtocolOutcome, ReferenceOutco
 from colonnade.search.comparison.outputs import ComparisonOutput
 from colonnade.search.comparison.pair import PairRuns
 from colonnade.search.comparison.waiting import WaitingLine
-from colonnade.search.folder import SearchFolder, Tables, place_of, refuse_incomplete
+from colonnade.search.folder import (
+    SearchFolder,
+    Tables,
+    place_of,
+    refuse_fewer,
+    refuse_incomplete,
+    refuse_unvalidated,
+)
 from colonnade.search.metrics import SearchMetric, search_metric
 from colonnade.search.space import without_space
 from colonnade.search.study import load_optuna
@@ -116,7 +122,7 @@ def compare(
         EnvironmentFault: Optuna is missing, or the folder cannot be written.
     """
     names = chosen(protocols)
-    _check_options(trials, jobs, rows, seeds)
+    refuse_fewer(trials=(trials, 0), jobs=(jobs, 1), seeds=(seeds, 1), rows=(rows, 10))
     if trials:
         load_optuna()
     given = GivenConfig.of(config, tables, sets)
@@ -124,11 +130,7 @@ def compare(
     tree = without_space(given.placed(folder.tables))
     parsed = parse(tree)
     refuse_incomplete(parsed)
-    if not parsed.federation.rows.validation:
-        raise InputError(
-            "there are no validation rows to search by: federation.rows.validation is 0",
-            hint="set federation.rows.validation, say to 0.1; test rows are not for choosing",
-        )
+    refuse_unvalidated(parsed)
     wanted = _metric(metric, parsed)
     with private_files(), folder.locked(), folder.with_tables(given):
         work = _Work.begin(given.base, parsed, folder.path, wanted, rows)
@@ -172,12 +174,6 @@ def chosen(protocols: Sequence[str] | None) -> tuple[str, ...]:
         if name not in known:
             raise InputError(f"no protocol {name!r}{nearest(name, known)}", hint=f"there are {', '.join(known)}")
     return names or tuple(name for name in NAMES if name not in LEFT_OUT)
-
-
-def _check_options(trials: int, jobs: int, rows: int | None, seeds: int) -> None:
-    for name, value, least in (("trials", trials, 0), ("jobs", jobs, 1), ("seeds", seeds, 1), ("rows", rows, 10)):
-        if value is not None and value < least:
-            raise InputError(f"--{name} {value}: expected at least {least}")
 
 
 def _metric(wanted: str, config: Config) -> SearchMetric | None:
@@ -232,47 +228,24 @@ class _Pairs:
     trials: int
     seeds: int
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _idle: list[Performer] = field(default_factory=list)
 
     def run(self, jobs: int) -> None:
         """Completes everything, writing the files after every protocol."""
         from colonnade.search.references import REFERENCES  # noqa: PLC0415
-        from colonnade.search.workers import performers  # noqa: PLC0415
+        from colonnade.search.workers import share_out  # noqa: PLC0415
 
-        every = self._idle = performers(jobs)
-        workers = list(every)
         todo = [*(("reference", name) for name in REFERENCES), *(("protocol", o) for o in self.fresh)]
-        if jobs == 1:
-            for kind, what in todo:
-                self._one(kind, what)
-            return
-        with ThreadPoolExecutor(jobs) as pool:
-            try:
-                for ended in as_completed([pool.submit(self._one, kind, what) for kind, what in todo]):
-                    ended.result()
-            finally:
-                self.runs.stop.set()
-                pool.shutdown(wait=False, cancel_futures=True)
-                for worker in workers:
-                    worker.close()
+        share_out(todo, jobs, self._one, self.runs.stop.set)
 
-    def _one(self, kind: str, what: Any) -> None:
-        with self._lock:
-            worker = self._idle.pop()
-        try:
-            if kind == "reference":
-                self._reference(what, worker)
-            else:
-                self._protocol(what, worker)
-        finally:
-            with self._lock:
-                self._idle.append(worker)
+    def _one(self, task: tuple[str, Any], worker: Performer) -> None:
+        kind, what = task
+        if kind == "reference":
+            self._reference(what, worker)
+        else:
+            self.runs.complete(what, worker)
+            self.line.ended(what, self.output.words(what))
         with self._lock:
             self.output.write()
-
-    def _protocol(self, outcome: ProtocolOutcome, worker: Performer) -> None:
-        self.runs.complete(outcome, worker)
-        self.line.ended(outcome, self.output.words(outcome))
 
     def _reference(self, name: str, worker: Performer) -> None:
         from colonnade.search.comparison.reference_runs import reference_run  # noqa: PLC0415
