@@ -9,7 +9,6 @@ from pathlib import Path
 from threading import Lock
 
 from colonnade.client.dialling.instructions import ended_early
-from colonnade.client.privacy.kept_tensor import read_any
 from colonnade.client.privacy.own_codes import DRAWS
 from colonnade.client.privacy.row_places import PLACES
 from colonnade.common.aggregation.summed_sets import NAME as SUMS
@@ -25,6 +24,7 @@ from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.durable import write_kept
 from colonnade.common.run.json_values import whole
 from colonnade.common.run.kept_records import sealed, unsealed
+from colonnade.common.run.kept_tensor import read_any
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import STAMP, PartyFolder
 from colonnade.common.run.start_secret import StartSecret

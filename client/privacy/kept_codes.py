@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.client.privacy.kept_tensor import ANEW, read_tensor, write_tensor
 from colonnade.common.errors import CheckpointError, InputError
 from colonnade.common.privacy.laplace import Bits
 from colonnade.common.privacy.subsets import SubsetSelection
+from colonnade.common.run.kept_tensor import ANEW, read_tensor, write_tensor
 
 
 class KeptCodes:

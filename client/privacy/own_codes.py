@@ -8,7 +8,6 @@ from pathlib import Path
 from torch import Tensor
 
 from colonnade.client.privacy.kept_codes import KeptCodes
-from colonnade.client.privacy.kept_tensor import ANEW, read_tensor, write_tensor
 from colonnade.client.privacy.own_encoder import OwnEncoder
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import CheckpointError
@@ -17,6 +16,7 @@ from colonnade.common.privacy.codes.plan import DiscretePlan
 from colonnade.common.privacy.codes.release import CodeRelease, SeededSets
 from colonnade.common.privacy.laplace import Bits
 from colonnade.common.privacy.noise import secure_bytes, seeded_bytes, seeded_normals
+from colonnade.common.run.kept_tensor import ANEW, read_tensor, write_tensor
 
 DRAWS = ("training.safetensors", "held-out.safetensors")
 """Files of the rows' draws."""

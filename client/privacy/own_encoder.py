@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from colonnade.client.privacy.kept_tensor import ANEW, read_tensor, write_tensor
 from colonnade.common.config.privacy import DiscretePrivacyConfig
 from colonnade.common.data.draws import Draws
 from colonnade.common.errors import CheckpointError
@@ -19,6 +18,7 @@ from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.laplace import Bits
 from colonnade.common.privacy.linear_encoder import LinearEncoder
 from colonnade.common.privacy.noise import Normals, secure_normals, seeded_bytes
+from colonnade.common.run.kept_tensor import ANEW, read_tensor, write_tensor
 
 if TYPE_CHECKING:
     from colonnade.common.protocols.codes import Config

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.client.privacy.kept_tensor import ANEW, read_tensor, write_tensor
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.errors import CheckpointError, InputError
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.codes.plan import as_codes
 from colonnade.common.privacy.release import Release
+from colonnade.common.run.kept_tensor import ANEW, read_tensor, write_tensor
 from colonnade.common.run.run_folder import PartyFolder
 
 PLACES = "rows.safetensors"

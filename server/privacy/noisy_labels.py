@@ -6,15 +6,13 @@ import hashlib
 import json
 from pathlib import Path
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from colonnade.common.config.label_privacy import LabelPrivacyConfig
 from colonnade.common.errors import CheckpointError
 from colonnade.common.privacy.labels import NoisyLabels, label_noise, noise_settings
-from colonnade.common.run.durable import write_kept
+from colonnade.common.run.kept_tensor import read_recorded, write_tensor
 from colonnade.common.run.run_folder import RunFolder
 
 _ANEW = "begin a new run, which draws noise and spends epsilon anew"
@@ -51,18 +49,12 @@ class NoisyLabelFile:
             drawn = self._read(about, config, (len(rows), classes))
         else:
             drawn = NoisyLabels.draw(labels[rows], classes, config, seed)
-            self._write(drawn.values, about)
-        return drawn.waiting(labels[rows], rows, config, seed, lambda values: self._write(values, about))
+            write_tensor(self._path, drawn.values, about)
+        return drawn.waiting(labels[rows], rows, config, seed, lambda values: write_tensor(self._path, values, about))
 
     def _read(self, about: dict[str, str], config: LabelPrivacyConfig, shape: tuple[int, int]) -> NoisyLabels:
-        try:
-            with safe_open(self._path, "pt") as file:
-                found, values = dict(file.metadata() or {}), file.get_tensor("values")
-            whole = found.pop("checksum") == checksum_of(values, found) and about.keys() <= found.keys()
-            whole = whole and values.dtype == torch.float64 and bool(values.isfinite().all())
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
-            whole = False
-        if not whole:
+        values, found = read_recorded(self._path, _ANEW)
+        if not about.keys() <= found.keys() or values.dtype != torch.float64 or not bool(values.isfinite().all()):
             raise CheckpointError(f"{self._path} is torn or was altered", hint=_ANEW)
         for what, wanted in about.items():
             if found[what] != wanted:
@@ -71,19 +63,9 @@ class NoisyLabelFile:
             raise CheckpointError(f"{self._path} was altered: it is of shape {tuple(values.shape)}", hint=_ANEW)
         return NoisyLabels(values, label_noise(config, shape[1]), config.seeded)
 
-    def _write(self, values: Tensor, about: dict[str, str]) -> None:
-        record = {**about, "checksum": checksum_of(values, about)}
-        write_kept(self._path, safetensors.torch.save({"values": values}, record), 0o600)
-
 
 def _about(config: LabelPrivacyConfig, labels: Tensor, rows: Tensor, classes: int) -> dict[str, str]:
     """Fingerprints of the training labels and of the noise settings."""
     named = labels[rows].cpu().numpy().tobytes() + rows.cpu().numpy().tobytes()
     settings = json.dumps(noise_settings(config, classes))
     return {"labels": hashlib.sha256(named).hexdigest(), "settings": settings}
-
-
-def checksum_of(values: Tensor, record: dict[str, str]) -> str:
-    digest = hashlib.sha256(json.dumps(record, sort_keys=True).encode())
-    digest.update(values.numpy().tobytes())
-    return digest.hexdigest()

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.client.privacy import kept_tensor
 from colonnade.client.privacy.kept_codes import KeptCodes
 from colonnade.common.errors import CheckpointError, EnvironmentFault, InputError
 from colonnade.common.privacy.subsets import SubsetSelection
+from colonnade.common.run import kept_tensor
 
 NOISE = SubsetSelection(10, 1, 1.0)  # nearly every second draw of a row would differ
 ROWS, CODES = torch.arange(500), torch.arange(500) % 10

@@ -5,8 +5,8 @@ sensitivity is (epsilon, delta)-DP if and only if
 
     Phi(1 / 2 sigma - epsilon sigma) - e^epsilon Phi(-1 / 2 sigma - epsilon sigma) <= delta.
 
-The classical bound (Dwork and Roth 2014, Theorem A.1) is sigma >= c / epsilon with c^2 > 2 ln(1.25 / delta), and is
-proven for epsilon < 1 only. Lemma 3.3 of VFL-AFE prints its fraction upside down.
+The classical bound, sigma >= c / epsilon with c^2 > 2 ln(1.25 / delta) (Dwork and Roth 2014, Theorem A.1), is larger,
+and proven for epsilon < 1 only; Lemma 3.3 of VFL-AFE prints its fraction upside down.
 """
 
 from __future__ import annotations
@@ -38,13 +38,6 @@ def gaussian_epsilon(sigma: float, delta: float) -> float:
 def gaussian_sigma(epsilon: float, delta: float) -> float:
     """The smallest noise multiplier of one (epsilon, delta)-DP release."""
     return _bisect(_SMALLEST, _LARGEST, lambda sigma: gaussian_delta(sigma, epsilon) <= delta)
-
-
-def classical_sigma(epsilon: float, delta: float) -> float:
-    """c / epsilon, the classical bound. Raises ValueError where it is not proven: at epsilon of 1 or more."""
-    if not 0 < epsilon < 1:
-        raise ValueError(f"epsilon = {epsilon:g}: the classical bound holds between 0 and 1 only")
-    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
 def _log_phi(value: float) -> float:

@@ -255,7 +255,7 @@ def _noisy_cases() -> list[Case]:
 
 
 def _read_noisy() -> Callable[[str, bytes], object]:
-    from colonnade.server.privacy.noisy_labels import checksum_of
+    from colonnade.common.run.kept_tensor import checksum_of
 
     place, (name,) = Place("noisy-labels"), _noisy()
 

@@ -1,4 +1,4 @@
-"""A tensor on a party's disk that a run depends on, with a record of its settings."""
+"""A tensor on a member's disk that a run depends on, with a record of its settings."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _NAME = "values"
 
 def read_any(path: Path) -> Tensor:
     """Reads a tensor regardless of its record. Raises CheckpointError if it is damaged."""
-    return _read(path)[0]
+    return read_recorded(path)[0]
 
 
 def read_tensor(path: Path, about: Mapping[str, str]) -> Tensor:
     """Reads a tensor. Raises CheckpointError if it is damaged, or its record is not `about`."""
-    restored, found = _read(path)
+    restored, found = read_recorded(path)
     if found != about:
         hint = "restore epsilon, the number of codes and the rows, or begin a new run, which spends epsilon anew"
         raise CheckpointError(f"{path} was drawn with other settings", hint=hint)
@@ -36,23 +36,24 @@ def read_tensor(path: Path, about: Mapping[str, str]) -> Tensor:
 
 def write_tensor(path: Path, values: Tensor, about: Mapping[str, str]) -> None:
     """Writes a tensor, durably and readable by its owner alone. Raises EnvironmentFault."""
-    record = {**about, "checksum": _checksum(values, about)}
+    record = {**about, "checksum": checksum_of(values, about)}
     write_kept(path, safetensors.torch.save({_NAME: values.contiguous()}, record), 0o600, in_new=True)
 
 
-def _read(path: Path) -> tuple[Tensor, dict[str, str]]:
+def read_recorded(path: Path, hint: str = ANEW) -> tuple[Tensor, dict[str, str]]:
+    """Reads a tensor and its record. Raises CheckpointError if it is damaged."""
     try:
         with safe_open(path, "pt") as file:
             found, values = dict(file.metadata() or {}), file.get_tensor(_NAME)
-        whole = found.pop("checksum") == _checksum(values, found)
+        whole = found.pop("checksum") == checksum_of(values, found)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
         whole = False
     if not whole:
-        raise CheckpointError(f"{path} is torn or was altered", hint=ANEW)
+        raise CheckpointError(f"{path} is torn or was altered", hint=hint)
     return values, found
 
 
-def _checksum(values: Tensor, about: Mapping[str, str]) -> str:
+def checksum_of(values: Tensor, about: Mapping[str, str]) -> str:
     digest = hashlib.sha256(json.dumps(dict(about), sort_keys=True).encode())
     digest.update(np.ascontiguousarray(values.numpy()).tobytes())
     return digest.hexdigest()
