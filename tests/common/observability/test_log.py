@@ -37,7 +37,11 @@ def kinds() -> set[str]:
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "event":
-                    found |= {arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant)}
+                    found |= {
+                        arg.value
+                        for arg in node.args[:1]
+                        if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
+                    }
     return found
 
 
