@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
 
 from colonnade.common.config.decision import Criterion
-from colonnade.common.config.members import Config
+from colonnade.common.config.members import Config, PartyConfig
 from colonnade.common.config.models import MODELS, OutsideModel
 from colonnade.common.config.roster import LARGEST
 from colonnade.common.contracts.registry import CONTRACTS
@@ -62,7 +64,7 @@ def configuration_schema() -> Schema:
     """The schema of a whole file, draft 2020-12, with the protocols of installed packages."""
     root = section_schema(Config)
     sections = root.pop("$defs")
-    definitions = {name: _choices(section, sections) for name, section in sections.items()} | _parts(sections)
+    definitions = {name: _choices(section, sections) for name, section in sections.items()} | _parts()
     described = {key: value["description"] for key, value in root["properties"].items()}
     part = {"$ref": _REF + _PARTY + _PART}
     properties = {
@@ -87,24 +89,35 @@ def configuration_schema() -> Schema:
     }
 
 
-def section_schema(model: type[BaseModel]) -> Schema:
+class _Untitled(GenerateJsonSchema):
+    """No titles, which repeat the keys; of a section's docstring its first paragraph, in one line."""
+
+    def field_title_should_be_set(self, _schema: Any) -> bool:
+        return False
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
+        made = super().model_schema(schema)
+        made.pop("title", None)
+        if "description" in made:
+            made["description"] = " ".join(made["description"].partition("\n\n")[0].split())
+        return made
+
+
+def section_schema(model: type[BaseModel], name: str = "{model}") -> Schema:
     """The schema of one section, with its short forms; `$defs` holds the sections below it.
 
-    A choice between kinds of sections is a `oneOf` of references.
+    A choice between kinds of sections is a `oneOf` of references. Sections below are named by `name`.
     """
-    schema = model.model_json_schema()
-    definitions = schema.setdefault("$defs", {})
-    for name, found in [*definitions.items(), (model.__name__, schema)]:
+    schema = model.model_json_schema(ref_template=_REF + name, schema_generator=_Untitled)
+    definitions = {name.format(model=section): found for section, found in schema.pop("$defs", {}).items()}
+    schema["$defs"] = definitions
+    for section, found in [*definitions.items(), (name.format(model=model.__name__), schema)]:
         properties = found.get("properties", {})
-        for key, value in list(properties.items()):
-            change = _FORMS.get((name, key))
-            plain = {word: below for word, below in value.items() if word != "title"}
-            properties[key] = plain if change is None else _beside(plain, change(plain, definitions))
-        if name in _CSV:
+        for (of, key), change in _FORMS.items():
+            if section == name.format(model=of) and key in properties:
+                properties[key] = _beside(properties[key], change(properties[key], definitions))
+        if section in [name.format(model=one) for one in _CSV]:
             properties["id"] = {**properties["key"], "description": "another name of `key`"}
-        found.pop("title", None)
-        if "description" in found:
-            found["description"] = " ".join(found["description"].partition("\n\n")[0].split())
     return schema
 
 
@@ -142,7 +155,7 @@ def _kinds(union: list[Schema], definitions: Mapping[str, Schema]) -> Iterator[t
         if "file" in properties:
             yield ("file", ""), section
             continue
-        if section == OutsideModel.__name__:
+        if section.removesuffix(_PART) == OutsideModel.__name__:
             yield from ((("name", name), section) for name in MODELS.entries)
             continue
         key = next(key for key in KIND_KEYS if {"const", "enum"} & set(properties.get(key, ())))
@@ -213,27 +226,14 @@ def _protocols(_value: Schema, definitions: Schema) -> Schema:
     union = []
     for name in CONTRACTS:
         try:
-            schema = section_schema(CONTRACTS[name].config)
+            schema = section_schema(CONTRACTS[name].config, f"{name}-{{model}}")  # a package's may be called as ours
         except ConfigError:
             continue  # a package's, which is broken: whoever names it is told
-        below = schema.pop("$defs")
-        names = {section: f"{name}-{section}" for section in below}  # of a package, one may be called as one of ours
-        definitions.update({names[section]: _renamed(found, names) for section, found in below.items()})
+        definitions.update(schema.pop("$defs"))
         schema["properties"]["name"] = {"description": "the protocol", **schema["properties"]["name"], "const": name}
-        definitions[f"protocol-{name}"] = _renamed(schema, names)
+        definitions[f"protocol-{name}"] = schema
         union.append({"$ref": f"{_REF}protocol-{name}"})
     return {"oneOf": union}
-
-
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    if isinstance(value, list):
-        return [_renamed(item, names) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: _REF + names.get(section := below.removeprefix(_REF), section) if key == "$ref" else _renamed(below, names)
-        for key, below in value.items()
-    }
 
 
 def _quorum(value: Schema, _definitions: Schema) -> Schema:
@@ -267,10 +267,11 @@ def _decide(value: Schema, _definitions: Schema) -> Schema:
     return {"anyOf": [{"enum": free}, at, {**section, "anyOf": kinds}, none]}
 
 
-def _form(value: Schema, _definitions: Schema) -> Schema:
+def _form(value: Schema, definitions: Schema) -> Schema:
     """Bits of an entry, or a section that one of three keys decides."""
     null = [{"type": "null"}] if value.get("default", 0) is None else []
-    sections = [{"$ref": _REF + name} for name in ("BitsConfig", "TopConfig", "SignConfig")]
+    kinds = ("BitsConfig", "TopConfig", "SignConfig")
+    sections = [{"$ref": _REF + name} for kind in kinds for name in definitions if name.endswith(kind)]
     return {"anyOf": [{"enum": list(WIDTHS)}, *sections, *null]}
 
 
@@ -300,29 +301,11 @@ _FORMS: Mapping[tuple[str, str], Callable[[Schema, Schema], Schema]] = {
 """Forms that a key accepts beside its type: (section, key) -> the schema that replaces the type's own."""
 
 
-def _parts(sections: Mapping[str, Schema]) -> dict[str, Schema]:
+def _parts() -> dict[str, Schema]:
     """A party's sections for `every_party` and beside it: no key is required, since the other place may have it."""
-    names = {name: name + _PART for name in sections}
-    found = {}
-    for name, section in sections.items():
-        schema = _renamed(_choices(section, sections, whole=False), names)
-        found[name + _PART] = {key: value for key, value in schema.items() if key != "required"}
-    return {name: found[name] for name in _reached(_PARTY + _PART, found)}
-
-
-def _reached(name: str, sections: Mapping[str, Schema]) -> set[str]:
-    """The sections reachable from one, including itself."""
-    found: set[str] = set()
-    waiting = [name]
-    while waiting:
-        if (section := waiting.pop()) not in found:
-            found.add(section)
-            waiting += _references(sections[section])
-    return found
-
-
-def _references(value: Any) -> list[str]:
-    if isinstance(value, dict):
-        here = [value["$ref"].removeprefix(_REF)] if "$ref" in value else []
-        return here + [name for below in value.values() for name in _references(below)]
-    return [name for item in value for name in _references(item)] if isinstance(value, list) else []
+    schema = section_schema(PartyConfig, "{model}" + _PART)
+    sections = {**schema.pop("$defs"), _PARTY + _PART: schema}
+    parts = {name: _choices(section, sections, whole=False) for name, section in sections.items()}
+    if not MODELS.entries:
+        del parts[OutsideModel.__name__ + _PART]  # nothing leads to it
+    return {name: {key: value for key, value in part.items() if key != "required"} for name, part in parts.items()}
