@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from colonnade.common.data.formats.tensors import TensorColumns, read_tensor_labels, read_tensor_targets
+from colonnade.common.data.formats.tensors import read_tensor_columns, read_tensor_labels, read_tensor_targets
 from colonnade.common.data.rows import Partition
 from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import InputError
@@ -127,8 +127,8 @@ class _Joined:
 
     @classmethod
     def read(cls, task: ReferenceTask) -> _Joined:
-        sources = [TensorColumns(Path(path)) for path in task.columns]
-        flat = [source._content[0].flatten(1).double() for source in sources]
+        sources = [read_tensor_columns(Path(path)) for path in task.columns]
+        flat = [source.values.flatten(1).double() for source in sources]
         path, parts = Path(task.labels), read_parts(Path(task.divided))
         column = (read_tensor_targets if task.regression else read_tensor_labels)(path)
         scale = TargetScale.fit(column.values, parts.train) if task.regression else None

@@ -2,45 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from colonnade.common.config.data.columns import Shape
 from colonnade.common.config.data.sources import SOURCES
-from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.features import Features, Matrix
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.data.split import Part
 from colonnade.common.moved import moved
 
-
-@dataclass(frozen=True)
-class Matrix:
-    """Columns in memory, as an opened source.
-
-    Args:
-        values: (rows, columns), or (rows, height, width), or (rows, channels, height, width); float64 or bytes.
-        names: one per column or pixel, in the order of the flattened row.
-        keys: key of each row; None where rows are matched by their order.
-        official_test: number of last rows that are the source's own test part.
-    """
-
-    values: Tensor
-    names: tuple[str, ...]
-    keys: tuple[str, ...] | None = None
-    official_test: int = 0
-
-    @property
-    def shape(self) -> Shape:
-        return tuple(self.values.shape[1:])
-
-    def read(self, part: Part) -> Tensor:
-        return self.values.flatten(1)[:, part.positions].reshape(-1, *part.shape)
-
-    def ids(self) -> tuple[str, ...] | None:
-        return self.keys
+__all__ = ["Matrix", "check_columns", "check_label_column"]
 
 
 def check_columns(name: str, features: Features) -> Features:

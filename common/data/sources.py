@@ -39,13 +39,13 @@ from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.columns.noise import noised
 from colonnade.common.data.columns.scale import Columns, Scaler
 from colonnade.common.data.formats.idx import IdxImages, holds, read_labels
-from colonnade.common.data.formats.tensors import TensorColumns, read_tensor_labels, read_tensor_targets
+from colonnade.common.data.formats.tensors import read_tensor_columns, read_tensor_labels, read_tensor_targets
 from colonnade.common.data.known_sets import adult, cifar
 from colonnade.common.data.known_sets.bundled import Bundled
 from colonnade.common.data.known_sets.catalogue import KNOWN
 from colonnade.common.data.known_sets.places import find, find_file
-from colonnade.common.data.known_sets.views import MatView
 from colonnade.common.data.known_sets.views import read_classes as read_view_classes
+from colonnade.common.data.known_sets.views import read_view
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.outside import check_columns, check_label_column
 from colonnade.common.data.split import part_of
@@ -92,11 +92,11 @@ def open_source(config: DataConfig, base: Path) -> Source:
         case CifarData():
             source = cifar.CifarImages(_folder(config, base))
         case AdultData():
-            source = adult.Adult(_folder(config, base), config.columns)
+            source = adult.read_columns(_folder(config, base), config.columns)
         case MatData():
-            source = MatView(find_file(config.path, base), config.view)
+            source = read_view(find_file(config.path, base), config.view)
         case TensorData():
-            source = TensorColumns(find_file(config.path, base))
+            source = read_tensor_columns(find_file(config.path, base))
         case _:
             source = cast(ColumnsConfig, config).open(base)
     return source

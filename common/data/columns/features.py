@@ -47,6 +47,33 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
+class Matrix:
+    """Columns in memory, as an opened source.
+
+    Args:
+        values: (rows, columns), or (rows, height, width), or (rows, channels, height, width); float64 or bytes.
+        names: one per column or pixel, in the order of the flattened row.
+        keys: key of each row; None where rows are matched by their order.
+        official_test: number of last rows that are the source's own test part.
+    """
+
+    values: Tensor
+    names: tuple[str, ...]
+    keys: tuple[str, ...] | None = None
+    official_test: int = 0
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(self.values.shape[1:])
+
+    def read(self, part: Part) -> Tensor:
+        return self.values.flatten(1)[:, part.positions].reshape(-1, *part.shape)
+
+    def ids(self) -> tuple[str, ...] | None:
+        return self.keys
+
+
+@dataclass(frozen=True)
 class Features:
     """A party's columns of all rows.
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +18,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from colonnade.common.config.data.columns import Shape
-from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.features import Features, Matrix
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.data.split import Part
 from colonnade.common.errors import DataError
 from colonnade.common.run.json_values import parse_json
 
@@ -32,49 +28,22 @@ _MOST_DIMS = 8
 _HINT = "write it with `colonnade deal`, or with safetensors as docs/operations.md says"
 
 
-@dataclass(frozen=True)
-class TensorColumns:
-    """A file of columns as a source. Any use raises DataError if the file is not whole, or holds no such tensor."""
-
-    path: Path
-
-    @property
-    def shape(self) -> Shape:
-        return tuple(self._content[0].shape[1:])
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        count = math.prod(self.shape)
-        return _words(self.path, self._content[1], "names", count) or tuple(f"column_{n}" for n in range(count))
-
-    @property
-    def official_test(self) -> int:
-        return _official_test(self.path, *self._content)
-
-    def read(self, part: Part) -> Tensor:
-        values = self._content[0]
-        values = values if values.dtype == torch.uint8 else values.to(torch.float64)
-        return values.flatten(1)[:, part.positions].reshape(-1, *part.shape)
-
-    def ids(self) -> None:
-        pass
-
-    @cached_property
-    def _content(self) -> tuple[Tensor, Mapping[str, str]]:
-        values, more = _loaded(self.path)
-        if (
-            not 2 <= values.ndim <= _MOST_DIMS
-            or not values.numel()
-            or not (values.dtype == torch.uint8 or values.is_floating_point())
-        ):
-            raise DataError(
-                f"{self.path}: expected `values` of (rows, columns) or more, bytes or floats, got "
-                f"{tuple(values.shape)} of {values.dtype}",
-                hint=_HINT,
-            )
-        if values.is_floating_point() and not values.isfinite().all():
-            raise DataError(f"{self.path}: `values` has entries that are no finite numbers", hint=_HINT)
-        return values, more
+def read_tensor_columns(path: Path) -> Matrix:
+    """The columns in a file, named as it says, or column_0, column_1, .. Raises DataError."""
+    values, more = _loaded(path)
+    kinds = values.dtype == torch.uint8 or values.is_floating_point()
+    if not 2 <= values.ndim <= _MOST_DIMS or not values.numel() or not kinds:
+        raise DataError(
+            f"{path}: expected `values` of (rows, columns) or more, bytes or floats, got "
+            f"{tuple(values.shape)} of {values.dtype}",
+            hint=_HINT,
+        )
+    if values.is_floating_point() and not values.isfinite().all():
+        raise DataError(f"{path}: `values` has entries that are no finite numbers", hint=_HINT)
+    count = math.prod(values.shape[1:])
+    names = _words(path, more, "names", count) or tuple(f"column_{n}" for n in range(count))
+    values = values if values.dtype == torch.uint8 else values.to(torch.float64)
+    return Matrix(values, names, official_test=_official_test(path, values, more))
 
 
 def read_tensor_labels(path: Path) -> LabelColumn:

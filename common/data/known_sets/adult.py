@@ -16,9 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.common.config.data.columns import Shape
+from colonnade.common.data.columns.features import Matrix
 from colonnade.common.data.formats.unpack import opened
-from colonnade.common.data.split import Part
 from colonnade.common.errors import ConfigError, DataError, nearest
 
 CLASSES = ("<=50K", ">50K")
@@ -74,31 +73,13 @@ def holds(folder: Path) -> bool:
     return all(census_file(folder, name) for name in _FILES)
 
 
-class Adult:
-    """Fields of the census by name, all if there are none: (n, columns), those of adult.test last."""
-
-    def __init__(self, folder: Path, fields: Sequence[str] = ()) -> None:
-        self._fields = tuple(fields) or tuple(FIELDS)
-        _check(self._fields)
-        training, test = (_cells(folder, name, self._fields) for name in _FILES)
-        self.official_test = len(test)
-        self._values = np.concatenate((training, test))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """`age`, `sex=Female`, .."""
-        columns = ([f"{field}={word}" for word in FIELDS[field]] or [field] for field in self._fields)
-        return tuple(name for names in columns for name in names)
-
-    @property
-    def shape(self) -> Shape:
-        return (self._values.shape[1],)
-
-    def ids(self) -> None:
-        pass
-
-    def read(self, part: Part) -> Tensor:
-        return torch.from_numpy(self._values[:, part.positions.numpy()]).reshape(-1, *part.shape)
+def read_columns(folder: Path, fields: Sequence[str] = ()) -> Matrix:
+    """Fields of the census by name, all if none are given, as columns `age`, `sex=Female`, ..; adult.test comes last."""
+    fields = tuple(fields) or tuple(FIELDS)
+    _check(fields)
+    training, test = (_cells(folder, name, fields) for name in _FILES)
+    names = [name for field in fields for name in [f"{field}={word}" for word in FIELDS[field]] or [field]]
+    return Matrix(torch.from_numpy(np.concatenate((training, test))), tuple(names), official_test=len(test))
 
 
 def read_labels(folder: Path) -> tuple[Tensor, int]:

@@ -7,59 +7,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from colonnade.common.config.data.columns import Shape
+from colonnade.common.data.columns.features import Matrix
 from colonnade.common.data.labels import LabelColumn, classify
-from colonnade.common.data.split import Part
 from colonnade.common.errors import DataError
 
 _HINT = "a multi-view file holds a cell array X, one matrix a view, and y or Y, the classes 1, 2, .."
 
 
-@dataclass(frozen=True)
-class MatView:
-    """One view of a file, by its number from 1, as a source."""
-
-    path: Path
-    number: int
-    official_test: int = 0
-
-    @property
-    def shape(self) -> Shape:
-        return (self._values.shape[1],)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(f"view{self.number}_{column}" for column in range(self.shape[0]))
-
-    def read(self, part: Part) -> Tensor:
-        return torch.from_numpy(self._values[:, part.positions.numpy()].reshape(-1, *part.shape))
-
-    def ids(self) -> None:
-        pass
-
-    @cached_property
-    def _values(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        views = _loaded(self.path).get("X")
-        if not isinstance(views, np.ndarray) or views.dtype != object:
-            raise DataError(f"{self.path} has no cell array X", hint=_HINT)
-        if self.number > views.size:
-            raise DataError(
-                f"{self.path} has no view {self.number}, there are {views.size}",
-                hint=f"give `view` a value of 1 to {views.size}",
-            )
-        values = views.ravel()[self.number - 1]
-        if values.ndim != 2 or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
-            raise DataError(f"{self.path}: view {self.number} is no matrix of finite numbers", hint=_HINT)
-        return np.asarray(values, np.float64)
+def read_view(path: Path, number: int) -> Matrix:
+    """One view of a file, by its number from 1. Raises DataError."""
+    views = _loaded(path).get("X")
+    if not isinstance(views, np.ndarray) or views.dtype != object:
+        raise DataError(f"{path} has no cell array X", hint=_HINT)
+    if number > views.size:
+        raise DataError(
+            f"{path} has no view {number}, there are {views.size}", hint=f"give `view` a value of 1 to {views.size}"
+        )
+    values = views.ravel()[number - 1]
+    if values.ndim != 2 or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+        raise DataError(f"{path}: view {number} is no matrix of finite numbers", hint=_HINT)
+    names = tuple(f"view{number}_{column}" for column in range(values.shape[1]))
+    return Matrix(torch.from_numpy(np.ascontiguousarray(values, np.float64)), names)
 
 
 def read_classes(path: Path) -> LabelColumn:

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.data.sources import DataConfig, LabelConfig
-from colonnade.common.data.known_sets.adult import CLASSES, FIELDS, Adult, holds, read_labels, read_rows
+from colonnade.common.data.known_sets.adult import CLASSES, FIELDS, holds, read_columns, read_labels, read_rows
 from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.errors import ConfigError, DataError
 
@@ -33,7 +33,7 @@ def write(folder: Path, training: str = TRAINING, test: str = TEST) -> Path:
 
 
 def test_numbers_are_columns_and_words_are_zeros_and_ones(tmp_path: Path) -> None:
-    census = Adult(write(tmp_path / "a"), ["sex", "age", "workclass"])
+    census = read_columns(write(tmp_path / "a"), ["sex", "age", "workclass"])
     assert census.names == ("sex=Female", "sex=Male", "age", *(f"workclass={word}" for word in FIELDS["workclass"]))
     assert census.shape == (11,) and census.official_test == 1 and census.ids() is None
     config = data({"source": "adult", "folder": "a", "columns": ["sex", "age", "workclass"]})
@@ -101,7 +101,7 @@ def test_both_files_must_be_there(tmp_path: Path) -> None:
 def test_damage_is_named_with_its_line(tmp_path: Path, before: str, after: str, message: str) -> None:
     folder = write(tmp_path / "a", TRAINING.replace(before, after))
     with pytest.raises(DataError, match=re.escape(message)):
-        Adult(folder)
+        read_columns(folder)
 
 
 def test_a_class_that_is_none(tmp_path: Path) -> None:
@@ -115,13 +115,13 @@ def test_a_class_that_is_none(tmp_path: Path) -> None:
 )
 def test_columns_that_are_wrong(tmp_path: Path, columns: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Adult(write(tmp_path / "a"), columns)
+        read_columns(write(tmp_path / "a"), columns)
 
 
 @pytest.mark.papers
 def test_the_census_itself(data_root: Path) -> None:
     """Counts as its documentation gives them."""
-    census = Adult(data_root / "adult")
+    census = read_columns(data_root / "adult")
     values, official_test = read_labels(data_root / "adult")
     assert census.official_test == official_test == 16_281 and len(values) == 48_842
     assert values[:32_561].sum() == 7_841 and values[32_561:].sum() == 3_846
