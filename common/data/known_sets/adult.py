@@ -74,7 +74,7 @@ def holds(folder: Path) -> bool:
 
 
 def read_columns(folder: Path, fields: Sequence[str] = ()) -> Matrix:
-    """Fields of the census by name, all if none are given, as columns `age`, `sex=Female`, ..; adult.test comes last."""
+    """Fields of the census by name, all if none are given, as columns `age`, `sex=Female`, ..; adult.test last."""
     fields = tuple(fields) or tuple(FIELDS)
     _check(fields)
     training, test = (_cells(folder, name, fields) for name in _FILES)
