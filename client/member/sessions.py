@@ -9,9 +9,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Awaitable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +19,22 @@ import torch
 from colonnade.client.alignment.rows import PartyRows
 from colonnade.client.dialling.dialer import Membership
 from colonnade.client.dialling.instructions import Instructions
+from colonnade.client.member.line import PartyLine, injected_faults
 from colonnade.client.member.pin import Pin
 from colonnade.client.member.task import PartyTask
 from colonnade.client.prediction.own_predictions import OwnPredictions
-from colonnade.client.privacy.egress import Egress
 from colonnade.client.privacy.row_places import aligned_places
 from colonnade.client.privacy.stage import Privacy
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.progress import TrainingProgress
 from colonnade.client.transcript.capture import Capture
-from colonnade.client.transcript.transcript import PartyTranscript, always_in_step, report_finding
+from colonnade.client.transcript.transcript import PartyTranscript
 from colonnade.common.aggregation.subject import PREDICTION, TRAINING, rows_known
 from colonnade.common.alignment.kept.keeping import Keeping, Place
 from colonnade.common.alignment.kept.place import lasting
 from colonnade.common.alignment.keys import digest_in_order
 from colonnade.common.alignment.record import kept_rows
-from colonnade.common.config.chaos import UNUSED_RATE, ChaosConfig, PatternIndex, Pause
+from colonnade.common.config.chaos import UNUSED_RATE, Pause
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.run_options import MOST_BACK_OFFS, with_lower_rates
@@ -43,7 +42,7 @@ from colonnade.common.contracts import prediction
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.chaos import Chaos
 from colonnade.common.conversation.control import Save
-from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.membership import Begin, Failure, Hello, Saved, Spent
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
@@ -65,7 +64,6 @@ from colonnade.common.run.phases import CHECKPOINT, COMPUTING
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import PartyFolder
 from colonnade.common.run.state import Snapshot, State
-from colonnade.common.run.user_code import naming_user_code
 
 _IDLE_SESSIONS = 1000  # each leaves lines in the ledger
 
@@ -248,31 +246,25 @@ class PartySessions:
         return await self._attend(membership, begin)
 
     async def _attend(self, membership: Membership, begin: Begin) -> bool:
-        contract, owner = self.task.contract, self._owner(begin.run)
-        config = with_lower_rates(self.config, begin.backed_off)
+        owner = self._owner(begin.run)
         state = self.state = State(self.store.load(begin.round, owner) if begin.round else None)
         if not self.task.predicts:
             self.store.drop_after(begin.round)
         keep_generators(state, self.device, self._draws)
-        ledger = Ledger(self._folder.ledger, after=self.task.repeats_after(begin.round))
-        capture, chaos = self._capture(begin.session), self._chaos()
-        try:
-            post = membership.post if capture is None else capture.outward(membership.post)
-            carry = post if chaos is None else chaos.outward(post, membership.outlet)
-            egress = Egress(
-                carry,
-                SERVER,
-                self._privacy.stage(State() if self.task.predicts else state, self._draws),
-                ledger,
-                self.progress.traffic.sent,
-            )
-            link = Link(
-                SERVER, contract.kinds, contract.limits_of(self.federation), egress, self.progress.mailbox(),
-                outlet=membership.outlet,
+        with ExitStack() as ending:
+            ending.callback(self._ended)
+            ledger = Ledger(self._folder.ledger, after=self.task.repeats_after(begin.round))
+            ending.callback(ledger.close)
+            capture, chaos = self._capture(begin.session, ending), self._chaos()
+            if chaos is not None:
+                ending.callback(chaos.end)
+            line = PartyLine(
+                self.task, self._privacy, self.progress,
+                round=begin.round, state=state, draws=self._draws, ledger=ledger,
+                post=membership.post, outlet=membership.outlet, chaos=chaos, capture=capture,
             )  # fmt: skip
-            link.known = begin.round
+            link = line.link
             link.last = None if self.task.predicts else self._schedule.rounds
-            self.progress.follow(link, begin.round)
             self._tell_planned()
             self.telemetry.event(
                 "begin",
@@ -281,22 +273,19 @@ class PartySessions:
                 rounds=self._schedule.rounds,
                 device=str(self.device),
             )
-            deliver = link.deliver if chaos is None else chaos.inward(link.deliver)
-            deliver = deliver if capture is None else capture.inward(deliver)
             session = Session(
                 self.federation.id, begin.run, begin.session, self.federation.hashes(),
                 roster=self.federation.pins, round=begin.round, backed_off=begin.backed_off,
                 parties=self._present(begin), rows=self._rows_known,
             )  # fmt: skip
-            transcript = self._transcript(membership, session, link)
             ctx = ClientContext(
                 self.name,
                 self.task.federation,
-                config,
+                with_lower_rates(self.config, begin.backed_off),
                 self._columns,
                 schedule=self._schedule,
-                release=egress.release,
-                admit_masked=egress.admit_masked,
+                release=line.egress.release,
+                admit_masked=line.egress.admit_masked,
                 warn=self._warn,
                 keep=self._own.add,
                 scored=self._scored.add,
@@ -313,21 +302,14 @@ class PartySessions:
                 encoder=self._privacy.encoder,
             )
             link.on_save = lambda save: self._save(membership, owner, save, ctx.state)
-            ctx.keyed, ctx.receipts = transcript.keyed, transcript.receipts
-            deliver = self._pin.before_rounds(transcript.inward(deliver), link.lose)
-            deliver = self._instructions(begin).checked(deliver, link.lose)
-            transcript.begin()
-            side = lambda: self._half(membership, ctx, link, transcript)  # noqa: E731
+            transcript, deliver = line.begin(ctx, self.telemetry)
+            deliver = self._instructions(begin).checked(self._pin.before_rounds(deliver, link.lose), link.lose)
+            side = lambda: self._half(membership, line, ctx, transcript)  # noqa: E731
             return await membership.attend(deliver, side, link=link)
-        finally:
-            self.idle.clear()
-            self.begun = time.monotonic()
-            if chaos is not None:
-                chaos.end()
-            ledger.close()
-            if capture is not None:
-                capture.close()
-                self.telemetry.event("capture", party=self.name, bytes=capture.size)
+
+    def _ended(self) -> None:
+        self.idle.clear()
+        self.begun = time.monotonic()
 
     def _present(self, begin: Begin) -> tuple[str, ...]:
         """The parties of a prediction, as the server names them; empty in training, which needs the whole roster.
@@ -351,14 +333,6 @@ class PartySessions:
             return Instructions(self.name, begin.round, 0, (), self._pin, saves=False, parties=parties)
         return Instructions(self.name, begin.round, self._last_round, self.store.rounds(), self._pin, parties=parties)
 
-    def _transcript(self, membership: Membership, session: Session, link: Link) -> PartyTranscript:
-        """The transcript of a session. All parties that are present take part in every request of a prediction."""
-        in_step = self.task.predicts or always_in_step(self.federation, self.task.contract)
-        return PartyTranscript(
-            self.name, self.task.federation, session, self.identity, there=session.parties, in_step=in_step,
-            send=membership.post, report=partial(report_finding, self.telemetry, self.name), fail=link.lose,
-        )  # fmt: skip
-
     def _tell_planned(self) -> None:
         """Tells the party's operator once the epsilon of the agreed privacy."""
         plan = self._schedule.privacy
@@ -375,30 +349,33 @@ class PartySessions:
     def _tell_batch(self, record: dict[str, Any], said: str) -> None:
         self.telemetry.event("batch", party=self.name, said=said, rows=record["rows"])
 
-    def _capture(self, session: int) -> Capture | None:
+    def _capture(self, session: int, ending: ExitStack) -> Capture | None:
         """Capture of all messages on our link, closest to the wire, if configured."""
         if self.config.capture is None or self.task.predicts:  # a capture is of training
             return None
         self._warn("capture: everything that is sent and received is kept in clear on this party's disk")
-        return Capture(self.out, self.config.capture, self.federation, self._schedule, session)
+        capture = Capture(self.out, self.config.capture, self.federation, self._schedule, session)
+
+        def close() -> None:
+            capture.close()
+            self.telemetry.event("capture", party=self.name, bytes=capture.size)
+
+        ending.callback(close)
+        return capture
 
     def _chaos(self) -> Chaos | None:
-        if self.config.chaos == ChaosConfig():
-            return None
         if self.config.chaos.computing:
             self._warn(UNUSED_RATE)
-        names = self.federation.names
-        rows = self.federation.protocol.coded_batch(self.federation.batch, len(names))
-        index = PatternIndex(names.index(self.name), len(names), rows)
-        report = partial(self.telemetry.event, party=self.name)
-        return Chaos(self.config.chaos, index, self.federation.seed, RealIncidents(self._folder.chaos), report)
+        incidents = RealIncidents(self._folder.chaos)
+        return injected_faults(self.name, self.federation, self.config.chaos, incidents, self.telemetry)
 
-    async def _half(self, membership: Membership, ctx: ClientContext, link: Link, transcript: PartyTranscript) -> None:
+    async def _half(
+        self, membership: Membership, line: PartyLine, ctx: ClientContext, transcript: PartyTranscript
+    ) -> None:
         self._tell_spent(membership)
         self.progress.phases.turn(COMPUTING)
         try:
-            with naming_user_code(f"parties.{self.name}", ctx.own_code):
-                await self.task.side(ctx, link)
+            await line.side(ctx)
             self.progress.phases.turn(CHECKPOINT)
             await self._saved()
             await transcript.conclude(lambda: membership.gone)

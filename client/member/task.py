@@ -40,8 +40,10 @@ class PartyTask:
         return sys.maxsize if self.predicts else round
 
 
-def training(federation: FederationConfig) -> PartyTask:
-    protocol, side = federation.protocol, PARTICIPATE[federation.protocol.name]
+def training(federation: FederationConfig, instead: Callable[..., Awaitable[None]] | None = None) -> PartyTask:
+    """Training with the protocol's party side, or another one `instead`."""
+    protocol = federation.protocol
+    side = instead or PARTICIPATE[protocol.name]
     return PartyTask(CONTRACTS[protocol.name], lambda ctx, server: side(ctx, server, protocol), federation)
 
 

@@ -25,6 +25,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.conversation import SERVER, Cohort, Link
+from colonnade.common.conversation.inprocess import MemoryConnection
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import ConfigError
@@ -46,7 +47,8 @@ async def find_rows(
     if own is None:
         raise ConfigError("no `server` section", hint="the server's labels are needed")
     names, session = list(federation.names), Session(federation.id, "simulated", 1, federation.hashes())
-    cohort, links = inprocess.connect(names, alignment_kinds(federation), alignment_limits(len(names) + 1))
+    kinds, limits = alignment_kinds(federation), alignment_limits(len(names) + 1)
+    cohort, ends = inprocess.meet(names, kinds, limits)
     caches = {} if files is None else {member: files.tables(member) for member in (SERVER, *names)}
     with whose(SERVER):
         ids = load_labels(own.labels, base, federation.task, own.copies(caches.get(SERVER))).ids
@@ -64,7 +66,7 @@ async def find_rows(
         SERVER: _server_side(config, base, keys[SERVER], session, cohort=cohort, files=files, note=note)
     }
     for name in names:
-        sides[name] = _party_side(name, config, base, keys[name], session, link=links[name], files=files)
+        sides[name] = _party_side(name, config, base, keys[name], session, end=ends[name], files=files)
     tasks = [asyncio.ensure_future(side) for side in sides.values()]
     try:
         return dict(zip(sides, await asyncio.gather(*tasks), strict=True))
@@ -113,7 +115,14 @@ async def _server_side(
 
 
 async def _party_side(
-    name: str, config: Config, base: Path, keys: RowKeys, session: Session, *, link: Link, files: RunFiles | None
+    name: str,
+    config: Config,
+    base: Path,
+    keys: RowKeys,
+    session: Session,
+    *,
+    end: MemoryConnection,
+    files: RunFiles | None,
 ) -> Tensor:
     """A party's side; with `files`, it keeps a ledger and counts others' keys."""
     federation, policy = config.federation, config.parties[name].policy
@@ -126,8 +135,10 @@ async def _party_side(
             federation, Place(config.parties[name].alignments, base, files.folder.path, name), pinned=False,
             policy=policy.alignment_digest, reuse=policy.reuse_alignment,
         )  # fmt: skip
-    egress = Egress(link._carry, SERVER, release_clear, ledger)
-    link._carry, admit_masked = egress, egress.admit_masked
+    egress = Egress(end.post, SERVER, release_clear, ledger)
+    kinds, limits = alignment_kinds(federation), alignment_limits(len(federation.names) + 1)
+    link, admit_masked = Link(SERVER, kinds, limits, egress, outlet=end.outlet), egress.admit_masked
+    end.attach(link.deliver, link.lose, link)
     reuse = PartyReuse(name, federation, policy, session, link, kept=keeping.held(keys), admit_masked=admit_masked)
 
     def matching(*, terms: ReuseTerms, after: int, already: int, keep: Callable[[str, Tensor], None]) -> Matching:

@@ -7,24 +7,26 @@ stragglers passes in seconds, and always in the same way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from colonnade.client.member.line import PartyLine, injected_faults
+from colonnade.client.member.task import training
 from colonnade.client.privacy.egress import Egress
 from colonnade.client.privacy.stage import Privacy
-from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
+from colonnade.client.training.progress import TrainingProgress
 from colonnade.client.transcript.capture import Capture
-from colonnade.client.transcript.transcript import PartyTranscript, always_in_step, report_finding
-from colonnade.common.config.chaos import ChaosConfig, PatternIndex, Pause
+from colonnade.common.config.chaos import Pause
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.members import Config
 from colonnade.common.config.run_options import with_lower_rates
@@ -34,8 +36,8 @@ from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.chaos import Chaos
 from colonnade.common.conversation.compression import Compressor
 from colonnade.common.conversation.control import Item, Save
-from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Link
-from colonnade.common.conversation.inprocess import Delay
+from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort
+from colonnade.common.conversation.inprocess import Delay, MemoryConnection
 from colonnade.common.data.draws import own_draws
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault, TrainingDiverged, declared
 from colonnade.common.messaging.message import Message, snapshot
@@ -134,27 +136,20 @@ class Simulation:
         await self._align()
         outcome = self._outcome()
         federation, contract = self.config.federation, CONTRACTS[self.config.federation.protocol.name]
-        cohort, links = inprocess.connect(
+        cohort, ends = inprocess.meet(
             list(federation.names), contract.kinds, contract.limits_of(federation),
             self.delay or (lambda _from, _to, _item: 0.0), outcome.mailbox,
             between=partial(self._between, outcome), enough=lambda: bool(outcome.server.best.stop),
             compress=partial(Compressor, form_of(federation.compress.down), outcome.server.draws),
+            outward=partial(self._outward, outcome),
         )  # fmt: skip
         self._cohort = cohort
         outcome.server.traffic = lambda: both_ways(self._traffic(outcome))
         self.on_cohort(cohort)
         sides: list[asyncio.Future[None]] = []
         for name in self.only or federation.names:
-            round, states = self.start
-            state = State(states.get(name))
-            post, egress = links[name]._carry, self._open_egress(outcome, name, links[name], state)
             cohort[name].watch = outcome.server.watch
-            carry = self._recorded(outcome, SERVER, name, cohort[name]._carry)
-            cohort[name]._carry = self._benches.outward(SERVER, carry)
-            ctx = outcome.clients[name] = self._context(outcome.server, name, egress, state, round)
-            ctx.steps, ctx.encoder = outcome.privacy[name].steps, outcome.privacy[name].encoder
-            links[name].on_save = partial(self._save, outcome, name, ctx.state)
-            sides.append(asyncio.ensure_future(self._participate(outcome, ctx, links[name], post)))
+            sides.append(asyncio.ensure_future(self._participate(outcome, name, ends[name])))
         rounds, parties = outcome.server.schedule.rounds, list(federation.names)
         if self.start[0] > rounds:
             raise ConfigError(
@@ -186,16 +181,42 @@ class Simulation:
                 self._end(outcome)
         return outcome
 
-    async def _participate(self, outcome: Outcome, ctx: ClientContext, link: Link, post: Carrier) -> None:
-        protocol, watch = self.config.federation.protocol, outcome.server.watch
-        transcript = begin_transcript(ctx, link, post, outcome.server.telemetry)
+    def _outward(self, outcome: Outcome, name: str, carry: Carrier) -> Carrier:
+        return self._benches.outward(SERVER, self._recorded(outcome, SERVER, name, carry))
+
+    def _participate(self, outcome: Outcome, name: str, end: MemoryConnection) -> Coroutine[Any, Any, None]:
+        """Sets up a party, and returns its side of the run."""
+        federation, server = self.config.federation, outcome.server
+        round, states = self.start
+        state, progress = State(states.get(name)), TrainingProgress()
+        ledger = Ledger(None) if self.files is None else self.files.ledger(name, round)
+        self._ledgers.append(ledger)
+        spent = None if self.files is None else self.files.folder.party(name).ledger
+        plan, policy = server.schedule.privacy, self.config.parties[name].policy
+        privacy = outcome.privacy[name] = Privacy(name, federation, policy, plan, spent)
+        outcome.left[name] = progress.traffic.sent
+        task = training(federation, self.instead.get(name))
+        faults = self.config.parties[name].chaos
+        line = PartyLine(
+            task, privacy, progress, round=round, state=state,
+            draws=own_draws(federation, name, None if self.files is None else self.files.secret(name)),
+            ledger=ledger, post=self._recorded(outcome, name, SERVER, end.post), outlet=end.outlet,
+            chaos=injected_faults(name, federation, faults, VirtualIncidents(), server.telemetry),
+            capture=self._capture(outcome, name), busy=partial(self._benches.outward, name),
+        )  # fmt: skip
+        ctx = outcome.clients[name] = self._context(server, name, line.egress, state, round)
+        ctx.steps, ctx.encoder = privacy.steps, privacy.encoder
+        line.link.on_save = partial(self._save, outcome, name, state)
+        return self._side(server, line, ctx, end)
+
+    async def _side(self, server: ServerContext, line: PartyLine, ctx: ClientContext, end: MemoryConnection) -> None:
+        transcript, deliver = line.begin(ctx, server.telemetry)
+        end.attach(deliver, line.link.lose, line.link)
         try:
-            side = self.instead.get(ctx.name, PARTICIPATE[protocol.name])
-            with naming_user_code(f"parties.{ctx.name}", ctx.own_code):
-                await self._benches.work(ctx.name, side(ctx, link, protocol))
+            await self._benches.work(ctx.name, line.side(ctx))
             await transcript.conclude()
         except TrainingDiverged:
-            raise watch.blame_sender(ctx.name) from None
+            raise server.watch.blame_sender(ctx.name) from None
 
     def _end(self, outcome: Outcome) -> None:
         ctx = outcome.server
@@ -302,27 +323,6 @@ class Simulation:
             begun=begun, arrivals=federation.protocol.asynchronous,
         )  # fmt: skip
 
-    def _open_egress(self, outcome: Outcome, name: str, link: Link, state: State) -> Egress:
-        federation = self.config.federation
-        ledger = Ledger(None) if self.files is None else self.files.ledger(name, self.start[0])
-        self._ledgers.append(ledger)
-        spent = None if self.files is None else self.files.folder.party(name).ledger
-        policy, plan = self.config.parties[name].policy, outcome.server.schedule.privacy
-        privacy = outcome.privacy[name] = Privacy(name, federation, policy, plan, spent)
-        carry = self._recorded(outcome, name, SERVER, link._carry)
-        if (capture := self._capture(outcome, name)) is not None:
-            carry = capture.outward(carry)
-        if (chaos := injected(self.config, name, outcome.server.telemetry)) is not None:
-            carry = chaos.outward(carry)
-            link.deliver = chaos.inward(link.deliver)  # type: ignore[method-assign, assignment]
-        carry = self._benches.outward(name, carry)
-        if capture is not None:
-            link.deliver = capture.inward(link.deliver)  # type: ignore[method-assign, assignment]
-        secret = None if self.files is None else self.files.secret(name)
-        stage = privacy.stage(state, own_draws(federation, name, secret))
-        link._carry = egress = Egress(carry, SERVER, stage, ledger, outcome.left.setdefault(name, {}))
-        return egress
-
     def _capture(self, outcome: Outcome, name: str) -> Capture | None:
         if (wanted := self.config.parties[name].capture) is None or self.files is None:
             return None
@@ -405,16 +405,6 @@ async def at_once(write: Callable[..., None], *given: object) -> None:
     write(*given)
 
 
-def injected(config: Config, party: str, telemetry: Telemetry) -> Chaos | None:
-    federation, faults = config.federation, config.parties[party].chaos
-    if faults == ChaosConfig(computing=faults.computing):
-        return None
-    names = federation.names
-    rows = federation.protocol.coded_batch(federation.batch, len(names))
-    index = PatternIndex(names.index(party), len(names), rows)
-    return Chaos(faults, index, federation.seed, VirtualIncidents(), telemetry.event)
-
-
 class VirtualIncidents:
     """Pauses hold a party's messages; crashes need real processes."""
 
@@ -430,17 +420,3 @@ class VirtualIncidents:
 
 class GoBack(Exception):
     """All members go back to an earlier checkpoint."""
-
-
-def begin_transcript(ctx: ClientContext, link: Link, send: Carrier, telemetry: Telemetry) -> PartyTranscript:
-    """Begins a party's transcript over its link, before anything arrives."""
-    federation = ctx.federation
-    transcript = PartyTranscript(
-        ctx.name, federation, ctx.session, ctx.identity,
-        in_step=always_in_step(federation, CONTRACTS[federation.protocol.name]),
-        send=send, report=partial(report_finding, telemetry, ctx.name), fail=link.lose,
-    )  # fmt: skip
-    ctx.keyed, ctx.receipts = transcript.keyed, transcript.receipts
-    link.deliver = transcript.inward(link.deliver)  # type: ignore[method-assign, assignment]
-    transcript.begin()
-    return transcript

@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from colonnade.common.conversation.capacity import Bounded
+from colonnade.common.conversation.capacity import Bounded, Capacity, Unlimited, bound
 from colonnade.common.conversation.control import Item, Statement
 from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Link
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.conversation.outbox import Outbox
 from colonnade.common.errors import PartyAway
-from colonnade.common.messaging.message import Kinds, Message, memory, snapshot
+from colonnade.common.messaging.message import Kinds, Message, largest_bytes, memory, snapshot
 from colonnade.common.run.own_loop import run_on_own_loop
 
 _T = TypeVar("_T")
@@ -72,57 +72,112 @@ def connect(
     delay: Delay = lambda _from, _to, _item: 0.0,
     mailbox: Mailbox | None = None,
     *,
+    enough: Callable[[], bool] = lambda: False,
+) -> tuple[Cohort, dict[str, Link]]:
+    """Connects a server and parties: returns the server's cohort, and every party's link to the server."""
+    cohort, ends = meet(parties, kinds, limits, delay, mailbox, enough=enough)
+    links = {party: Link(SERVER, kinds, limits, end.post, outlet=end.outlet) for party, end in ends.items()}
+    for party, link in links.items():
+        ends[party].attach(partial(_deliver, link), link.lose, link)
+    return cohort, links
+
+
+def meet(
+    parties: list[str],
+    kinds: Kinds,
+    limits: Mapping[str, int],
+    delay: Delay = lambda _from, _to, _item: 0.0,
+    mailbox: Mailbox | None = None,
+    *,
     on_round: Callable[[int], None] = lambda _round: None,
     between: Callable[[int], Awaitable[None]] | None = None,
     compress: Callable[[str], Callable[[Message], Message]] = lambda _party: lambda message: message,
     enough: Callable[[], bool] = lambda: False,
-) -> tuple[Cohort, dict[str, Link]]:
-    """Connects a server and parties: returns the server's cohort, and every party's link to the server."""
+    outward: Callable[[str, Carrier], Carrier] = lambda _party, carry: carry,
+) -> tuple[Cohort, dict[str, MemoryConnection]]:
+    """Connects a server and parties: returns the server's cohort, and every party's end of its connection.
+
+    Args:
+        outward: wraps what carries the server's items to a party.
+    """
     mailbox = mailbox or Mailbox()
-    at_server: dict[str, Link] = {}
-    at_party: dict[str, Link] = {}
+    links: dict[str, Link] = {}
+    ends: dict[str, MemoryConnection] = {}
+    largest = max((largest_bytes(kind, limits) for kind in kinds.values()), default=0)
     for party in parties:
-        up = _Wire(at_server, at_party, party, partial(delay, party, SERVER), patient=True)
-        down = _Wire(at_party, at_server, party, partial(delay, SERVER, party))
-        at_server[party] = Link(party, kinds, limits, down, mailbox, compress=compress(party))
-        at_party[party] = Link(SERVER, kinds, limits, up, outlet=up)
-    return Cohort(at_server, mailbox, on_round, between, enough), at_party
+        up, down = partial(delay, party, SERVER), partial(delay, SERVER, party)
+        ours, ends[party] = pair(party, largest, up, down)
+        link = Link(party, kinds, limits, outward(party, ours.post), mailbox, compress=compress(party))
+        ours.attach(partial(_deliver, link), link.lose, link)
+        links[party] = link
+    return Cohort(links, mailbox, on_round, between, enough), ends
 
 
-class _Wire(Bounded, Carrier):
-    """One direction between two links: items arrive in the order in which they were sent.
+def pair(
+    party: str, largest: int, up: Callable[[Item], float], down: Callable[[Item], float]
+) -> tuple[MemoryConnection, MemoryConnection]:
+    """A connection: the server's end, and the party's.
 
-    Items for which the receiving link has no room are queued here; over gRPC they are queued at the sender. A patient
-    sender waits while this is full; if too many are queued nevertheless, they were delayed when it saw room.
+    Args:
+        largest: bytes of the largest message.
+        up: seconds that an item of the party takes; `down` one of the server.
+    """
+    at_server, at_party = MemoryConnection(party, largest, down), MemoryConnection(SERVER, largest, up, patient=True)
+    at_server.other, at_party.other = at_party, at_server
+    return at_server, at_party
+
+
+class MemoryConnection(Bounded):
+    """One end of a connection within an event loop: `post` and `attach` are those of common/wire/connection.py.
+
+    Items arrive in the order in which they were sent. Those for which the receiver has no room are queued here; over
+    gRPC they are queued at the sender. A patient sender waits while this is full; if too many are queued nevertheless,
+    they were delayed when it saw room.
+
+    Args:
+        largest: bytes of the largest message.
+        delay: seconds that an item takes to the other end.
+
+    Attributes:
+        peer: the other end's name, for errors.
+        other: the other end.
     """
 
-    def __init__(
-        self,
-        links: dict[str, Link],
-        senders: dict[str, Link],
-        party: str,
-        delay: Callable[[Item], float],
-        *,
-        patient: bool = False,
-    ) -> None:
+    other: MemoryConnection
+
+    def __init__(self, peer: str, largest: int, delay: Callable[[Item], float], *, patient: bool = False) -> None:
         super().__init__()
-        self._patient = patient
-        self._links, self._senders, self._party, self._delay = links, senders, party, delay
+        self.peer, self._largest, self._most, self._delay, self._patient = peer, largest, bound(largest), delay, patient
+        self._receive: Callable[[Item], None] = lambda _item: None
+        self._lost: Callable[[Exception], None] = lambda _loss: None
+        self._inlet: Capacity = Unlimited()
         self._busy_until = 0.0
         self._under_way = 0  # bytes that are due at once
         self._held: Outbox[Item] | None = None  # set from the first item that has to wait
         self._handing: asyncio.Task[None] | None = None
 
+    def attach(
+        self, receive: Callable[[Item], None], lost: Callable[[Exception], None], inlet: Capacity | None = None
+    ) -> None:
+        """Sets the receiver of items, the callback for a peer that does not read, and the signal of free room."""
+        self._receive, self._lost, self._inlet = receive, lost, inlet or Unlimited()
+
+    @property
+    def outlet(self) -> Capacity:
+        """Capacity for what is posted here."""
+        return self
+
     @property
     def full(self) -> bool:
         """True if the sender has to wait. Delayed items are in transit, and take no room."""
         held = 0 if self._held is None else self._held.bytes
-        return self._under_way + held > self._links[self._party].most
+        return self._under_way + held > self._most
 
-    def __call__(self, item: Item) -> None:
+    def post(self, item: Item) -> None:
+        """Sends an item; a message is copied before this returns."""
         loop = asyncio.get_running_loop()
         if isinstance(item, Statement):  # they travel beside the rounds, and take no time
-            loop.call_soon(self._links[self._party].deliver, item)
+            loop.call_soon(self._hand, item)
             return
         delay, now = self._delay(item), loop.time()
         due = _size(item) if delay <= 0 and self._busy_until <= now + _AT_ONCE else 0
@@ -131,30 +186,36 @@ class _Wire(Bounded, Carrier):
         self._busy_until = max(math.nextafter(self._busy_until, math.inf), now + delay)
         loop.call_at(self._busy_until, self._arrive, _copied(item), due)
 
+    def _hand(self, item: Item) -> None:
+        self.other._receive(item)
+
     def _arrive(self, item: Item, due: int) -> None:
         self._under_way -= due
         self._left.set()
-        link = self._links[self._party]
-        if not self._held and not link.full:
-            link.deliver(item)
+        if not self._held and not self.other._inlet.full:
+            self._hand(item)
             return
         if self._held is None:
-            self._held = Outbox(link.largest)
+            self._held = Outbox(self._largest)
         self._held.put(item, item, _size(item))
         if self._held.hopeless and not self._patient:
-            sender, size = self._senders[self._party], self._held.bytes
+            size = self._held.bytes
             self._held.clear()
-            sender.lose(PartyAway(sender.peer, f"it does not read: {size} bytes wait for it"))
+            self._lost(PartyAway(self.peer, f"it does not read: {size} bytes wait for it"))
         elif self._handing is None:
-            self._handing = asyncio.get_running_loop().create_task(self._deliver(link, self._held))
+            self._handing = asyncio.get_running_loop().create_task(self._deliver(self._held))
 
-    async def _deliver(self, link: Link, held: Outbox[Item]) -> None:
+    async def _deliver(self, held: Outbox[Item]) -> None:
         while held:
-            await link.room()
-            while held and not link.full:
-                link.deliver(held.take())
+            await self.other._inlet.room()
+            while held and not self.other._inlet.full:
+                self._hand(held.take())
             self._left.set()
         self._handing = None
+
+
+def _deliver(link: Link, item: Item) -> None:
+    link.deliver(item)
 
 
 def _size(item: Item) -> int:

@@ -1,0 +1,95 @@
+"""What lies between a party's side and its connection in one session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from colonnade.client.member.task import PartyTask
+from colonnade.client.privacy.egress import Egress
+from colonnade.client.privacy.stage import Privacy
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.progress import TrainingProgress
+from colonnade.client.transcript.capture import Capture
+from colonnade.client.transcript.transcript import PartyTranscript, always_in_step, report_finding
+from colonnade.common.config.chaos import ChaosConfig, PatternIndex
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.conversation.capacity import Capacity
+from colonnade.common.conversation.chaos import Chaos, Incidents
+from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.conversation import SERVER, Carrier, Link
+from colonnade.common.data.draws import Draws
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.run.state import State
+from colonnade.common.run.user_code import naming_user_code
+
+
+class PartyLine:
+    """A party's link in one session, in training or prediction, over any transport.
+
+    What the party sends passes the egress, then injected faults, and the capture last; what it receives passes the
+    transcript, the capture, then injected faults, and reaches the link last.
+
+    Args:
+        post: sends an item over the connection.
+        outlet: the connection's; None for unlimited room.
+        busy: wraps what the egress sends; on the virtual clock a message leaves when earlier work is done.
+    """
+
+    def __init__(
+        self,
+        task: PartyTask,
+        privacy: Privacy,
+        progress: TrainingProgress,
+        *,
+        round: int,
+        state: State,
+        draws: Draws,
+        ledger: Ledger,
+        post: Carrier,
+        outlet: Capacity,
+        chaos: Chaos | None = None,
+        capture: Capture | None = None,
+        busy: Callable[[Carrier], Carrier] = lambda carry: carry,
+    ) -> None:
+        self._task, self._post, self._chaos, self._capture = task, post, chaos, capture
+        carry = post if capture is None else capture.outward(post)
+        carry = carry if chaos is None else chaos.outward(carry, outlet)
+        stage = privacy.stage(State() if task.predicts else state, draws)
+        self.egress = Egress(busy(carry), SERVER, stage, ledger, progress.traffic.sent)
+        contract, limits = task.contract, task.contract.limits_of(task.federation)
+        self.link = Link(SERVER, contract.kinds, limits, self.egress, progress.mailbox(), outlet=outlet)
+        self.link.known = round
+        progress.follow(self.link, round)
+
+    def begin(self, ctx: ClientContext, telemetry: Telemetry) -> tuple[PartyTranscript, Callable[[Item], None]]:
+        """Begins the session's transcript, before anything arrives. Returns it, and what takes in what arrives."""
+        # All parties that are present take part in every request of a prediction.
+        in_step = self._task.predicts or always_in_step(ctx.federation, self._task.contract)
+        transcript = PartyTranscript(
+            ctx.name, ctx.federation, ctx.session, ctx.identity, there=ctx.session.parties, in_step=in_step,
+            send=self._post, report=partial(report_finding, telemetry, ctx.name), fail=self.link.lose,
+        )  # fmt: skip
+        ctx.keyed, ctx.receipts = transcript.keyed, transcript.receipts
+        deliver: Callable[[Item], None] = self.link.deliver
+        deliver = deliver if self._chaos is None else self._chaos.inward(deliver)
+        deliver = deliver if self._capture is None else self._capture.inward(deliver)
+        transcript.begin()
+        return transcript, transcript.inward(deliver)
+
+    async def side(self, ctx: ClientContext) -> None:
+        """Runs the party's side of its task."""
+        with naming_user_code(f"parties.{ctx.name}", ctx.own_code):
+            await self._task.side(ctx, self.link)
+
+
+def injected_faults(
+    name: str, federation: FederationConfig, faults: ChaosConfig, incidents: Incidents, telemetry: Telemetry
+) -> Chaos | None:
+    """A party's injected faults; None if none are configured but the rate of its computing."""
+    if faults == ChaosConfig(computing=faults.computing):
+        return None
+    names = federation.names
+    index = PatternIndex(names.index(name), len(names), federation.protocol.coded_batch(federation.batch, len(names)))
+    return Chaos(faults, index, federation.seed, incidents, partial(telemetry.event, party=name))
