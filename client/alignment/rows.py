@@ -30,7 +30,6 @@ from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.work import aside, tenths
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
-from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.crypto.pki.identity import Identity
@@ -113,7 +112,7 @@ class PartyRows:
                 await aside(partial(self.keeping.close, complete=True))
 
             try:
-                half_done = await membership.attend(partial(_sort, link, membership), match, last=False, link=link)
+                half_done = await membership.attend(link.deliver, match, last=False, link=link)
             finally:
                 self.keeping.close()
         if not half_done:
@@ -177,10 +176,3 @@ class PartyRows:
 
     def _warn(self, reason: str) -> None:
         self.telemetry.event("warning", party=self.name, reason=reason)
-
-
-def _sort(link: Link, membership: Membership, item: Item) -> None:
-    if type(item).__name__ in link.kinds:
-        link.deliver(item)
-    else:
-        membership.set_aside(item)

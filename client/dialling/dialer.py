@@ -13,7 +13,7 @@ from colonnade.client.dialling.dial import ClientTls, Dialer
 from colonnade.client.dialling.instructions import ended_early
 from colonnade.client.dialling.probe import fetch_certificate
 from colonnade.common.conversation.capacity import Bounded, Capacity, bound
-from colonnade.common.conversation.control import Close, Item, Open, Save, Statement
+from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import (
     Begin,
@@ -23,10 +23,9 @@ from colonnade.common.conversation.membership import (
     Parcel,
     Refusal,
     Rewind,
-    Saved,
-    Spent,
     Welcome,
 )
+from colonnade.common.conversation.session import Role, SessionState, State
 from colonnade.common.conversation.traffic import WireBytes
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.pki.names import dns_name
@@ -71,7 +70,8 @@ class Membership:
         self._link: Link | None = None
         self._deliver: Callable[[Item], None] | None = None
         self._stop: asyncio.Future[Parcel | Exception] | None = None
-        self._farewell, self._closed = asyncio.Event(), False  # _closed: the server has no more rounds
+        self._farewell, self._last = asyncio.Event(), True
+        self._session = SessionState(Role.PARTY)
         self._wire = WireBytes()
 
     @property
@@ -99,7 +99,7 @@ class Membership:
             RefusedError: the server refused us, or its certificate is not the pinned one.
             PartyAway: the connection broke again.
         """
-        self._inbox = Inbox(self._largest)
+        self._inbox, self._session = Inbox(self._largest), SessionState(Role.PARTY)
         self._connection = await self._dialer.dial(find_address, partial(_trust, identity, pin), patience)
         self._connection.count_in(self._wire)
         self._connection.attach(self._hear, self._hear, self)
@@ -140,7 +140,8 @@ class Membership:
         """Runs the party side while its messages come in; reports its failure to the server.
 
         Args:
-            last: True if the run ends with it, so that the farewell follows.
+            last: True if the run ends with it, so that the farewell follows; else messages that the link does not
+                declare wait for the next side.
             link: of the party side; while it is full, nothing more is read.
 
         Returns:
@@ -151,12 +152,12 @@ class Membership:
             PeerError: the server has refused us, or the run has failed elsewhere.
         """
         self._deliver, self._stop, self._link = deliver, asyncio.get_running_loop().create_future(), link
-        self._closed = False
+        self._last = last
         self._farewell.clear()
         for _ in range(len(self._inbox)):  # items after the end of the session are queued again
             self._hear(self._inbox.get_nowait())
         try:
-            return await self._until_stopped(side, last=last)
+            return await self._until_stopped(side)
         finally:
             self._deliver = self._stop = self._link = None
             if link is not None:
@@ -179,14 +180,11 @@ class Membership:
     def expects(self, kind: str, round: int) -> bool:
         return self._link is None or kind not in self._link.kinds or self._link.expects(kind, round)
 
-    def set_aside(self, item: Item) -> None:
-        """Keeps an item for the next call of `attend`."""
-        self._inbox.put(item)
-
     def post(self, parcel: Parcel) -> None:
         """Sends a parcel to the server. A control message is entered in the ledger first; the egress enters others."""
         assert self._connection is not None  # `join` was called
         if not isinstance(parcel, Message):
+            self._session.say(parcel)
             self._ledger.note(parcel, SERVER)
         self._connection.post(parcel)
 
@@ -197,14 +195,14 @@ class Membership:
             await self._connection.close()
         await self._dialer.close()
 
-    async def _until_stopped(self, side: Callable[[], Awaitable[None]], *, last: bool) -> bool:
+    async def _until_stopped(self, side: Callable[[], Awaitable[None]]) -> bool:
         assert self._stop is not None  # set by `attend`
         running = asyncio.ensure_future(side())
         either: set[asyncio.Future[Any]] = {running, self._stop}
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not self._stop.done():
-                await self._finish(running, self._stop, last=last)
+                await self._finish(running, self._stop)
         finally:
             if not running.done():
                 running.cancel()
@@ -216,9 +214,9 @@ class Membership:
         stopped = self._stop.result()
         if isinstance(stopped, Rewind):
             return False
-        raise self._told(stopped, "what belongs to a session")
+        raise self._told(stopped)
 
-    async def _finish(self, side: asyncio.Future[None], stop: asyncio.Future[Any], *, last: bool) -> None:
+    async def _finish(self, side: asyncio.Future[None], stop: asyncio.Future[Any]) -> None:
         """Ends the party side: the last one says farewell, and waits for the server's farewell or error."""
         if (error := side.exception()) is not None:
             if not isinstance(error, _HEARD):  # the server knows about the others already
@@ -228,7 +226,7 @@ class Membership:
             if stop.done() and not isinstance(stop.result(), PartyAway):
                 return
             raise error
-        if not last:
+        if not self._last:
             return
         self.post(Farewell())
         await self._hear_end(stop)  # a server that is still busy has received our farewell
@@ -240,14 +238,18 @@ class Membership:
         parted.cancel()
 
     async def _await(self, *kinds: type[_N]) -> _N:
-        notice = await self._inbox.get()
-        if isinstance(notice, kinds):
-            return notice
-        raise self._told(notice, " or ".join(kind.__name__ for kind in kinds))
+        heard = await self._inbox.get()
+        try:
+            self._session.hear(heard)
+        except ContractError as wrong:
+            raise self._told(wrong) from None
+        if isinstance(heard, kinds):
+            return heard
+        raise self._told(heard)
 
-    def _told(self, heard: Parcel | Exception, expected: str) -> Exception:
+    def _told(self, heard: Parcel | Exception) -> Exception:
         """Converts what was heard into an error; a breach of contract is reported to the server."""
-        error = heard if isinstance(heard, Exception) else _as_error(heard, expected)
+        error = heard if isinstance(heard, Exception) else _as_error(heard)
         if isinstance(error, ContractError):
             self.post(Failure("", *declared(error)))
         return error
@@ -256,18 +258,22 @@ class Membership:
         if self._deliver is None or self._stop is None or self._stop.done():
             self._inbox.put(heard)  # also after Rewind: the next reader learns that the connection broke
             return
-        match heard:
-            case Message() | Open() | Close() | Save() | Statement():
-                self._closed = self._closed or isinstance(heard, Close)
-                self._deliver(heard)
-            case Farewell() if self._closed:
-                self._farewell.set()
-            case Farewell():
-                self._stop.set_result(ended_early())
-            case PartyAway() if self._farewell.is_set():
-                pass  # after the last message
-            case _:
-                self._stop.set_result(heard)
+        item = heard if isinstance(heard, Item) else None
+        if item and not self._last and self._link is not None and type(item).__name__ not in self._link.kinds:
+            self._inbox.put(heard)
+            return
+        try:
+            taken = self._session.hear(heard)
+        except ContractError as wrong:
+            self._stop.set_result(wrong)
+            return
+        if item is not None:
+            if taken:
+                self._deliver(item)
+        elif self._session.state is State.DONE:
+            self._farewell.set()  # what comes after it, the end of the connection, is no loss
+        else:
+            self._stop.set_result(ended_early() if isinstance(heard, Farewell) else heard)
 
 
 def _ignore(_heard: Parcel | Exception) -> None: ...
@@ -281,7 +287,7 @@ def _trust(identity: Identity | None, pin: str, host: str, port: int) -> ClientT
     return ClientTls(identity.key_pem, identity.chain_pem, certificate, dns_name(SERVER))
 
 
-def _as_error(parcel: Parcel, expected: str) -> PeerError:
+def _as_error(parcel: Parcel) -> PeerError:
     match parcel:
         case Refusal(reason=reason, hint=hint):
             return RefusedError(f"the server refused: {reason}", hint=hint)
@@ -289,10 +295,8 @@ def _as_error(parcel: Parcel, expected: str) -> PeerError:
             return PeerError(f"the run ended: {reason}", hint=hint, shared=reason)
         case Failure(party=party, reason=reason, hint=hint):
             return PartyFailed(party or "server", reason, hint=hint)
-        case Hello() | Saved() | Spent():
-            return ContractError(SERVER, type(parcel).__name__, "", expected, "a message that parties send")
         case _:
-            return ContractError(SERVER, type(parcel).__name__, "", expected, "it out of turn")
+            raise AssertionError(type(parcel).__name__)  # the session's table ends with nothing else
 
 
 _NOTICE = 512  # bytes counted for an item that is not a message

@@ -1,6 +1,7 @@
 """Checks the server's instructions in a session: opened rounds, checkpoints, the close.
 
-An honest server opens rounds in order, asks for a checkpoint between two rounds, and closes after the last one.
+An honest server opens rounds in order, asks for a checkpoint between two rounds, and closes after the last one. Their
+place in a session is in common/conversation/session.py; here is what they say.
 """
 
 from __future__ import annotations
@@ -48,7 +49,6 @@ class Instructions:
         self._opens, self._statements = 0, 0
         self._held = {round for round in held if round <= begun}
         self._opened = False  # True until a checkpoint of the newest open round is requested
-        self._closed = False
 
     def checked(self, deliver: Callable[[Item], None], fail: Callable[[Exception], None]) -> Callable[[Item], None]:
         """Wraps the delivery of items.
@@ -69,8 +69,6 @@ class Instructions:
 
     def check(self, item: Item) -> None:
         """Checks the next item. Raises ContractError."""
-        if isinstance(item, Open | Save | Close) and self._closed:
-            raise ContractError(SERVER, type(item).__name__, "", "nothing more after Close", "it")
         match item:
             case Open(round=round):
                 if round <= self._newest:
@@ -88,7 +86,6 @@ class Instructions:
                 if self._newest < self._last:
                     expected = f"after round {self._last}, as agreed"
                     raise ContractError(SERVER, "Close", "", expected, f"it after round {self._newest}")
-                self._closed = True
 
     def _check_save(self, save: Save) -> None:
         """Checks a request for a checkpoint, because the party then removes all checkpoints that it does not name."""

@@ -295,7 +295,7 @@ class Simulation:
         if (files := self.files) is not None:
             store, folder = files.checkpoints(SERVER), files.folder.checkpoints
             checkpoint, owner = self.config.federation.checkpoint, files.owner(SERVER)
-            self._saving = Saving(store, folder, owner, checkpoint, telemetry, server.clock, aside=at_once)
+            self._saving = Saving(store, folder, owner, checkpoint, telemetry, server.clock)
             if round:
                 self._saving.restored(round)
                 if self._saving.best != server.best.round:
@@ -398,11 +398,6 @@ class Simulation:
 
 def warn(telemetry: Telemetry, party: str, reason: str) -> None:
     telemetry.event("warning", party=party, reason=reason)
-
-
-async def at_once(write: Callable[..., None], *given: object) -> None:
-    """Writes a checkpoint while the virtual clock stands."""
-    write(*given)
 
 
 class VirtualIncidents:

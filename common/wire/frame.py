@@ -22,6 +22,7 @@ from colonnade.common.conversation.membership import (
     Spent,
     Welcome,
 )
+from colonnade.common.conversation.session import UNNUMBERED
 from colonnade.common.escaped import escaped
 from colonnade.common.messaging.message import Message
 from colonnade.common.wire._generated import federation_pb2
@@ -117,7 +118,7 @@ def unpack(frame: bytes, session: int, codec: Codec, expects: Expects = lambda _
 
 def _refuse_unnumbered(view: memoryview, session: int) -> None:
     number = next((number for number, _, _ in read_fields(view)), 0)
-    if number != BODY["Failure"]:
+    if NAME_AT.get(number) not in UNNUMBERED:
         raise WireError(f"parcels of session {session}", f"{NAME_AT.get(number, 'one')} of none")
 
 

@@ -18,6 +18,7 @@ from colonnade.common.conversation.compression import Compressor
 from colonnade.common.conversation.control import Save, Statement
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.conversation.mailbox import Mailbox
+from colonnade.common.conversation.session import ENDED, TAKING_PART, State
 from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.errors import (
     ColonnadeError,
@@ -164,11 +165,8 @@ class Hub:
         """Makes every participant stop and say Hello again. Parties that arrived meanwhile are waiting already."""
         self._mailbox.abandon()
         for party, member in self.members.items():
-            if party not in self._links or not member.connection.session:
-                continue
-            member.ready = False
-            member.parted.clear()
-            member.connection.post(said.Rewind(reason))
+            if party in self._links:
+                member.say(said.Rewind(reason))
 
     def request_save(self, save: Save) -> None:
         for link in self._links.values():
@@ -182,7 +180,7 @@ class Hub:
     @property
     def whole(self) -> bool:
         """True if every party of the session is present: none is away, has failed or has said farewell."""
-        return not self._away and not any(self.members[name].parted.is_set() for name in self._links)
+        return not self._away and not any(self.members[name].state in ENDED for name in self._links)
 
     async def gate(self) -> None:
         """Called between rounds: admits returned parties, and waits for absent ones if that is the policy.
@@ -230,23 +228,21 @@ class Hub:
     def say_failure(self, party: str, error: BaseException) -> None:
         """Tells every party that the run failed, except a party at fault that reported the failure itself."""
         for name, member in list(self.members.items()):
-            if name != party or not member.parted.is_set():  # else the party reported the failure itself
-                member.connection.post(said.Failure(party, *declared(error)))
+            if name != party or member.state not in ENDED:  # else the party reported the failure itself
+                member.say(said.Failure(party, *declared(error)))
 
     async def part(self, patience: float) -> None:
         """Says farewell and waits for the parties' farewells. No party can join any more."""
         self._over = True
         self._mailbox.abandon()
         for member in list(self.members.values()):
-            member.connection.post(said.Farewell())
-            if not member.connection.session:
-                member.parted.set()  # joined too late to take part: no farewell to wait for
+            member.say(said.Farewell())  # one that joined too late to take part has no farewell to say
         with suppress(TimeoutError):  # a party still silent then has received all that it needs
             async with asyncio.timeout(patience):
                 for member in list(self.members.values()):
                     await member.parted.wait()
         for member in list(self.members.values()):
-            member.parted.set()
+            member.end()
         await asyncio.gather(*(member.connection.close() for member in self.members.values()))
 
     def queues(self) -> dict[tuple[str, str], int]:
@@ -264,8 +260,8 @@ class Hub:
             self._refuse(before.connection, f"{party!r} has joined over another connection")
             self._forget(party, before, PartyAway(party, "it has joined over another connection"))
         connection.peer, connection.session = party, 0
-        connection.post(said.Welcome())
         member = self.members[party] = Member(connection, pem, hello)
+        member.say(said.Welcome())
         self.totals.connect(party, connection)
         inlet = Intake(member, partial(self._links.get, party))
         connection.attach(partial(self._hear, party, member), partial(self._lose, party, member), inlet)
@@ -275,36 +271,40 @@ class Hub:
 
     def _hear(self, party: str, member: Member, parcel: said.Parcel) -> None:
         member.count(parcel, self.round)
-        if member.parted.is_set() and not isinstance(parcel, said.Saved | said.Spent):
-            return
+        before = member.state
         match parcel:
             case said.Failure(reason=TrainingDiverged.telling) if self.watch and party in self._links:
-                self._links[party].lose(self.watch.blame_sender(party))
+                if before not in ENDED:  # it waits for Rewind, or the end
+                    self._links[party].lose(self.watch.blame_sender(party))
+                return
+        try:
+            if not member.hear(parcel):
+                return
+        except ContractError:
+            wrong = f"it sent {type(parcel).__name__} out of turn"
+            if isinstance(parcel, Message):
+                kind, got = type(parcel).__name__, f"round {parcel.round}"
+                wrong = str(ContractError(party, kind, "", "nothing before Begin", got))
+            self._expel(party, member, wrong)
+            return
+        match parcel:
             case said.Failure(reason=reason, hint=hint):
                 self._telemetry.event("failed", party=party, reason=reason)
-                member.parted.set()
-                member.ready = False
                 self._fail(party, PartyFailed(party, reason, hint=hint))
                 self._told_away(party)
-            case said.Farewell() if party in self._links and self._links[party].closed:
-                member.parted.set()
-            case said.Spent(releases=releases) if 0 <= releases < math.inf:
+            case said.Spent(releases=releases):
+                if not 0 <= releases < math.inf:
+                    self._expel(party, member, f"it sent {type(parcel).__name__} out of turn")
+                    return
                 self.releases[party] = max(self.releases.get(party, 0), releases)
             case said.Saved(round=round, error=error):
                 if not error:
                     member.note_saved(round)
                 self._saved(party, round, error)
-            case said.Hello() if not member.ready:
+            case said.Hello():
                 self._hear_again(party, member, parcel)
-            case Message() | Statement() if not member.ready:
-                pass  # it belongs to the stopped session
-            case Message() if not member.connection.session or party not in self._links:
-                early = ContractError(party, type(parcel).__name__, "", "nothing before Begin", f"round {parcel.round}")
-                self._expel(party, member, str(early))
-            case Message() | Statement() if member.connection.session and party in self._links:
+            case Message() | Statement() if before in TAKING_PART:  # else it belongs to the stopped session
                 self._links[party].deliver(parcel)
-            case _:
-                self._expel(party, member, f"it sent {type(parcel).__name__} out of turn")
 
     def _hear_again(self, party: str, member: Member, hello: said.Hello) -> None:
         try:
@@ -315,7 +315,9 @@ class Hub:
             self._changed.set()
 
     def _lose(self, party: str, member: Member, error: Exception) -> None:
-        if member.parted.is_set() or self.members.get(party) is not member:
+        ended = member.state in ENDED
+        member.hear(error)
+        if ended or self.members.get(party) is not member:
             return
         self._telemetry.event("leave", party=party, reason=str(error))
         if isinstance(error, FloodError) and party in self._links:
@@ -324,7 +326,7 @@ class Hub:
 
     def _forget(self, party: str, member: Member, error: Exception) -> None:
         """Removes a party; its link raises the error, and the absence policy applies."""
-        member.parted.set()
+        member.end()
         self.members.pop(party, None)
         self._changed.set()
         if party in self._links:
@@ -346,7 +348,7 @@ class Hub:
         if self._links[party].keyed:
             raise PartyAway(party, "it is back, and everyone agrees on new keys")
         seconds = round(asyncio.get_running_loop().time() - self._away.pop(party), 3)
-        self._links[party].renew(self.members[party].connection.post)
+        self._links[party].renew(self.members[party].carry)
         self.session = self._numbers.after(self.session)  # a party never joins the same session twice
         restored = self._start(party, max((r for r in self.members[party].hello.held if r <= self.round), default=0))
         self._telemetry.event("rejoin", party=party, round=self.round, restored=restored, seconds=seconds)
@@ -358,9 +360,8 @@ class Hub:
         return round
 
     def _link(self, party: str) -> Link:
-        connection = self.members[party].connection
         compress = Compressor(form_of(self._federation.compress.down), self._draws, party)
-        link = Link(party, self._kinds, self._limits, connection.post, self._mailbox, compress=compress)
+        link = Link(party, self._kinds, self._limits, self.members[party].carry, self._mailbox, compress=compress)
         link.watch = self.watch
         self.totals.link(party, link)
         return link
@@ -368,7 +369,7 @@ class Hub:
     def _expel_revoked(self, reasons: Mapping[str, str]) -> None:
         for party, reason in reasons.items():
             member = self.members.get(party)
-            if member is not None and not member.parted.is_set():
+            if member is not None and member.state not in ENDED:
                 cut_off = self._expel(party, member, f"its certificate is revoked: {reason}")
                 if party in self._links:  # the run began with it: end without waiting for the next gate
                     self._failure = cut_off
@@ -388,7 +389,8 @@ class Hub:
         closing.add_done_callback(self._closing.discard)
 
     def _missing(self) -> list[str]:
-        return [name for name in self._federation.names if name not in self.members or not self.members[name].ready]
+        there = {name for name, member in self.members.items() if member.state not in (State.STOPPED, State.OVER)}
+        return [name for name in self._federation.names if name not in there]
 
     def _round_opens(self, round: int) -> None:
         self.round = round

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from colonnade.common.conversation.control import Statement
+from colonnade.common.conversation.control import Close, Item, Statement
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.conversation.membership import Begin, Hello, Parcel
+from colonnade.common.conversation.session import ENDED, PRESENT, Role, SessionState, State
 from colonnade.common.errors import ColonnadeError, FloodError, RefusedError
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
@@ -25,12 +26,16 @@ _HELD = 3  # checkpoints that a party keeps: the newest, the sound one before it
 
 @dataclass
 class Member:
-    """A party's connection and its latest Hello; not `ready` from the rewind of its session until the next Hello."""
+    """A party's connection, the state of its session, and its latest Hello, which was accepted.
+
+    Attributes:
+        parted: set while the party's part has ended: it has said farewell, has failed, or is gone.
+    """
 
     connection: Connection
     pem: bytes | None
     hello: Hello
-    ready: bool = True
+    session: SessionState = field(default_factory=lambda: SessionState(Role.SERVER, State.GREETED))
     parted: asyncio.Event = field(default_factory=asyncio.Event)
     _begun: int = 0
     _notices: int = 0
@@ -53,9 +58,35 @@ class Member:
         held = (round, *(r for r in self.hello.held if r != round))
         self.hello = replace(self.hello, held=held[:_HELD])
 
+    @property
+    def state(self) -> State:
+        return self.session.state
+
+    def hear(self, heard: Parcel | Exception) -> bool:
+        """Takes what the party has sent, as `SessionState.hear`."""
+        taken = self.session.hear(heard)
+        self._note_end()
+        return taken
+
+    def say(self, parcel: Parcel) -> None:
+        """Sends a parcel, unless it has no place in the party's state."""
+        if self.session.say(parcel):
+            self.connection.post(parcel)
+        self._note_end()
+
+    def carry(self, item: Item) -> None:
+        """Sends an item of the session's link."""
+        if isinstance(item, Close):
+            self.session.say(item)
+        self.connection.post(item)
+
+    def end(self) -> None:
+        self.session.end()
+        self._note_end()
+
     def begin(self, begin: Begin) -> None:
         self._begun, self._notices, self._statements = begin.round, 0, 0
-        self.connection.post(begin)
+        self.say(begin)
         self.connection.session = begin.session
 
     def renew(self, hello: Hello, admission: Admission) -> None:
@@ -63,7 +94,13 @@ class Member:
         if hello.party != self.hello.party:
             raise RefusedError(f"{self.hello.party!r} now calls itself {hello.party[:80]!r}")
         admission.check(hello, self.pem)
-        self.hello, self.ready = hello, True
+        self.hello = hello
+
+    def _note_end(self) -> None:
+        if self.state in ENDED:
+            self.parted.set()
+        else:
+            self.parted.clear()
 
 
 @dataclass(frozen=True)
@@ -91,7 +128,7 @@ class Intake:
 
     @property
     def _here(self) -> bool:
-        return self.member.ready and not self.member.parted.is_set()
+        return self.member.state in PRESENT
 
 
 class Versions:

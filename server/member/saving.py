@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,7 +47,6 @@ class Saving:
 
     Args:
         clock: seconds from an arbitrary origin.
-        aside: runs the writing of the server's own checkpoint.
         grown: returns the lengths of append-only records by name; each commit stores them.
 
     Attributes:
@@ -67,10 +66,9 @@ class Saving:
         telemetry: Telemetry,
         clock: Callable[[], float] = time.monotonic,
         *,
-        aside: Callable[..., Awaitable[None]] = asyncio.to_thread,
         grown: Callable[[], dict[str, int]] = dict,
     ) -> None:
-        self._aside, self._grown = aside, grown
+        self._grown = grown
         self._store, self._record, self._owner = store, folder / COMMITTED, owner
         self._config, self._telemetry, self._clock = config, telemetry, clock
         self._pending: _Pending | None = None
@@ -191,7 +189,7 @@ class Saving:
     async def _save_own(self, pending: _Pending, snapshot: Snapshot) -> None:
         error = ""
         try:
-            await self._aside(self._store.save, pending.round, snapshot, self._owner)
+            await asyncio.to_thread(self._store.save, pending.round, snapshot, self._owner)
         except (EnvironmentFault, CheckpointError) as failed:
             error = str(failed)
         try:

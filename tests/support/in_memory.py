@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 from colonnade.client.member.process import ClientRun
@@ -25,7 +24,6 @@ from colonnade.common.run.json_lines import read_lines
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
 from colonnade.server.member.listen import Greet
-from colonnade.server.member.saving import Saving
 from colonnade.server.member.training import ServerRun
 from tests.support.federation import config
 from tests.support.pipe import PipeEnd, connected, pipe
@@ -159,14 +157,9 @@ def members(folder: Path, cfg: Config | None = None) -> Iterator[Members]:
         async def stop(self) -> None:
             there.hang_up()
 
-    async def at_once(work: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        return work(*args, **named)
-
     with (
         patch("colonnade.client.dialling.dialer.Dialer", PipeDialer),
         patch("colonnade.server.member.service.Port", PipeListener),
-        patch("asyncio.to_thread", at_once),
-        patch.dict(Saving.__init__.__kwdefaults__, {"aside": at_once}),
     ):
         yield there
 

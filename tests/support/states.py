@@ -17,6 +17,15 @@ from typing import Any
 
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.session import (
+    FROM_EITHER,
+    FROM_PARTY,
+    HEARS,
+    MESSAGE,
+    SAYS,
+    Role,
+    SessionState,
+)
 from colonnade.common.errors import DataError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage
 from colonnade.common.parsing.file import parse
@@ -70,13 +79,18 @@ _PHASES = {kind: phase for phase, kinds in _KINDS.items() for kind in kinds.spli
 
 
 class Line:
-    """Follows the parcels of one line through the phases."""
+    """Follows the parcels of one line through the phases, and through the states that both ends give them."""
 
     def __init__(self) -> None:
         self.phase, self._back, self._opened, self._answered = Phase.HANDSHAKE, False, False, False
+        self._ends = {role: SessionState(role) for role in Role}
 
-    def step(self, kind: str) -> Phase:
-        """Takes the next parcel; returns the phase in which it was due."""
+    def step(self, kind: str, *, up: bool) -> Phase:
+        """Takes the next parcel, which is legal at both ends; returns the phase in which it was due."""
+        sender, receiver = (Role.PARTY, Role.SERVER) if up else (Role.SERVER, Role.PARTY)
+        event = kind if kind in NOTICES else MESSAGE
+        for role, table in ((sender, SAYS), (receiver, HEARS)):
+            self._ends[role].state = table[role][self._ends[role].state][event]
         if kind in ("Hello", "Welcome", "Begin"):
             here = Phase.READY if kind == "Begin" else Phase.HANDSHAKE
             self.phase = Phase.REWIND if self._back else here
@@ -230,7 +244,7 @@ def states(setting: str, *, rewound: bool = False) -> tuple[State, ...]:
         kind, up = passed.piece.kind, passed.up
         number = seen.get((kind, up), 0)
         seen[kind, up] = number + 1
-        phase = line.step(kind)
+        phase = line.step(kind, up=up)
         if kind == SETTINGS[setting].until or (rewound and back and kind == "Save"):
             break
         back = back or kind == "Rewind"
@@ -291,9 +305,6 @@ def _faults(state: State) -> Iterator[Fault]:
         yield Fault("instead", *where, kind, state.up)
 
 
-_FROM_PARTIES, _FROM_EITHER = ("Hello", "Saved", "Spent"), ("Statement", "Farewell", "Failure")
-
-
 @cache
 def _kinds(setting: str, *, up: bool | None = None) -> list[str]:
     """All kinds, or those of one direction: True from a party."""
@@ -301,7 +312,7 @@ def _kinds(setting: str, *, up: bool | None = None) -> list[str]:
     if up is None:
         return [*kinds, *NOTICES]
     sender = PartyMessage if up else ServerMessage
-    notices = [kind for kind in NOTICES if kind in _FROM_EITHER or (kind in _FROM_PARTIES) == up]
+    notices = [kind for kind in NOTICES if kind in FROM_EITHER or (kind in FROM_PARTY) == up]
     return [*(name for name, kind in kinds.items() if issubclass(kind, sender)), *notices]
 
 

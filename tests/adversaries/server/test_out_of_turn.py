@@ -241,7 +241,7 @@ def test_a_round_is_opened_once_and_in_order(tmp_path: Path, numbers: tuple[int,
 
 
 @pytest.mark.parametrize("parcel", [Open(5), Close(), Begin(9, run="run1"), Statement("party2", b"{}")], ids=str)
-def test_what_comes_after_the_close_is_refused_or_without_effect(tmp_path: Path, parcel: Parcel) -> None:
+def test_after_the_close_only_statements_come(tmp_path: Path, parcel: Parcel) -> None:
     async def scene(there: FalseServer) -> None:
         party, line = await there.joined()
         line.begin()
@@ -251,7 +251,7 @@ def test_what_comes_after_the_close_is_refused_or_without_effect(tmp_path: Path,
         before = there.files()
         line.send(Close(), parcel, Farewell())
         error = await there.error(party)
-        assert isinstance(error, ContractError) if isinstance(parcel, Begin) else error is None
+        assert error is None if isinstance(parcel, Statement) else isinstance(error, ContractError)
         assert there.files() == before
 
     play(tmp_path, scene)

@@ -1,0 +1,186 @@
+"""States of a session: which parcels are legal, and when.
+
+`HEARS` and `SAYS` are everything: role -> state -> event -> next state. The role is the member whose view it is: the
+server's of one party, or a party's of the server. An event is a parcel, by the name of its class, `MESSAGE` for every
+message of a protocol, or `LOST`: the connection is over. Both ends, in training and in prediction, follow the tables
+by `SessionState` and keep no flags of their own. What a parcel says (rounds, checkpoints, sizes) is checked elsewhere.
+
+An event that is not listed is out of turn. Two crossings are legal: what a party had sent before it heard Rewind, its
+farewell among it; and a checkpoint that is confirmed, or a budget that is told, after everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from colonnade.common.errors import ContractError
+from colonnade.common.messaging.message import Message
+
+
+class Role(Enum):
+    """The member whose view of the other end it is."""
+
+    SERVER = "server"
+    PARTY = "party"
+
+
+class State(Enum):
+    """State of a connection."""
+
+    DIALLED = "dialled"  # Hello comes first
+    GREETED = "greeted"  # after Hello: it is welcomed or refused
+    JOINED = "joined"  # Begin comes when the roster is complete
+    RUNNING = "running"  # in a session
+    CLOSED = "closed"  # no more rounds
+    DONE = "done"  # after the peer's farewell
+    STOPPED = "stopped"  # rewound: Hello comes again
+    RETURNED = "returned"  # after that Hello: Begin comes next
+    OVER = "over"  # failed, refused or lost
+
+
+MESSAGE: Final = "Message"
+LOST: Final = "lost"
+FROM_PARTY: Final = frozenset({"Hello", "Saved", "Spent"})
+FROM_SERVER: Final = frozenset({"Welcome", "Refusal", "Begin", "Rewind", "Open", "Close", "Save"})
+FROM_EITHER: Final = frozenset({MESSAGE, "Statement", "Failure", "Farewell"})
+
+UNNUMBERED: Final = frozenset({"Failure"})
+"""Parcels that may bear no session's number within a session: those of a party that has not read its Begin yet."""
+
+PRESENT: Final = frozenset({State.JOINED, State.RUNNING, State.CLOSED, State.RETURNED})
+TAKING_PART: Final = frozenset({State.RUNNING, State.CLOSED})
+ENDED: Final = frozenset({State.DONE, State.OVER})
+"""States in which the peer's part has ended: what it still sends is dropped, but for what the tables list."""
+
+Table = Mapping[Role, Mapping[State, Mapping[str, State]]]
+
+
+def _rows(rows: Mapping[State, Mapping[State, str]]) -> Mapping[State, Mapping[str, State]]:
+    """From state -> next state -> its events, to state -> event -> next state."""
+    return {
+        state: {event: to for to, events in ways.items() for event in events.split()} for state, ways in rows.items()
+    }
+
+
+_S = State
+_LATE = "Saved Spent"
+_OF_SESSION = "Message Statement Saved Spent"
+
+HEARS: Table = {
+    Role.SERVER: _rows({
+        _S.DIALLED: {_S.GREETED: "Hello", _S.OVER: "lost"},
+        _S.GREETED: {_S.OVER: "lost"},
+        _S.JOINED: {_S.JOINED: _LATE, _S.OVER: "Failure lost"},
+        _S.RUNNING: {_S.RUNNING: _OF_SESSION, _S.OVER: "Failure lost"},
+        _S.CLOSED: {_S.CLOSED: _OF_SESSION, _S.DONE: "Farewell", _S.OVER: "Failure lost"},
+        _S.DONE: {_S.DONE: _LATE, _S.OVER: "lost"},
+        _S.STOPPED: {_S.STOPPED: f"{_OF_SESSION} Farewell", _S.RETURNED: "Hello", _S.OVER: "Failure lost"},
+        _S.RETURNED: {_S.RETURNED: _OF_SESSION, _S.OVER: "Failure lost"},
+        _S.OVER: {_S.OVER: f"{_LATE} lost"},
+    }),
+    Role.PARTY: _rows({
+        _S.DIALLED: {_S.OVER: "Refusal lost"},
+        _S.GREETED: {_S.JOINED: "Welcome", _S.OVER: "Refusal Failure lost"},
+        _S.JOINED: {_S.RUNNING: "Begin", _S.OVER: "Farewell Refusal Failure lost"},
+        _S.RUNNING: {
+            _S.RUNNING: "Message Statement Open Save", _S.CLOSED: "Close", _S.STOPPED: "Rewind",
+            _S.OVER: "Farewell Refusal Failure lost",
+        },
+        _S.CLOSED: {
+            _S.CLOSED: "Message Statement", _S.DONE: "Farewell", _S.STOPPED: "Rewind", _S.OVER: "Refusal Failure lost",
+        },
+        _S.DONE: {_S.DONE: "Statement lost"},  # the others' last statements
+        _S.STOPPED: {_S.OVER: "Farewell Refusal Failure lost"},
+        _S.RETURNED: {_S.RUNNING: "Begin", _S.OVER: "Farewell Refusal Failure lost"},
+        _S.OVER: {_S.OVER: "lost"},
+    }),
+}  # fmt: skip
+"""What arrives."""
+
+SAYS: Table = {
+    Role.SERVER: _rows({
+        _S.DIALLED: {_S.OVER: "Refusal"},
+        _S.GREETED: {_S.JOINED: "Welcome", _S.OVER: "Refusal"},
+        _S.JOINED: {_S.RUNNING: "Begin", _S.JOINED: "Failure", _S.OVER: "Refusal Farewell"},
+        _S.RUNNING: {
+            _S.RUNNING: "Message Statement Open Save Failure Farewell", _S.CLOSED: "Close", _S.STOPPED: "Rewind",
+            _S.OVER: "Refusal",
+        },
+        _S.CLOSED: {
+            _S.CLOSED: "Message Statement Failure Farewell", _S.STOPPED: "Rewind", _S.OVER: "Refusal",
+        },
+        _S.DONE: {_S.DONE: "Message Statement Failure Farewell", _S.STOPPED: "Rewind", _S.OVER: "Refusal"},
+        _S.STOPPED: {_S.STOPPED: "Failure Farewell", _S.OVER: "Refusal"},
+        _S.RETURNED: {_S.RUNNING: "Begin", _S.RETURNED: "Failure Farewell", _S.OVER: "Refusal"},
+        _S.OVER: {_S.OVER: "Failure Farewell"},
+    }),
+    Role.PARTY: _rows({
+        _S.DIALLED: {_S.GREETED: "Hello"},
+        _S.GREETED: {},
+        _S.JOINED: {_S.JOINED: f"Failure {_LATE}"},
+        _S.RUNNING: {_S.RUNNING: f"{_OF_SESSION} Failure"},
+        _S.CLOSED: {_S.CLOSED: f"{_OF_SESSION} Failure Farewell"},
+        _S.DONE: {_S.DONE: f"{_OF_SESSION} Failure Farewell"},
+        _S.STOPPED: {_S.STOPPED: f"{_OF_SESSION} Failure", _S.RETURNED: "Hello"},
+        _S.RETURNED: {_S.RETURNED: f"Failure {_LATE}"},
+        _S.OVER: {_S.OVER: f"Failure {_LATE}"},
+    }),
+}  # fmt: skip
+"""What this member itself sends."""
+
+
+def event_of(parcel: object) -> str:
+    """The event of a parcel, or of the error with which a connection ended."""
+    if isinstance(parcel, Exception):
+        return LOST
+    return MESSAGE if isinstance(parcel, Message) else type(parcel).__name__
+
+
+class SessionState:
+    """Follows the tables over one connection."""
+
+    def __init__(self, role: Role, state: State = State.DIALLED) -> None:
+        self.role, self.state = role, state
+
+    def hear(self, heard: object) -> bool:
+        """Takes what has arrived. Returns False if it is to be dropped, because the peer's part has ended.
+
+        Raises ContractError for what is out of turn.
+        """
+        after = HEARS[self.role][self.state].get(event_of(heard))
+        if after is None and self.state in ENDED:
+            return False
+        if after is None:
+            raise self._out_of_turn(type(heard).__name__)
+        self.state = after
+        return True
+
+    def say(self, said: object) -> bool:
+        """Notes what this member sends. Returns False, and changes nothing, if it may not send that now."""
+        after = SAYS[self.role][self.state].get(event_of(said))
+        self.state = after or self.state
+        return after is not None
+
+    def end(self) -> None:
+        """The member is done with the peer, whatever comes."""
+        self.state = State.OVER
+
+    def _out_of_turn(self, kind: str) -> ContractError:
+        at_server = self.role is Role.SERVER
+        peer, wrong = ("a party", FROM_SERVER) if at_server else ("server", FROM_PARTY)
+        sent = "the server sends" if at_server else "parties send"
+        got = f"a message that {sent}" if kind in wrong else "it out of turn"
+        return ContractError(peer, kind, "", _EXPECTED[self.state], got)
+
+
+_EXPECTED = {
+    State.DIALLED: "Hello",
+    State.GREETED: "Welcome",
+    State.JOINED: "Begin or Farewell",
+    State.RUNNING: "what belongs to a session",
+    State.CLOSED: "nothing more after Close",
+    State.STOPPED: "Hello",
+    State.RETURNED: "Begin or Farewell",
+}
