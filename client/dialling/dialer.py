@@ -25,7 +25,7 @@ from colonnade.common.conversation.membership import (
     Rewind,
     Welcome,
 )
-from colonnade.common.conversation.session import Role, SessionState, State
+from colonnade.common.conversation.session import SessionState, Stage, View
 from colonnade.common.conversation.traffic import WireBytes
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.pki.names import dns_name
@@ -71,7 +71,7 @@ class Membership:
         self._deliver: Callable[[Item], None] | None = None
         self._stop: asyncio.Future[Parcel | Exception] | None = None
         self._farewell, self._last = asyncio.Event(), True
-        self._session = SessionState(Role.PARTY)
+        self._session = SessionState(View.PARTY)
         self._wire = WireBytes()
 
     @property
@@ -99,7 +99,7 @@ class Membership:
             RefusedError: the server refused us, or its certificate is not the pinned one.
             PartyAway: the connection broke again.
         """
-        self._inbox, self._session = Inbox(self._largest), SessionState(Role.PARTY)
+        self._inbox, self._session = Inbox(self._largest), SessionState(View.PARTY)
         self._connection = await self._dialer.dial(find_address, partial(_trust, identity, pin), patience)
         self._connection.count_in(self._wire)
         self._connection.attach(self._hear, self._hear, self)
@@ -270,7 +270,7 @@ class Membership:
         if item is not None:
             if taken:
                 self._deliver(item)
-        elif self._session.state is State.DONE:
+        elif self._session.state is Stage.DONE:
             self._farewell.set()  # what comes after it, the end of the connection, is no loss
         else:
             self._stop.set_result(ended_early() if isinstance(heard, Farewell) else heard)

@@ -1,7 +1,7 @@
 """States of a session: which parcels are legal, and when.
 
-`HEARS` and `SAYS` are everything: role -> state -> event -> next state. The role is the member whose view it is: the
-server's of one party, or a party's of the server. An event is a parcel, by the name of its class, `MESSAGE` for every
+`HEARS` and `SAYS` are everything: view -> state -> event -> next state. The view is the server's of one party, or a
+party's of the server. An event is a parcel, by the name of its class, `MESSAGE` for every
 message of a protocol, or `LOST`: the connection is over. Both ends, in training and in prediction, follow the tables
 by `SessionState` and keep no flags of their own. What a parcel says (rounds, checkpoints, sizes) is checked elsewhere.
 
@@ -19,14 +19,14 @@ from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message
 
 
-class Role(Enum):
-    """The member whose view of the other end it is."""
+class View(Enum):
+    """The member that sees the other end so."""
 
     SERVER = "server"
     PARTY = "party"
 
 
-class State(Enum):
+class Stage(Enum):
     """State of a connection."""
 
     DIALLED = "dialled"  # Hello comes first
@@ -49,27 +49,27 @@ FROM_EITHER: Final = frozenset({MESSAGE, "Statement", "Failure", "Farewell"})
 UNNUMBERED: Final = frozenset({"Failure"})
 """Parcels that may bear no session's number within a session: those of a party that has not read its Begin yet."""
 
-PRESENT: Final = frozenset({State.JOINED, State.RUNNING, State.CLOSED, State.RETURNED})
-TAKING_PART: Final = frozenset({State.RUNNING, State.CLOSED})
-ENDED: Final = frozenset({State.DONE, State.OVER})
+PRESENT: Final = frozenset({Stage.JOINED, Stage.RUNNING, Stage.CLOSED, Stage.RETURNED})
+TAKING_PART: Final = frozenset({Stage.RUNNING, Stage.CLOSED})
+ENDED: Final = frozenset({Stage.DONE, Stage.OVER})
 """States in which the peer's part has ended: what it still sends is dropped, but for what the tables list."""
 
-Table = Mapping[Role, Mapping[State, Mapping[str, State]]]
+Table = Mapping[View, Mapping[Stage, Mapping[str, Stage]]]
 
 
-def _rows(rows: Mapping[State, Mapping[State, str]]) -> Mapping[State, Mapping[str, State]]:
+def _rows(rows: Mapping[Stage, Mapping[Stage, str]]) -> Mapping[Stage, Mapping[str, Stage]]:
     """From state -> next state -> its events, to state -> event -> next state."""
     return {
         state: {event: to for to, events in ways.items() for event in events.split()} for state, ways in rows.items()
     }
 
 
-_S = State
+_S = Stage
 _LATE = "Saved Spent"
 _OF_SESSION = "Message Statement Saved Spent"
 
 HEARS: Table = {
-    Role.SERVER: _rows({
+    View.SERVER: _rows({
         _S.DIALLED: {_S.GREETED: "Hello", _S.OVER: "lost"},
         _S.GREETED: {_S.OVER: "lost"},
         _S.JOINED: {_S.JOINED: _LATE, _S.OVER: "Failure lost"},
@@ -80,7 +80,7 @@ HEARS: Table = {
         _S.RETURNED: {_S.RETURNED: _OF_SESSION, _S.OVER: "Failure lost"},
         _S.OVER: {_S.OVER: f"{_LATE} lost"},
     }),
-    Role.PARTY: _rows({
+    View.PARTY: _rows({
         _S.DIALLED: {_S.OVER: "Refusal lost"},
         _S.GREETED: {_S.JOINED: "Welcome", _S.OVER: "Refusal Failure lost"},
         _S.JOINED: {_S.RUNNING: "Begin", _S.OVER: "Farewell Refusal Failure lost"},
@@ -100,7 +100,7 @@ HEARS: Table = {
 """What arrives."""
 
 SAYS: Table = {
-    Role.SERVER: _rows({
+    View.SERVER: _rows({
         _S.DIALLED: {_S.OVER: "Refusal"},
         _S.GREETED: {_S.JOINED: "Welcome", _S.OVER: "Refusal"},
         _S.JOINED: {_S.RUNNING: "Begin", _S.JOINED: "Failure", _S.OVER: "Refusal Farewell"},
@@ -116,7 +116,7 @@ SAYS: Table = {
         _S.RETURNED: {_S.RUNNING: "Begin", _S.RETURNED: "Failure Farewell", _S.OVER: "Refusal"},
         _S.OVER: {_S.OVER: "Failure Farewell"},
     }),
-    Role.PARTY: _rows({
+    View.PARTY: _rows({
         _S.DIALLED: {_S.GREETED: "Hello"},
         _S.GREETED: {},
         _S.JOINED: {_S.JOINED: f"Failure {_LATE}"},
@@ -141,15 +141,15 @@ def event_of(parcel: object) -> str:
 class SessionState:
     """Follows the tables over one connection."""
 
-    def __init__(self, role: Role, state: State = State.DIALLED) -> None:
-        self.role, self.state = role, state
+    def __init__(self, view: View, state: Stage = Stage.DIALLED) -> None:
+        self.view, self.state = view, state
 
     def hear(self, heard: object) -> bool:
         """Takes what has arrived. Returns False if it is to be dropped, because the peer's part has ended.
 
         Raises ContractError for what is out of turn.
         """
-        after = HEARS[self.role][self.state].get(event_of(heard))
+        after = HEARS[self.view][self.state].get(event_of(heard))
         if after is None and self.state in ENDED:
             return False
         if after is None:
@@ -159,16 +159,16 @@ class SessionState:
 
     def say(self, said: object) -> bool:
         """Notes what this member sends. Returns False, and changes nothing, if it may not send that now."""
-        after = SAYS[self.role][self.state].get(event_of(said))
+        after = SAYS[self.view][self.state].get(event_of(said))
         self.state = after or self.state
         return after is not None
 
     def end(self) -> None:
         """The member is done with the peer, whatever comes."""
-        self.state = State.OVER
+        self.state = Stage.OVER
 
     def _out_of_turn(self, kind: str) -> ContractError:
-        at_server = self.role is Role.SERVER
+        at_server = self.view is View.SERVER
         peer, wrong = ("a party", FROM_SERVER) if at_server else ("server", FROM_PARTY)
         sent = "the server sends" if at_server else "parties send"
         got = f"a message that {sent}" if kind in wrong else "it out of turn"
@@ -176,11 +176,11 @@ class SessionState:
 
 
 _EXPECTED = {
-    State.DIALLED: "Hello",
-    State.GREETED: "Welcome",
-    State.JOINED: "Begin or Farewell",
-    State.RUNNING: "what belongs to a session",
-    State.CLOSED: "nothing more after Close",
-    State.STOPPED: "Hello",
-    State.RETURNED: "Begin or Farewell",
+    Stage.DIALLED: "Hello",
+    Stage.GREETED: "Welcome",
+    Stage.JOINED: "Begin or Farewell",
+    Stage.RUNNING: "what belongs to a session",
+    Stage.CLOSED: "nothing more after Close",
+    Stage.STOPPED: "Hello",
+    Stage.RETURNED: "Begin or Farewell",
 }

@@ -18,7 +18,7 @@ from colonnade.common.conversation.compression import Compressor
 from colonnade.common.conversation.control import Save, Statement
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.conversation.mailbox import Mailbox
-from colonnade.common.conversation.session import ENDED, TAKING_PART, State
+from colonnade.common.conversation.session import ENDED, TAKING_PART, Stage
 from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.errors import (
     ColonnadeError,
@@ -389,7 +389,7 @@ class Hub:
         closing.add_done_callback(self._closing.discard)
 
     def _missing(self) -> list[str]:
-        there = {name for name, member in self.members.items() if member.state not in (State.STOPPED, State.OVER)}
+        there = {name for name, member in self.members.items() if member.state not in (Stage.STOPPED, Stage.OVER)}
         return [name for name in self._federation.names if name not in there]
 
     def _round_opens(self, round: int) -> None:

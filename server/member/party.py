@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from colonnade.common.conversation.control import Close, Item, Statement
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.conversation.membership import Begin, Hello, Parcel
-from colonnade.common.conversation.session import ENDED, PRESENT, Role, SessionState, State
+from colonnade.common.conversation.session import ENDED, PRESENT, SessionState, Stage, View
 from colonnade.common.errors import ColonnadeError, FloodError, RefusedError
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
@@ -35,7 +35,7 @@ class Member:
     connection: Connection
     pem: bytes | None
     hello: Hello
-    session: SessionState = field(default_factory=lambda: SessionState(Role.SERVER, State.GREETED))
+    session: SessionState = field(default_factory=lambda: SessionState(View.SERVER, Stage.GREETED))
     parted: asyncio.Event = field(default_factory=asyncio.Event)
     _begun: int = 0
     _notices: int = 0
@@ -59,7 +59,7 @@ class Member:
         self.hello = replace(self.hello, held=held[:_HELD])
 
     @property
-    def state(self) -> State:
+    def state(self) -> Stage:
         return self.session.state
 
     def hear(self, heard: Parcel | Exception) -> bool:

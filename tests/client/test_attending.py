@@ -10,7 +10,7 @@ import pytest
 
 from colonnade.client.dialling.dialer import Membership
 from colonnade.common.conversation.membership import Failure, Rewind
-from colonnade.common.conversation.session import State
+from colonnade.common.conversation.session import Stage
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import PartyFailed
 from colonnade.common.observability.telemetry import Telemetry
@@ -22,7 +22,7 @@ async def attended(heard: Failure | Rewind) -> tuple[Any, list[dict[str, Any]]]:
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
     member, woken = Membership(Codec({}), 1000, Telemetry()), asyncio.Event()
-    member._session.state = State.RUNNING
+    member._session.state = Stage.RUNNING
 
     async def side() -> None:
         await woken.wait()

@@ -23,8 +23,8 @@ from colonnade.common.conversation.session import (
     HEARS,
     MESSAGE,
     SAYS,
-    Role,
-    SessionState,
+    Stage,
+    View,
 )
 from colonnade.common.errors import DataError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage
@@ -79,18 +79,13 @@ _PHASES = {kind: phase for phase, kinds in _KINDS.items() for kind in kinds.spli
 
 
 class Line:
-    """Follows the parcels of one line through the phases, and through the states that both ends give them."""
+    """Follows the parcels of one line through the phases."""
 
     def __init__(self) -> None:
         self.phase, self._back, self._opened, self._answered = Phase.HANDSHAKE, False, False, False
-        self._ends = {role: SessionState(role) for role in Role}
 
-    def step(self, kind: str, *, up: bool) -> Phase:
-        """Takes the next parcel, which is legal at both ends; returns the phase in which it was due."""
-        sender, receiver = (Role.PARTY, Role.SERVER) if up else (Role.SERVER, Role.PARTY)
-        event = kind if kind in NOTICES else MESSAGE
-        for role, table in ((sender, SAYS), (receiver, HEARS)):
-            self._ends[role].state = table[role][self._ends[role].state][event]
+    def step(self, kind: str) -> Phase:
+        """Takes the next parcel; returns the phase in which it was due."""
         if kind in ("Hello", "Welcome", "Begin"):
             here = Phase.READY if kind == "Begin" else Phase.HANDSHAKE
             self.phase = Phase.REWIND if self._back else here
@@ -239,12 +234,17 @@ def states(setting: str, *, rewound: bool = False) -> tuple[State, ...]:
     found: dict[tuple[object, ...], State] = {}
     if rewound and not SETTINGS[setting].whole:
         return ()
+    ends = dict.fromkeys(View, Stage.DIALLED)
     line, seen, before, back = Line(), dict[tuple[str, bool], int](), "", not rewound
     for passed in _line(sound(setting, rewound=rewound).relay.passed):
         kind, up = passed.piece.kind, passed.up
         number = seen.get((kind, up), 0)
         seen[kind, up] = number + 1
-        phase = line.step(kind, up=up)
+        phase = line.step(kind)
+        event = kind if kind in NOTICES else MESSAGE
+        sender, receiver = (View.PARTY, View.SERVER) if up else (View.SERVER, View.PARTY)
+        for role, table in ((sender, SAYS), (receiver, HEARS)):  # a sound run follows the table of a session
+            ends[role] = table[role][ends[role]][event]
         if kind == SETTINGS[setting].until or (rewound and back and kind == "Save"):
             break
         back = back or kind == "Rewind"

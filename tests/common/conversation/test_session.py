@@ -27,9 +27,9 @@ from colonnade.common.conversation.session import (
     FROM_SERVER,
     HEARS,
     SAYS,
-    Role,
     SessionState,
-    State,
+    Stage,
+    View,
     event_of,
 )
 from colonnade.common.errors import ContractError, PartyAway
@@ -42,25 +42,25 @@ PARCELS = (
 )  # fmt: skip
 LOST = PartyAway("ada", "the connection was closed")
 OF_EVENT: dict[str, object] = {event_of(one): one for one in (*PARCELS, LOST)}
-PEER = {Role.SERVER: Role.PARTY, Role.PARTY: Role.SERVER}
-SENDS = {Role.SERVER: FROM_SERVER | FROM_EITHER, Role.PARTY: FROM_PARTY | FROM_EITHER}
+PEER = {View.SERVER: View.PARTY, View.PARTY: View.SERVER}
+SENDS = {View.SERVER: FROM_SERVER | FROM_EITHER, View.PARTY: FROM_PARTY | FROM_EITHER}
 
 
 def test_the_table_has_every_state_and_every_parcel_of_the_wire() -> None:
     assert {"Message" if kind == "Letter" else kind for kind in BODY} == FROM_SERVER | FROM_PARTY | FROM_EITHER
-    for role in Role:
-        assert set(HEARS[role]) == set(SAYS[role]) == set(State)
-        assert {event for row in SAYS[role].values() for event in row} == SENDS[role]
-        heard = {event for row in HEARS[role].values() for event in row} - {"lost"}
-        assert heard == SENDS[PEER[role]]
+    for view in View:
+        assert set(HEARS[view]) == set(SAYS[view]) == set(Stage)
+        assert {event for row in SAYS[view].values() for event in row} == SENDS[view]
+        heard = {event for row in HEARS[view].values() for event in row} - {"lost"}
+        assert heard == SENDS[PEER[view]]
 
 
-@pytest.mark.parametrize("role", Role)
-@pytest.mark.parametrize("state", State)
-def test_what_is_not_in_the_table_is_refused_by_both_names(role: Role, state: State) -> None:
+@pytest.mark.parametrize("view", View)
+@pytest.mark.parametrize("state", Stage)
+def test_what_is_not_in_the_table_is_refused_by_both_names(view: View, state: Stage) -> None:
     """The end of a connection is legal always; after the peer's end nothing is refused, and nothing has effect."""
     for event, parcel in OF_EVENT.items():
-        session, listed = SessionState(role, state), HEARS[role][state].get(event)
+        session, listed = SessionState(view, state), HEARS[view][state].get(event)
         if listed is None and state not in ENDED and event != "lost":
             with pytest.raises(ContractError, match=f" sent {type(parcel).__name__}: expected "):
                 session.hear(parcel)
@@ -75,29 +75,29 @@ def test_what_is_not_in_the_table_is_refused_by_both_names(role: Role, state: St
 def test_honest_ends_never_refuse_each_other(seed: int) -> None:
     """What each end may say in its own state arrives later, in order, and is legal: whatever crosses on the way."""
     draw = random.Random(seed)
-    ends = {role: SessionState(role) for role in Role}
-    under_way: dict[Role, deque[str]] = {role: deque() for role in Role}
+    ends = {view: SessionState(view) for view in View}
+    under_way: dict[View, deque[str]] = {view: deque() for view in View}
     for _ in range(80):
-        role = draw.choice(list(Role))
+        view = draw.choice(list(View))
         said = [
             event
-            for event in SAYS[role][ends[role].state]
+            for event in SAYS[view][ends[view].state]
             if event not in ("Failure", "Refusal") or draw.random() < 0.1
         ]
-        if under_way[role] and draw.random() < 0.5:
-            ends[role].hear(OF_EVENT[under_way[role].popleft()])
+        if under_way[view] and draw.random() < 0.5:
+            ends[view].hear(OF_EVENT[under_way[view].popleft()])
         elif said:
             event = draw.choice(said)
-            assert ends[role].say(OF_EVENT[event])
-            under_way[PEER[role]].append(event)
+            assert ends[view].say(OF_EVENT[event])
+            under_way[PEER[view]].append(event)
 
 
 def test_every_state_is_reached() -> None:
-    for role in Role:
-        reached = {State.DIALLED}
+    for view in View:
+        reached = {Stage.DIALLED}
         while True:
-            more = {to for table in (HEARS, SAYS) for state in reached for to in table[role][state].values()}
+            more = {to for table in (HEARS, SAYS) for state in reached for to in table[view][state].values()}
             if more <= reached:
                 break
             reached |= more
-        assert reached == set(State)
+        assert reached == set(Stage)
