@@ -15,7 +15,7 @@ from colonnade.common.conversation.control import Close, Open, Save
 from colonnade.common.conversation.membership import Begin, Farewell, Parcel, Refusal, Rewind, Welcome
 from colonnade.common.errors import ContractError, RefusedError
 from colonnade.common.protocols.split import Embedding, Gradient
-from tests.server.stage import close, play, stage
+from tests.server.stage import close, hello, play, stage
 
 SERVERS: list[Parcel] = [
     Welcome(), Refusal("x"), Begin(9, ("ada", "bob"), "a-run"), Rewind("x"), Open(2), Close(), Save(1),
@@ -74,5 +74,22 @@ def test_a_message_of_the_server_is_refused_by_name() -> None:
         with pytest.raises(ContractError, match=wrong):
             await cohort.collect(Embedding, 1, Quorum(limit=60))
         assert cohort["ada"].mailbox.unread("ada") == 0
+
+    play(scene())
+
+
+def test_a_farewell_that_crosses_with_a_rewind_is_no_end() -> None:
+    """The party hears of the rewind after it has said farewell, and says Hello again: it is waited for."""
+
+    async def scene() -> None:
+        there = stage()
+        ada, bob = await there.join("ada", "bob")
+        close(await there.assemble(1))
+        there.hub.rewind("again")
+        ada.arrive(Farewell())
+        for party, name in ((ada, "ada"), (bob, "bob")):
+            party.arrive(hello(name))
+        await there.assemble(1)
+        assert there.hub.whole and isinstance(ada.last, Begin)
 
     play(scene())
