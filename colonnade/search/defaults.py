@@ -27,9 +27,6 @@ _CONSTANTS: Mapping[str, SearchedKey] = {
     "dual_step": SearchedKey(low=0.1, high=1.5, log=True),
     "beta": SearchedKey(low=1e-5, high=0.1, log=True),
 }
-_OWN_HEADS = ("vfedmh", "vimadmm_j")  # parties update heads with a separate optimiser
-_NO_PARTY_STEPS = ("centralized", "linear_admm", "local", "codes")  # parties without an optimiser
-_NO_SERVER_STEPS = ("fdml", "linear_admm", "vimadmm_j", "codes")  # servers without an optimiser
 
 
 def default_space(tree: Mapping[str, Any]) -> Space:
@@ -57,12 +54,12 @@ def _candidates(config: Config) -> Iterator[tuple[str, SearchedKey]]:
     for name in type(protocol).model_fields:
         if name in _CONSTANTS:
             yield f"federation.protocol.{name}", _around(getattr(protocol, name), _CONSTANTS[name])
-    if protocol.name not in _NO_PARTY_STEPS:
+    if "party" in protocol.optimisers:
         yield from _shared_rate("every_party.optimiser.lr", [party.optimiser for party in config.parties.values()])
-    if protocol.name in _OWN_HEADS:
+    if "head" in protocol.optimisers:
         heads = [party.head_optimiser for party in config.parties.values()]
         yield from _shared_rate("every_party.head_optimiser.lr", heads)
-    if server is not None and protocol.name not in _NO_SERVER_STEPS:
+    if server is not None and "server" in protocol.optimisers:
         yield from _shared_rate("server.optimiser.lr", [server.optimiser])
     if server is not None and server.active is not None:
         yield from _shared_rate("server.active.optimiser.lr", [server.active.optimiser])

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from colonnade.common.config.privacy import AdaptivePrivacyConfig, Adjacency
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.messaging.outgoing import Released
-from colonnade.common.privacy.accounting.accountant import Event, least_noise
+from colonnade.common.privacy.accounting.accountant import SENSITIVITY, Event, least_noise
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon, gaussian_sigma
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
@@ -90,7 +90,9 @@ class RowPlan(PrivacyPlan):
 
     def event(self, releases: float, adjacency: Adjacency | None = None) -> Event:
         """As for all mechanisms, with all steps; nothing before the first release, which steps follow."""
-        return replace(super().event(releases, adjacency), steps=self.steps) if releases else Event()
+        if not releases:
+            return Event()
+        return Event(releases, self.noise_multiplier, SENSITIVITY[adjacency or "row"], self.steps)
 
     def person_event(self, releases: list[float]) -> Event:
         """As for all mechanisms; steps over secretly drawn rows are those of all parties."""

@@ -14,7 +14,7 @@ Nothing goes back to the parties.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -28,6 +28,8 @@ from colonnade.common.messaging.message import PartyMessage, TensorSpec, message
 
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
+
+    optimisers: ClassVar[frozenset[str]] = frozenset({"server"})
 
     name: Literal["centralized"] = Field(default="centralized", description="the protocol")
     columns: int = Field(default=1024, ge=1, description="the most columns that one party may have")

@@ -43,6 +43,7 @@ class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
     few_rounds: ClassVar[bool] = True
+    optimisers: ClassVar[frozenset[str]] = frozenset()
 
     name: Literal["codes"] = Field(default="codes", description="the protocol")
     steps: int = Field(default=100, ge=2, le=10_000, description="steps of the training of a party's encoder")

@@ -38,6 +38,8 @@ from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessag
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
+    optimisers: ClassVar[frozenset[str]] = frozenset({"party"})
+
     name: Literal["fdml"] = Field(default="fdml", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of a party's embedding, which it keeps")
     aggregate: Summing = Field(

@@ -41,6 +41,7 @@ class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
     few_rounds: ClassVar[bool] = True
+    optimisers: ClassVar[frozenset[str]] = frozenset()
 
     name: Literal["linear_admm"] = Field(default="linear_admm", description="the protocol")
     rho: float = Field(

@@ -29,6 +29,7 @@ class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
     active: ClassVar[bool] = True
+    optimisers: ClassVar[frozenset[str]] = frozenset({"server"})
 
     name: Literal["local"] = Field(default="local", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of the active party's embedding")

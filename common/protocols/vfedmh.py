@@ -38,6 +38,7 @@ class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
     active: ClassVar[bool] = True
+    optimisers: ClassVar[frozenset[str]] = frozenset({"party", "head", "server"})
 
     name: Literal["vfedmh"] = Field(default="vfedmh", description="the protocol")
     embedding: int = Field(default=64, ge=1, description="width of every member's embedding")
