@@ -135,7 +135,6 @@ class Kept:
         self.results = results
 
     def done(self, name: str) -> bool:
-        """True if a benchmark has completed; a failed or skipped one has not."""
         return name in self.results and not (self.results[name].failed or self.results[name].skipped)
 
     def add(self, name: str, result: Result) -> None:

@@ -76,8 +76,6 @@ ROUNDS, TIMES = 100, 3
 
 @dataclass(frozen=True)
 class Blinded(Setting):
-    """A federation of `split_avg` with blinded sums."""
-
     recovery: str = "none"
 
     def tree(self, rounds: int) -> dict[str, Any]:

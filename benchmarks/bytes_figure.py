@@ -58,7 +58,6 @@ def _size(form: Form, shape: tuple[int, ...]) -> int:
 
 
 def trace(file: str, *sets: str) -> Points:
-    """(megabytes, test accuracy) of one run."""
     path, points = EXPERIMENTS / file, []
     every = ("federation.evaluate={every: 117, test: always}", "federation.rows={validation: 0, test: official}")
     config = load(path, (*sets, *every))

@@ -29,8 +29,6 @@ _LARGER = ("scene15", "adult", "credit", "mnist", "fashion")
 
 @dataclass(frozen=True)
 class SetResult:
-    """A finished comparison: the set's name, and its comparison.json."""
-
     name: str
     record: dict[str, Any]
 

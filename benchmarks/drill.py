@@ -168,7 +168,6 @@ def _release(entry: dict[str, object]) -> str:
 
 
 def _rescue(folder: Path) -> Path:
-    """Moves a broken run out of the folder that is about to be removed."""
     kept = Path(tempfile.mkdtemp(prefix="broken-")) / folder.name
     if folder.exists():
         folder.rename(kept)

@@ -35,12 +35,10 @@ FILLED = {"parcels": _OTHER_SESSION + _PARCEL * 32000, "hellos": _HELLO * 16000,
 
 
 def silent(port: int) -> None:
-    """Connections that never say anything."""
     _connect(port, b"")
 
 
 def plain(port: int) -> None:
-    """Connections that do not speak TLS."""
     _connect(port, b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
 
 

@@ -135,8 +135,6 @@ _WARM = 10  # rounds excluded from times
 
 @dataclass(frozen=True)
 class Plan:
-    """One run of this program; `short` makes every part as small as possible."""
-
     device: str
     short: bool = False
 

@@ -245,7 +245,6 @@ def _line(place: Path, name: str) -> str:
 
 
 def _claimed(summary: dict[str, Any]) -> str:
-    """Epsilon of a party over the whole run; `none` without a guarantee."""
     known = [value for value in guarantee.by_party(summary).values() if value is not None]
     return f"{max(known):.3g}" if known else "none"
 

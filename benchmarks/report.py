@@ -26,7 +26,6 @@ def describe() -> str:
 
 
 def processor(cpuinfo: Path) -> str:
-    """The model that Linux reports, else the architecture."""
     if cpuinfo.is_file():
         for line in cpuinfo.read_text(encoding="utf-8").splitlines():
             key, _, value = line.partition(":")
@@ -59,7 +58,6 @@ class Figure:
 
     @property
     def value(self) -> float:
-        """The number that the bound limits."""
         return self.ours if self.floor is None else self.ours / self.floor
 
     @property
@@ -119,7 +117,6 @@ def show(results: Mapping[str, Result], machine: str) -> None:
 
 
 def markdown(results: Mapping[str, Result], machine: str) -> str:
-    """The table for docs/performance.md."""
     lines = [HEADINGS, ("---",) * len(HEADINGS), *rows(results)]
     return "\n".join(
         [f"{machine}.", "", *(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)]

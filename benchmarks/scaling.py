@@ -35,7 +35,7 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.models.build import tower
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import parse
-from colonnade.reports.html.svg import colour
+from colonnade.reports.html.curves import colour
 from colonnade.reports.plots import as_file, picture
 from colonnade.simulation.federation import Simulation
 
@@ -112,8 +112,6 @@ FLOOR = "passes and steps without messages"
 
 @dataclass(frozen=True)
 class Sweep:
-    """One curve's axis."""
-
     key: str
     what: str
     values: Sequence[int]

@@ -29,8 +29,6 @@ LAST = 3 * CHECKPOINT  # rounds after the last trouble
 
 
 class Soak:
-    """One soak."""
-
     def __init__(self, out: Path, minutes: float, seed: int) -> None:
         self.out, self.minutes, self.seed = out.resolve(), minutes, seed
         self.folders = {name: self.out / "members" / name for name in MEMBERS}
@@ -166,7 +164,6 @@ class Soak:
         return last, {lives[-1].member: lives[-1].code for lives in done}
 
     def _judged(self, rounds: int, lives: list[Any], authority: Authority) -> dict[str, Any]:
-        """Compares everything with the control run."""
         left = self.out / "control"
         begin = time.monotonic()
         colonnade("up", authority.control(rounds), "--out", left)

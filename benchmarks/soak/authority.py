@@ -93,7 +93,6 @@ class Authority:
         colonnade("certs", "revoke", self.keys(name) / "cert.pem", "--list", self.revoked, "--reason", reason)
 
     def write(self, rounds: int = ROUNDS) -> None:
-        """Writes every member's file: the roster, and its own section."""
         agreed = yaml.safe_load(self._roster.read_text(encoding="utf-8"))["federation"] | {"rounds": rounds}
         for name in MEMBERS:
             own: dict[str, Any] = {"identity": str(self.keys(name)), "metrics": self._metrics[name]}

@@ -109,7 +109,6 @@ def errors(logs: dict[str, Path]) -> tuple[Counter[str], list[str]]:
 
 
 def codes(lives: list[Life]) -> tuple[dict[str, dict[str, int]], list[str]]:
-    """Exit codes of every member, and unexpected ones."""
     found: dict[str, Counter[str]] = {name: Counter() for name in MEMBERS}
     for life in lives:
         if life.code is not None:

@@ -53,7 +53,6 @@ class Member:
         return self.process is not None and self.process.poll() is None
 
     def watched(self) -> psutil.Process | None:
-        """The running process, for its figures."""
         try:
             return psutil.Process(self.process.pid) if self.process is not None and self.alive else None
         except psutil.NoSuchProcess:

@@ -127,8 +127,6 @@ FAREWELL = 20.0  # seconds that members have to end after SIGTERM
 
 @dataclass
 class World:
-    """Everything that troubles can affect."""
-
     household: Household
     links: dict[str, Link]
     disks: dict[str, Disk]

@@ -88,7 +88,7 @@ def _shown(folder: Path, dashboard: str, screen: Console) -> Iterator[None]:
     if not dashboard:
         yield
         return
-    from colonnade.reports.dashboard.live import Dashboard  # noqa: PLC0415
+    from colonnade.reports.dashboard.site import Dashboard  # noqa: PLC0415
     from colonnade.reports.records.run import read_run  # noqa: PLC0415
     from colonnade.reports.run_page.page import write_page  # noqa: PLC0415
 

@@ -23,7 +23,6 @@ def void(summary: Mapping[str, Any]) -> str | None:
 
 
 def by_party(summary: Mapping[str, Any]) -> dict[str, float | None]:
-    """Epsilon of every party; None where there is no guarantee."""
     found = summary.get("epsilon") or {}
     return dict.fromkeys(found) if summary.get("privacy") is None or void(summary) else dict(found)
 
@@ -55,7 +54,6 @@ def headline(summary: Mapping[str, Any]) -> str:
 
 
 def describe_person(summary: Mapping[str, Any]) -> str:
-    """Guarantee for a person present at every party."""
     whose = f"a person at all {len(summary['parties'])} parties" if "parties" in summary else "a person at all parties"
     person = summary["person"]
     if person["epsilon"] is None:
@@ -79,7 +77,6 @@ def details(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _accounted(summary: Mapping[str, Any]) -> str:
-    """The largest accounted value under every adjacency."""
     spent = summary["privacy"]
     known = {kind: [e for e in found.values() if e is not None] for kind, found in spent["epsilon"].items()}
     if not all(known.values()):

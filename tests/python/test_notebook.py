@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import nbformat
 import pytest
 
 from colonnade.common.crypto import raising
@@ -20,7 +20,7 @@ BOOK = ROOT / "examples" / "notebook" / "credit.ipynb"
 
 
 def test_it_is_kept_without_outputs() -> None:
-    cells = nbformat.read(BOOK, 4).cells
+    cells = json.loads(BOOK.read_text(encoding="utf-8"))["cells"]
     assert len(cells) > 10 and not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
 
 
@@ -35,9 +35,9 @@ def test_it_runs_and_its_text_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     names: dict[str, Any] = {"__name__": "__main__"}
 
     async def cells() -> None:
-        for cell in nbformat.read(BOOK, 4).cells:
-            if cell.cell_type == "code":
-                exec(compile(cell.source, BOOK.name, "exec"), names)
+        for cell in json.loads(BOOK.read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == "code":
+                exec(compile("".join(cell["source"]), BOOK.name, "exec"), names)
 
     with patch.dict(os.environ):
         asyncio.run(cells())

@@ -1,22 +1,72 @@
-"""The dashboard's web server: one page at /, and nothing else."""
+"""`colonnade up --dashboard`: the page of a run as it is, the web server that has this page alone, and their thread."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 from aiohttp import web
 
-from colonnade.common.observability.loopback import is_called_rightly
+from colonnade.common.errors import InputError
+from colonnade.common.observability.loopback import is_called_rightly, is_loopback
 from colonnade.common.observability.ports import split_address
 from colonnade.common.observability.web_gate import Gate, Handler
-from colonnade.reports.dashboard.current import PERIOD, Current
+from colonnade.common.run.loop_thread import LoopThread
+from colonnade.common.run.run_folder import RunFolder
+from colonnade.reports.console.screen import out as console
+from colonnade.reports.dashboard.address import read_address
 from colonnade.reports.dashboard.script import LIVE
-from colonnade.reports.html.frame import policy
-from colonnade.reports.html.script import SCRIPT
+from colonnade.reports.html.frame import SCRIPT, frame, policy
+from colonnade.reports.html.markup import tag
+from colonnade.reports.records.run import read_run
+from colonnade.reports.run_page.page import html
 
-_KEY = "--dashboard"
+PERIOD = 2.0  # seconds between two pages, and between a browser's requests
+_SHARE = 0.1  # share of the time for making pages
+
+
+class Current:
+    """Makes pages on request, and reuses a page for a while. `clock` counts seconds."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._folder, self._clock = folder, clock
+        self._page, self._next, self._over = b"", 0.0, False
+
+    def end(self) -> None:
+        """Fixes the next page as the last one."""
+        self._over, self._next = True, 0.0
+
+    def page(self) -> bytes:
+        """Returns the newest page, which tells the browser to reload until the run has ended. Not thread-safe."""
+        begun = self._clock()
+        if begun >= self._next:
+            over = self._over
+            self._page = self._make(over).encode()
+            spent = self._clock() - begun
+            self._next = begun + max(PERIOD, spent / _SHARE) if not over else float("inf")
+            if self._over and not over:  # it ended meanwhile
+                self._next = 0.0
+        return self._page
+
+    def _make(self, over: bool) -> str:
+        try:
+            run = read_run(self._folder)
+        except InputError as nothing:
+            said = "The run has ended before it began." if over else "The run has not begun: its members are starting."
+            said = str(nothing) if RunFolder(self._folder).summary.exists() else said
+            return frame(self._folder.name, [tag("p", said, id="opening")], SCRIPT + LIVE, _again(over), live=True)
+        over = over or run.summary["status"] != "unfinished"
+        return html([run], None, _again(over), live=LIVE)
+
+
+def _again(over: bool) -> float:
+    return 0.0 if over else PERIOD
+
+
+_OPTION = "--dashboard"
 _HEADERS = {
     "Content-Security-Policy": policy(SCRIPT + LIVE, live=True) + "; frame-ancestors 'none'",
     "Cache-Control": "no-store",
@@ -38,7 +88,7 @@ class Site:
         self._lock = asyncio.Lock()
         app = web.Application(client_max_size=1, middlewares=[self._guarded])
         app.router.add_get("/", self._page, allow_head=False)
-        self._gate = Gate(app, _KEY)
+        self._gate = Gate(app, _OPTION)
         self._last = -math.inf
 
     @property
@@ -70,3 +120,39 @@ class Site:
             raise
         answer.headers.update(_HEADERS)
         return answer
+
+
+_FAREWELL = PERIOD + 1.0  # seconds within which a following browser requests again
+
+
+class Dashboard:
+    """Serves a run's page from construction until it is closed.
+
+    Args:
+        given: HOST:PORT or a port on loopback, as on the command line.
+    """
+
+    def __init__(self, folder: Path, given: str) -> None:
+        address = read_address(given)
+        self._current = Current(folder)
+        self._loop = LoopThread("dashboard")
+        self._site = Site(self._current, address)
+        try:
+            self.url = f"http://{self._loop.run(self._site.start())}/"
+        except BaseException:
+            self._loop.close()
+            raise
+        console.print(f"dashboard: {self.url}", markup=False, soft_wrap=True)
+        if not is_loopback(split_address(address)[0]):
+            said = "whoever reaches this address reads the page, and so does who listens on the way: it has no TLS"
+            console.print(f"  {said}", style="yellow", markup=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Serves the last state until followers have requested it, then stops."""
+        self._current.end()
+        try:
+            if self._site.followed:
+                time.sleep(_FAREWELL)
+        finally:
+            self._loop.run(self._site.stop())
+            self._loop.close()

@@ -92,7 +92,6 @@ class Findings:
 
     @property
     def needed(self) -> bool:
-        """True if the measure falls without some party."""
         return any(lost > 0 for lost in self.importance)
 
     @property

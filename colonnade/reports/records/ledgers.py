@@ -51,7 +51,6 @@ def is_file_name(name: str) -> bool:
 
 
 def read_books_of(ledger: Path) -> dict[str, Book]:
-    """Reads one party's ledger."""
     books: dict[str, Book] = {}
     _read(ledger, ledger.parent.name, books)
     return books

@@ -17,9 +17,8 @@ from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.run.json_lines import read_lines
 from colonnade.common.run.json_values import is_number
 from colonnade.common.run.run_folder import PartyFolder, RunFolder, read_record
-from colonnade.reports.records.clock import Clock
 from colonnade.reports.records.ledgers import Book, is_file_name, read_books
-from colonnade.reports.records.trace import Trace
+from colonnade.reports.records.trace import Clock, Trace
 from colonnade.server.member.summary import describe_source
 from colonnade.server.member.timeline import follow
 
@@ -107,7 +106,6 @@ def read_run(folder: Path) -> RecordedRun:
 
 
 def _summary(run: RunFolder) -> dict[str, Any] | None:
-    """Reads summary.json; None if missing."""
     path = run.summary
     if not path.is_file():
         return None
@@ -168,7 +166,6 @@ def _so_far(events: Sequence[Event], config: str) -> dict[str, Any]:
 
 
 def _agreed(config: str) -> dict[str, Any]:
-    """Federation, protocol and data set, as far as the configuration names them."""
     try:
         tree = parse_yaml(config) or {}
         federation, labels = tree["federation"], tree.get("server", {}).get("labels")

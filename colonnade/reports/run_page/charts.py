@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from colonnade.common.run.numbers import plain
-from colonnade.reports.html.curves import Curve, curves, legend, ticks
+from colonnade.reports.html.curves import Curve, colour, curves, legend, ticks
 from colonnade.reports.html.frame import folded, section, table
 from colonnade.reports.html.markup import Html, joined, tag
-from colonnade.reports.html.svg import colour
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.records.trace import EVALUATED, Measured
 from colonnade.reports.words import amount, counted, listed, percent, seconds
@@ -49,7 +48,6 @@ class _Line:
 
 
 def charts(runs: Mapping[str, RecordedRun]) -> Html:
-    """The pictures, the switch between their axes, and the numbers as a table."""
     drawn = [(title, say, _lines(runs, title.lower().replace(" ", "_"))) for title, say in _SAID.items()]
     if not (lines := [line for _, _, of_picture in drawn for line in of_picture]):
         return section("Accuracy and loss", tag("p", "Nothing was measured yet."))

@@ -66,7 +66,6 @@ def importance(run: RecordedRun, beside: Path | None) -> Html:
 
 
 def _table(names: Sequence[str], drops: Mapping[str, float], parties: Mapping[str, Any], measure: str) -> Html:
-    """The numbers, and a bar for the loss without a party."""
     most = max(*drops.values(), 1e-9)
     rows = [
         (name, _bar(max(drops[name], 0.0) / most),

@@ -10,9 +10,8 @@ from colonnade.common.errors import InputError
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
-from colonnade.reports.html.frame import contents, frame, section, table
+from colonnade.reports.html.frame import SCRIPT, contents, frame, section, table
 from colonnade.reports.html.markup import Html, tag
-from colonnade.reports.html.script import SCRIPT
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.about import configuration, environment, opening
 from colonnade.reports.run_page.charts import charts
@@ -47,7 +46,6 @@ def write_page(runs: Sequence[RecordedRun], out: Path | None = None, again: floa
 
 
 def short_page(run: RecordedRun) -> str:
-    """The page with only summary and curves, without links."""
     title = str(run.summary.get("federation") or run.name)
     return frame(title, [opening(run), charts({run.name: run})], SCRIPT)
 

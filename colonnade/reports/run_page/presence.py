@@ -52,7 +52,6 @@ def presence(run: RecordedRun) -> Html:
 
 
 def stragglers(run: RecordedRun) -> str:
-    """Missed rounds by party, in a sentence."""
     rounds, missing = counted(run.summary["rounds"], "round"), run.summary.get("missing") or {}
     behind = [f"{name} ({missing[name]})" for name in sorted(missing, key=lambda name: -missing[name]) if missing[name]]
     if not behind:

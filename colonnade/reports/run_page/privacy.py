@@ -85,7 +85,6 @@ def _by_party(run: RecordedRun, spent: Mapping[str, Any]) -> Html:
 
 
 def _together(spent: Mapping[str, Any]) -> float | None:
-    """Releases of all parties; None if a party has not reported."""
     counts = spent["releases"].values()
     return None if None in counts else sum(counts)
 

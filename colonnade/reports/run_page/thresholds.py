@@ -7,10 +7,9 @@ from typing import Any
 
 from colonnade.common.run.numbers import plain
 from colonnade.reports.decision import decision_of, decision_rows
-from colonnade.reports.html.curves import Curve, curves, legend
+from colonnade.reports.html.curves import Curve, colour, curves, legend
 from colonnade.reports.html.frame import facts, folded, section, table
 from colonnade.reports.html.markup import Html, joined, tag
-from colonnade.reports.html.svg import colour
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.quality import class_names, confusion_table
 from colonnade.reports.words import percent
@@ -78,7 +77,6 @@ def _nearest(curve: Curve, at: float) -> float:
 
 
 def _numbers(points: _Points, decision: Mapping[str, Any]) -> Html:
-    """The curves at every tenth and at the threshold, as a table."""
     wanted = sorted({*_TENTHS, float(decision["threshold"])})
     columns = {"accuracy": "accuracy", **_SHARES}
     if any(each["cost"] is not None for each in points):

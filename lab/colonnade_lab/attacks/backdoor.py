@@ -53,8 +53,7 @@ class Backdoor:
 
 def open_backdoor(run: AttackedRun, party: str, target: int, known: int, seed: int, *, simulate: Simulate) -> Backdoor:
     """Simulates the run with a deviating party that knows `known` rows of the target class, and sends triggers."""
-    if not run.opens:
-        raise InputError(f"{run.protocol}: its model cannot be restored", hint="take another run")
+    run.refuse_unrestored()
     train = run.schedule.partition.train
     of_class = train[run.labels[train] == target]
     if not 1 <= known <= len(of_class):

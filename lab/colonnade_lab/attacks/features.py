@@ -23,7 +23,7 @@ from colonnade.common.models.optimiser import build_optimiser
 from colonnade.server.training.fusion.joint import Joint
 from colonnade_lab.attacks.inversion import Inversion, judge, known_rows
 from colonnade_lab.attacks.network import fit, linear
-from colonnade_lab.attacks.predictions import predicted, shows_parts
+from colonnade_lab.attacks.predictions import of_training, shows_parts
 from colonnade_lab.attacks.run import AttackedRun
 
 _PRIOR_RATE = 0.05
@@ -59,7 +59,6 @@ class Prior:
         return self.mean + z @ self.basis
 
     def within(self, rows: Tensor) -> Tensor:
-        """Clamps every number of rows (n, width) to its range."""
         return rows.clamp(self.lowest, self.highest)
 
 
@@ -119,14 +118,10 @@ class Coalition:
 
 
 def view(run: AttackedRun, party: str) -> Coalition:
-    """Returns what the other members hold after training."""
-    if not run.opens:
-        raise InputError(f"{run.protocol}: its model cannot be restored", hint="take another run")
-    rows, parts = predicted(run)
-    count = int(torch.isin(rows, run.schedule.partition.train).sum())  # training rows come first
+    run.refuse_unrestored()
+    rows, parts = of_training(run)
     joint, (local, columns) = run.joint(), run.local(party)
     local.requires_grad_(requires_grad=False)
-    rows, parts = rows[:count], [part[:count] for part in parts]
     with torch.no_grad():
         logs = centred(joint.logits(parts))
     return Coalition(joint, local, run.config.federation.names.index(party), rows, parts, logs, columns[rows])
@@ -231,9 +226,8 @@ def invert_knowing(run: AttackedRun, party: str, known: float, seed: int) -> Inv
             f"{run.protocol}: the server is shown no party's part of a model that can be restored",
             hint="--kind features attacks what is predicted",
         )
-    rows, parts = predicted(run)
-    rows = rows[: int(torch.isin(rows, run.schedule.partition.train).sum())]  # training rows come first
-    said = parts[run.config.federation.names.index(party)][: len(rows)].flatten(1)
+    rows, parts = of_training(run)
+    said = parts[run.config.federation.names.index(party)].flatten(1)
     local, columns = run.local(party)
     x, y = columns[rows], run.labels[rows]
     have, rest = known_rows(party, len(rows), known, seed)

@@ -24,7 +24,7 @@ from colonnade.common.errors import InputError
 from colonnade.server.protocols import SERVE
 from colonnade.server.training.context import ServerContext
 from colonnade_lab.attacks.inversion import Inversion, known_rows, reconstruct
-from colonnade_lab.attacks.predictions import predicted
+from colonnade_lab.attacks.predictions import of_training
 from colonnade_lab.attacks.run import AttackedRun
 from colonnade_lab.attacks.simulated import Deviation, Simulate, deviating
 
@@ -124,21 +124,20 @@ def hijack(run: AttackedRun, party: str, known: float, seed: int, simulate: Simu
     The server knows the features of `known`, a share of the training rows.
     """
     _refuse(run)
-    rows, parts = predicted(run)
+    rows, parts = of_training(run)
     place = run.config.federation.names.index(party)
-    rows = rows[: int(torch.isin(rows, run.schedule.partition.train).sum())]  # training rows come first
     have, rest = known_rows(party, len(rows), known, seed)
     x, y = run.columns(party)[rows], run.labels[rows]
 
     def inverted(said: Tensor) -> Inversion:
-        said = said[: len(rows)].flatten(1)
+        said = said.flatten(1)
         return reconstruct(said[have], said[rest], x[have], x[rest], y[have], y[rest], seed=seed)
 
     honest = inverted(parts[place])
     steps = run.config.federation.protocol.local_steps_taken  # a party's steps per gradient
     encoder = AuxiliaryEncoder(x[have], rows[have], len(run.labels), 1 / steps)
     with deviating(run, {SERVER: hijacking(run.protocol, party, encoder)}, simulate) as other:
-        found = inverted(predicted(other)[1][place])
+        found = inverted(of_training(other)[1][place])
         accuracies = (one.summary["metrics"].get("test_accuracy") for one in (other, run))
         return Hijack(found, honest, *accuracies)
 

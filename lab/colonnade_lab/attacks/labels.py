@@ -78,7 +78,6 @@ def combined(values: Transcript, turned: Transcript, classes: int) -> dict[str, 
 
 
 def largest_class(labels: Tensor) -> float:
-    """Returns the accuracy of always guessing the most frequent class."""
     return (torch.bincount(labels).max() / len(labels)).item()
 
 

@@ -91,7 +91,6 @@ def tell_apart(target: Candidates, shadows: Sequence[Candidates], delta: float, 
 
 
 def _threshold(scores: Tensor, member: Tensor, delta: float) -> float:
-    """Returns the threshold with the largest bound on rows of known membership."""
     tried = torch.quantile(scores, torch.linspace(0.005, 0.995, _THRESHOLDS, dtype=scores.dtype)).tolist()
     return float(max(tried, key=lambda threshold: least_epsilon(_count(scores, member, threshold), delta)))
 
@@ -109,7 +108,6 @@ def _count(scores: Tensor, member: Tensor, threshold: float) -> Counts:
 
 
 def candidates(run: AttackedRun) -> Candidates:
-    """Returns the server's view of training rows and of others."""
     rows, parts = predicted(run) if run.opens else overheard(run)
     member = torch.isin(rows, run.schedule.partition.train)
     labels, by, shown = run.labels[rows], "classifier", parts
@@ -157,8 +155,6 @@ def signals(probabilities: Tensor, labels: Tensor, parts: Sequence[Tensor]) -> T
 
 @dataclass(frozen=True)
 class _Said:
-    """A party's values of rows."""
-
     rows: Tensor
     values: Tensor
 
@@ -236,8 +232,7 @@ class Likelihood:
 
 def infer_members(run: AttackedRun, shadows: Iterable[AttackedRun], delta: float, seed: int) -> Likelihood:
     """Compares the run's confidence in every row with that of one or more shadows; `delta` is the bound's."""
-    if not run.opens:
-        raise InputError(f"{run.protocol}: its model cannot be restored", hint="take another run")
+    run.refuse_unrestored()
     rows, found = confidence(run, run)
     total, count = torch.zeros_like(found), torch.zeros_like(found)
     for shadow in shadows:

@@ -33,6 +33,13 @@ def predicted(run: AttackedRun, by: AttackedRun | None = None) -> tuple[Tensor, 
     return torch.cat(blocks), [_answers(run, by or run, party, blocks) for party in run.config.federation.names]
 
 
+def of_training(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
+    """The same for training rows alone."""
+    rows, parts = predicted(run)
+    count = int(torch.isin(rows, run.schedule.partition.train).sum())  # training rows come first
+    return rows[:count], [part[:count] for part in parts]
+
+
 def shows_parts(run: AttackedRun) -> bool:
     """Returns True if the server sees each party's part, not only blind or decoded sums."""
     federation = run.config.federation

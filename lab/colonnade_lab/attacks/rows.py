@@ -176,7 +176,6 @@ class FieldRecords:
 
 
 def by_field(found: Iterable[Piece], way: Way, epochs: int = 1) -> dict[str, FieldRecords]:
-    """Collects the values of one direction by KIND.FIELD."""
     fields: dict[str, FieldRecords] = {}
     for piece in found:
         if piece.way == way:
@@ -223,7 +222,6 @@ class Transcript:
         count[piece.rows] += 1
 
     def mean(self) -> Rows:
-        """Returns the mean of every row over all its messages."""
         size = max(map(len, self._counts.values()))
         total = torch.stack([_filled(part, size) for part in self._sums.values()]).sum(0)
         count = torch.stack([_filled(part, size) for part in self._counts.values()]).sum(0)
@@ -276,5 +274,4 @@ def principal(values: Tensor, most: int) -> Tensor:
 
 
 def _filled(values: Tensor, size: int) -> Tensor:
-    """Pads with zeros to `size` entries in the first dimension."""
     return torch.cat([values, values.new_zeros(size - len(values), *values.shape[1:])])

@@ -94,6 +94,11 @@ class AttackedRun:
         """True if the joint model can be restored from checkpoints."""
         return self.protocol in JOINT and self.protocol in LOCAL
 
+    def refuse_unrestored(self) -> None:
+        """Raises InputError if the joint model cannot be restored."""
+        if not self.opens:
+            raise InputError(f"{self.protocol}: its model cannot be restored", hint="take another run")
+
     def joint(self) -> Joint:
         """Returns the server's part of the joint model at the end. Raises CheckpointError."""
         federation, config = self.config.federation, self.config.server
@@ -192,5 +197,4 @@ def _as_it_is(values: Tensor, *_how: object, **_more: object) -> Any:
 
 
 def accuracy(found: Tensor, truth: Tensor) -> float:
-    """Returns the share of equal entries of int64 (rows,) each."""
     return (found == truth).to(torch.float64).mean().item()

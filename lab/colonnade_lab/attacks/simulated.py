@@ -52,7 +52,6 @@ class Pool:
     train: int
 
     def draw(self, seed: int) -> Tensor:
-        """Draws rows for one shadow, int64 (2 * train,)."""
         return self.rows[torch.randperm(len(self.rows), generator=generator("shadow", seed))[: 2 * self.train]]
 
 

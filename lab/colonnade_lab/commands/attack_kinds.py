@@ -23,7 +23,6 @@ from colonnade_lab.attacks import (
     inversion,
     labels,
     membership,
-    pictures,
     simulated,
 )
 from colonnade_lab.attacks.audit.canaries import AuditResult, audit
@@ -131,7 +130,7 @@ def _labels(run: AttackedRun, name: str, options: Options, _place: Path) -> tupl
 
 def _inversion(run: AttackedRun, name: str, options: Options, place: Path) -> tuple[Any, list[Row]]:
     if inversion.as_images(run.columns(name)[run.schedule.partition.train[:1]]) is not None:
-        pictures.pillow()
+        inversion.pillow()
     found = inversion.invert(run, name, options.known, options.epochs, options.seed)
     if found is None:
         return None, [("nothing left that has a line for every row", *("-" for _ in _INVERTED[1:]))]
@@ -322,7 +321,6 @@ def _inverted(found: Inversion) -> dict[str, Any]:
 
 
 def _cells(found: Inversion) -> Row:
-    """The columns of `_INVERTED`."""
     read = found.readable
     errors = ("-" if one is None else f"{one:.4f}" for one in (found.mse, found.floor, found.ssim, found.floor_ssim))
     return (*errors, share(read.made, found.rows), f"{read.true:.2%}", f"{read.chance:.2%}")
@@ -331,7 +329,7 @@ def _cells(found: Inversion) -> Row:
 def _draw(path: Path, found: Inversion) -> None:
     originals, made = inversion.as_images(found.originals), inversion.as_images(found.made)
     if originals is not None and made is not None:
-        pictures.draw(path, originals, made)
+        inversion.draw_pairs(path, originals, made)
 
 
 def _refuse_party(options: Options, why: str, hint: str = "leave --party away") -> None:

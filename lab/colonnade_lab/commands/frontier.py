@@ -58,7 +58,6 @@ def show_frontier(options: FrontierOptions) -> None:
 
 
 def refuse_mixed(**options: bool) -> None:
-    """Refuses options that belong to the papers' runs."""
     if given := [f"--{name}" for name, value in options.items() if value]:
         raise InputError(f"{given[0]} with --frontier, which runs on the virtual clock alone", hint="leave one out")
 

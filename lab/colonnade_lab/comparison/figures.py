@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from colonnade.reports.html.curves import Curve, curves
-from colonnade.reports.html.svg import colour
+from colonnade.reports.html.curves import Curve, colour, curves
 from colonnade.reports.plots import GREY, RING, Mark, as_file, legend, lines, picture, rows
 from colonnade_lab.comparison.plan import ABOUT, PLAIN, UNITS, Unit
 from colonnade_lab.comparison.protocol_results import ProtocolResults
@@ -87,13 +86,11 @@ class CurveFigure:
     across: Say
 
     def picture(self) -> str:
-        """For embedding in a page, which has its own legend."""
         return curves(
             self.drawn, _percent, self.across, span=_SPAN, size=_SIZE, title=self.title, about=_about(self.drawn)
         )
 
     def file(self) -> str:
-        """As a separate file, with a legend."""
         return as_file(lines(self.drawn, _percent, self.across, span=_SPAN, foot=self.foot, title=self.title))
 
 

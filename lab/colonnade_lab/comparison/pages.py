@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade.common.run.environment import describe_environment
 from colonnade.reports.console.outputs import write_text
-from colonnade.reports.html.frame import facts, folded, frame, section, table
+from colonnade.reports.html.frame import SCRIPT, facts, folded, frame, section, table
 from colonnade.reports.html.markup import Html, tag
-from colonnade.reports.html.script import SCRIPT
 from colonnade.reports.plots import as_file
 from colonnade_lab.comparison.figures import LEAKS, CurveFigure, draw_leaks, figures, strokes
 from colonnade_lab.comparison.plan import ATTACKED, OWN, PLAIN, SLOW, ComparisonPlan, Unit, deltas, in_words
 from colonnade_lab.comparison.protocol_results import VICTIM, ProtocolResults
-from colonnade_lab.comparison.table import GOOD, Need, head, needs, row
+from colonnade_lab.comparison.table import GOOD, head, needs, row
 
 _CONDITIONS = {
     PLAIN: "undisturbed",
@@ -89,7 +88,6 @@ def _condition(name: str) -> str:
     return f"the noise for epsilon {epsilon} of {_OF[unit]}" if epsilon else _CONDITIONS[name]
 
 
-_NEEDS = ("need", "take", "because")
 _CAPTION = "Per cent of test rows, unless said"
 _CHOICE = """
 const boxes = [...document.querySelectorAll(".legend input.result")];
@@ -106,23 +104,6 @@ if (every) {
   every.addEventListener("change", () => { for (const box of boxes) box.checked = every.checked; show(); });
 }
 """
-
-
-def html_page(plan: ComparisonPlan, results: Sequence[ProtocolResults], seeds: int) -> str:
-    epsilons, at = plan.epsilons, deltas(plan)
-    wanted = [(one.need, one.take, one.why) for one in needs(results, epsilons, at)]
-    numbers = [row(result, epsilons) for result in results]
-    cautions = tag("ul", *(tag("li", said.replace("`", "")) for said in (*in_words(plan), *CAUTIONS)), class_="faint")
-    return frame(TITLE, [
-        tag("p", how(plan, seeds).replace("`", "")),
-        section("Recommendations", table(_NEEDS, wanted, words=(0, 1, 2), caption="By the results")),
-        section("The numbers", table(head(epsilons, at), numbers, caption=_CAPTION), cautions),
-        _curves(results, at),
-        section("Leaks", _leaks(results)),
-        section("What each role sees", _sees(results)),
-        section("Differences between protocols", facts(notes(plan, results, seeds)), facts(plan.left_out.items())),
-        section("Configuration", *(folded(result.name, tag("pre", "\n".join(result.entry.set))) for result in results)),
-    ], SCRIPT + _CHOICE)  # fmt: skip
 
 
 def _curves(results: Sequence[ProtocolResults], at: Mapping[Unit, float]) -> Html:
@@ -156,24 +137,16 @@ def _legend(results: Sequence[ProtocolResults]) -> Html:
     return tag("ul", *items, class_="legend")
 
 
-def _sees(results: Sequence[ProtocolResults]) -> Html:
-    rows = [[result.name, *(result.contract.sees.get(who, "-") for who in ("server", "party"))] for result in results]
-    return table(["protocol", "the server", "a party"], rows, words=(0, 1, 2), caption="Visible to each role")
-
-
 _NAME = "comparison"
 
 
 @dataclass(frozen=True)
 class ComparisonPages:
-    """Content of the pages; `results` has one entry per protocol."""
-
     plan: ComparisonPlan
     results: Sequence[ProtocolResults]
     seeds: int
 
     def write(self, folder: Path) -> list[Path]:
-        """Writes both pages and the pictures, and returns the pages' paths."""
         pictures = {
             f"{_NAME}-{figure.key}.svg": (figure.title, figure.file())
             for figure in figures(self.results, deltas(self.plan))
@@ -183,38 +156,47 @@ class ComparisonPages:
         for name, (_, picture) in pictures.items():
             write_text(folder / name, picture)
         html, markdown = folder / f"{_NAME}.html", folder / f"{_NAME}.md"
-        write_text(html, html_page(self.plan, self.results, self.seeds))
+        write_text(html, self._html())
         write_text(markdown, self._markdown({name: title for name, (title, _) in pictures.items()}))
         return [html, markdown]
 
+    def _html(self) -> str:
+        cautions = [tag("li", said.replace("`", "")) for said in (*in_words(self.plan), *CAUTIONS)]
+        wanted, numbers, seen = self._tables()
+        return frame(TITLE, [
+            tag("p", how(self.plan, self.seeds).replace("`", "")),
+            section("Recommendations", table(*wanted, words=(0, 1, 2), caption="By the results")),
+            section("The numbers", table(*numbers, caption=_CAPTION), tag("ul", *cautions, class_="faint")),
+            _curves(self.results, deltas(self.plan)),
+            section("Leaks", _leaks(self.results)),
+            section("What each role sees", table(*seen, words=(0, 1, 2), caption="Visible to each role")),
+            section("Differences between protocols", facts(notes(self.plan, self.results, self.seeds)),
+                    facts(self.plan.left_out.items())),
+            section("Configuration", *(folded(one.name, tag("pre", "\n".join(one.entry.set))) for one in self.results)),
+        ], SCRIPT + _CHOICE)  # fmt: skip
+
     def _markdown(self, pictures: dict[str, str]) -> str:
-        epsilons, at = self.plan.epsilons, deltas(self.plan)
-        lines = [
-            f"# {TITLE}",
-            "",
-            how(self.plan, self.seeds, self.results),
-            "",
-            "In words: [which to choose](../choosing.md).",
-            "",
-        ]
-        lines += ["## Recommendations", "", *_listed(needs(self.results, epsilons, at)), "## Results", ""]
-        lines += _table(head(epsilons, at), [row(result, epsilons) for result in self.results])
+        wanted, numbers, seen = self._tables()
+        lines = [f"# {TITLE}", "", how(self.plan, self.seeds, self.results), ""]
+        lines += ["In words: [which to choose](../choosing.md).", ""]
+        lines += ["## Recommendations", "", *_table(*wanted), "## Results", "", *_table(*numbers)]
         lines += [f"- {said}" for said in (*in_words(self.plan), *CAUTIONS)]
         lines += ["", "## Pictures", ""]
         for name, title in pictures.items():
             lines += [f"![{title}]({name})", ""]
-        lines += ["## What each role sees", ""]
-        lines += _table(["protocol", "the server", "a party"],
-                        [[result.name, *(result.contract.sees.get(who, "-") for who in ("server", "party"))]
-                         for result in self.results])  # fmt: skip
-        lines += ["## Differences between protocols", ""]
+        lines += ["## What each role sees", "", *_table(*seen), "## Differences between protocols", ""]
         lines += [f"- `{name}`: {said}" for name, said in notes(self.plan, self.results, self.seeds)]
         lines += [f"- `{name}` does not take part: {why}" for name, why in self.plan.left_out.items()]
         return "\n".join([*lines, ""])
 
-
-def _listed(found: Sequence[Need]) -> list[str]:
-    return _table(["need", "take", "because"], [[one.need, one.take, one.why] for one in found])
+    def _tables(self) -> Iterator[tuple[list[str], list[list[str]]]]:
+        """Heads and lines: what to take for each need, the numbers, and what each role sees."""
+        epsilons, at = self.plan.epsilons, deltas(self.plan)
+        wanted = [[one.need, one.take, one.why] for one in needs(self.results, epsilons, at)]
+        yield ["need", "take", "because"], wanted
+        yield head(epsilons, at), [row(one, epsilons) for one in self.results]
+        sees = [[one.name, *(one.contract.sees.get(who, "-") for who in ("server", "party"))] for one in self.results]
+        yield ["protocol", "the server", "a party"], sees
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

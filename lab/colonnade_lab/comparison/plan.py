@@ -31,7 +31,6 @@ UNITS: tuple[Unit, ...] = ("client", "row")
 
 
 def noisy(unit: Unit, epsilon: float) -> str:
-    """Name of the condition with noise for an epsilon in this unit."""
     return f"{unit}-{epsilon:g}"
 
 
@@ -97,7 +96,6 @@ class ComparisonPlan(Section):
         return self
 
     def conditions(self, name: str) -> dict[str, PaperRun]:
-        """Runs of a protocol by condition."""
         entry = self.protocols[name]
         late = ", ".join(f"{kind}: {delay}" for kind, delay in entry.late.items())
         delayed = (f"every_party.chaos.delay={{{late}}}",) if late else ()
@@ -171,17 +169,14 @@ ABOUT: Mapping[Unit, str] = {"client": "a party's whole data", "row": "a row's o
 
 
 def deltas(plan: ComparisonPlan) -> dict[Unit, float]:
-    """Delta by unit, for units in which a protocol was run with noise."""
     return {unit: agreed.privacy.delta for unit, agreed in _agreed(plan).items() if agreed.privacy is not None}
 
 
 def at(unit: Unit, value: float, found: Mapping[Unit, float]) -> str:
-    """An epsilon with its delta and unit, as far as known."""
     return f"epsilon {value:g}" + (f", delta {found[unit]:g}," if unit in found else "")
 
 
 def in_words(plan: ComparisonPlan) -> list[str]:
-    """Explains the epsilons, in one or two sentences per unit."""
     agreed = _agreed(plan)
     said = []
     if "client" in agreed:

@@ -35,7 +35,6 @@ _KNOWN, _EPOCHS = 0.2, 1
 
 
 def perform(job: Job) -> RunRecord:
-    """Runs a job to its end, or attacks it if its condition asks for that."""
     return attack(job) if job.name.endswith(f"/{ATTACKED}") else running.perform(job)
 
 
@@ -94,7 +93,6 @@ class ProtocolResults:
         return CONTRACTS[self.name]
 
     def values(self, condition: str, measure: str) -> list[float]:
-        """One value per seed; empty if there is no such run."""
         return [value(record, measure) for record in self.found.get(condition, ())]
 
     def mean(self, condition: str, measure: str) -> float:
@@ -123,7 +121,6 @@ class ProtocolResults:
 
     @property
     def named(self) -> tuple[float, float]:
-        """Share of labels that a party infers, and the share by chance."""
         return self.attacked(LABELS), self.attacked(CHANCE)
 
     @property
@@ -133,5 +130,4 @@ class ProtocolResults:
 
     @property
     def readable(self) -> float:
-        """Share of reconstructed rows whose class a classifier recognises."""
         return self.attacked(READ)

@@ -26,7 +26,6 @@ def head(epsilons: Sequence[float], deltas: Mapping[Unit, float] = _UNKNOWN) -> 
 
 
 def row(result: ProtocolResults, epsilons: Sequence[float]) -> list[str]:
-    """A protocol's numbers as text; a dash where nothing is measured."""
     noisy = [_share(result.under(unit, each)) for unit in UNITS for each in epsilons]
     return [
         result.name,
@@ -49,13 +48,11 @@ def amount(value: float, digits: int = 2) -> str:
 
 
 def named(result: ProtocolResults) -> str:
-    """Share of labels that a party infers, with chance."""
     found, chance = result.named
     return _DASH if math.isnan(found) else f"{found:.0%} ({chance:.0%})"
 
 
 def rebuilt(result: ProtocolResults) -> str:
-    """Share of the columns' variance that the server reconstructs."""
     return _DASH if math.isnan(result.rebuilt) else f"{rebuilt_share(result):.0%}"
 
 

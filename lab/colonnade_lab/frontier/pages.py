@@ -40,7 +40,6 @@ def budgets_of(plan: FrontierBudgets, axis: str) -> tuple[float, ...]:
 
 
 def how(plan: FrontierPlan, seeds: int) -> list[str]:
-    """Paragraphs on the measurements."""
     system = describe_environment()
     bits = " or ".join(f"{each}" for each in plan.bits)
     delays = ", ".join(f"{delay}" for delay in SECONDS.values())
@@ -164,14 +163,11 @@ def _panel(
 
 @dataclass(frozen=True)
 class FrontierPages:
-    """Content of the page; `found` has the sets with stored results."""
-
     plan: FrontierPlan
     found: Sequence[SetFrontier]
     seeds: int
 
     def write(self, folder: Path) -> Path:
-        """Writes the page, with a picture for each set, and returns its path."""
         for one in self.found:
             picture = drawing(self.plan.sets[one.name].title, one, list(self.plan.protocols))
             write_text(folder / _file(one), picture)
@@ -221,7 +217,6 @@ class FrontierPages:
         return [*lines, ""]
 
     def _protocols(self, one: SetFrontier) -> list[str]:
-        """Test accuracy of every protocol within each budget."""
         places = [(axis, budget) for axis in AXES for budget in budgets_of(self.plan.budgets, axis)]
         lines = _head(["protocol", *(budget_words(*place) for place in places)])
         for name in one.seeds:
@@ -234,7 +229,6 @@ class FrontierPages:
 
     @staticmethod
     def _pareto(one: SetFrontier) -> str:
-        """Protocols on the common frontier, for each axis."""
         said = []
         for axis in AXES:
             names = dict.fromkeys(look.protocol for look in one.pareto(axis))

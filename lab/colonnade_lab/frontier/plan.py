@@ -120,7 +120,6 @@ class FrontierPlan(Section):
         return PaperRun(file=file, set=(*own, *more), minutes=data.minutes * entry.cost)
 
     def jobs(self, sets: tuple[str, ...], seeds: int) -> Iterator[Job]:
-        """Yields every run on these sets: the first seed of all, then the second."""
         for seed in range(seeds):
             for of in sets:
                 for name in self.protocols:
@@ -167,7 +166,6 @@ def read_frontier(path: Path = FILE) -> FrontierPlan:
 
 
 def chosen_sets(plan: FrontierPlan, which: str) -> tuple[str, ...]:
-    """Returns the named set, all for ""."""
     if which and which not in plan.sets:
         hint = f"there are {', '.join(plan.sets)}"
         raise InputError(f"the frontier has no set {which!r}{nearest(which, plan.sets)}", hint=hint)

@@ -67,7 +67,6 @@ def looks(protocol: str, variant: str, runs: Runs, axis: str) -> list[FrontierPo
 
 
 def frontier(found: Iterable[FrontierPoint]) -> list[FrontierPoint]:
-    """Returns the evaluations that are not dominated, by rising cost."""
     kept: list[FrontierPoint] = []
     for look in sorted(found, key=lambda one: (one.cost, -one.validation)):
         if not kept or look.validation > kept[-1].validation:
@@ -124,14 +123,12 @@ class SetFrontier:
 
     @property
     def decides(self) -> bool:
-        """True if all have two seeds or more."""
         return min(self.seeds.values(), default=0) > 1
 
     def of(self, axis: str, protocol: str, budget: float) -> FrontierPoint | None:
         return within(self.fronts[axis].get(protocol, ()), budget)
 
     def pareto(self, axis: str) -> list[FrontierPoint]:
-        """The common frontier of all protocols, without references."""
         return frontier(
             look for name, front in self.fronts[axis].items() if name not in self.references for look in front
         )

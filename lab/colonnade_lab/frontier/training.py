@@ -46,7 +46,6 @@ def clocks(job: Job) -> dict[str, tuple[float, float]]:
 
 
 def probe(job: Job, delay: float) -> tuple[float, float]:
-    """Measures the clock at one delay."""
     early, late = _PROBE
     name = load(job.run.path, job.sets).federation.protocol.name
     more = (f"federation.rounds={late}", f"federation.evaluate={{every: {late}}}", *delayed(name, delay))

@@ -13,8 +13,6 @@ from colonnade_lab.papers.paper_comparison import TableStanding, with_all
 
 @dataclass(frozen=True)
 class Tally:
-    """Numbers of orders that hold, lack the stated lead, are reversed, are open, or have not been run."""
-
     holds: int
     short: int
     reversed: int
@@ -96,7 +94,6 @@ class Count:
 
 
 def count(tables: Sequence[TableStanding]) -> Count:
-    """Counts the verdicts, with accounting and repeats apart."""
     cells = [one for table in tables for one in table.cells]
     results = [one for one in cells if one.cell.kind == "result"]
     shapes = [one.verdict for one in cells if one.cell.kind == "accounting"]
@@ -158,7 +155,6 @@ def how(seeds: int, *, quick: bool, wire: bool) -> str:
 
 
 def total_words(tables: Sequence[TableStanding], seeds: int) -> str:
-    """Counts of these tables, and of results with enough seeds, in a few sentences."""
     found, whole = count(tables), with_all(tables, seeds)
     return " ".join(filter(None, [*_counted(found), _few(tables, whole, seeds)]))
 

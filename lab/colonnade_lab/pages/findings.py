@@ -26,7 +26,6 @@ class Support:
 
     @property
     def stands(self) -> bool:
-        """True if no result contradicts the sentence or leaves it open."""
         return not self.contradicts and not self.open and not self.waiting
 
     @property
@@ -105,11 +104,9 @@ class Texts:
     seeds: int
 
     def filled(self, text: str) -> str:
-        """Replaces every placeholder by its value."""
         return fill(text, self._said)
 
     def complete(self, text: str) -> bool:
-        """True if every value of the text was measured."""
         runs = [run for place in placeholders(text) for run, _measure in place.values]
         return all(any(self.find(run, seed) for seed in range(self.seeds)) for run in runs)
 
@@ -163,7 +160,6 @@ def findings(papers: Mapping[str, Texts]) -> Iterator[str]:
 
 
 def _settings(papers: Mapping[str, Texts]) -> Iterator[str]:
-    """Yields lines about what our own settings decide."""
     lines = [
         f"- [{texts.paper.called}]({name}.md): {texts.filled(sentence.text)}"
         for name, texts in papers.items()

@@ -49,7 +49,6 @@ class PaperPages:
     introduction: str = ""
 
     def write(self, folder: Path) -> list[Path]:
-        """Writes all pages, and returns their paths, the summary first."""
         written = [self._write(folder / f"{'quick' if self.quick else 'index'}.md", self._summary())]
         for name in () if self.quick else self.papers:
             drawn = {table.name: tuple(pictures(name, table)) for table in self.standings[name]}
@@ -161,7 +160,6 @@ def _authors(cite: str) -> str:
 
 
 def _stand_in(standing: TableStanding) -> str:
-    """Names the data set that was replaced, and its replacement."""
     return f"**Stand-in:** {standing.table.stand_in}" if standing.table.stand_in else ""
 
 

@@ -87,7 +87,6 @@ def orders(title: str, claims: Sequence[ClaimStanding]) -> str:
 
 
 def _claim(axes: Axes, one: ClaimStanding) -> None:
-    """One row per run; the first is claimed to be ahead."""
     rows(axes, list(one.values))
     first = next(iter(one.values))
     _, high = _limit(axes, one.values.values(), unit(one.claim.measures[first]))
@@ -108,7 +107,6 @@ def limits(values: Iterable[float], sign: str) -> tuple[float, float]:
 
 
 def _limit(axes: Axes, values: Iterable[float], sign: str) -> tuple[float, float]:
-    """Sets the ends of an axis, and the unit of its marks."""
     ends = limits(values, sign)
     if sign != "%":
         axes.set_xscale("log")
@@ -123,7 +121,6 @@ def _dot(verdict: str | None) -> Mark:
 
 
 def _half(one: CellStanding) -> float | None:
-    """Half of the interval of a mean; None if it has none."""
     high = one.interval.high
     return None if high is None else high - one.mean
 
@@ -145,7 +142,6 @@ class Picture:
 
 
 def pictures(paper: str, standing: TableStanding) -> Iterator[Picture]:
-    """Yields pictures of what was run."""
     file, name, title = f"{paper}-{standing.name}", f"{paper}/{standing.name}", standing.table.title
     if cells := [one for one in _run(standing, "%") if math.isfinite(one.mean)]:
         yield Picture(f"{file}.svg", "", as_file(dots(f"{name}: {title}", cells)))
@@ -163,6 +159,5 @@ def _run(standing: TableStanding, sign: str) -> list[CellStanding]:
 
 
 def _comparable(one: ClaimStanding) -> bool:
-    """True if there are values, and all share one unit."""
     some = any(not math.isnan(value) for value in one.values.values())
     return some and len({unit(measure) for measure in one.claim.measures.values()}) == 1

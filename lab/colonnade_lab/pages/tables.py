@@ -35,7 +35,6 @@ def cells(found: Sequence[CellStanding]) -> list[str]:
 
 
 def said(one: CellStanding) -> str:
-    """The verdict of a cell, and its kind unless it is a result."""
     kind, verdict = one.cell.kind, one.verdict
     return MARKS[verdict] if kind == "result" or verdict is None else f"{kind}, {MARKS[verdict]}"
 
@@ -65,7 +64,6 @@ def _paper(pair: Pair) -> str:
 
 
 def claims(standing: TableStanding) -> list[str]:
-    """Lines of its claims, the paper's first."""
     if not standing.claims:
         return []
     lines = ["| claim | measured | lead, paired by seed | seeds | |", "|---|---|---|---|---|"]

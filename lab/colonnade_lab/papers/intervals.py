@@ -73,12 +73,10 @@ class Value(float):
 
 
 def mean(values: Sequence[float]) -> float:
-    """Mean, or NaN for no values."""
     return statistics.fmean(values) if values else math.nan
 
 
 def floor(value: float) -> float:
-    """Floor of a value; 0 if it has none."""
     return value.floor if isinstance(value, Value) else 0.0
 
 
@@ -99,7 +97,6 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def paired(first: Seeds, second: Seeds) -> tuple[float, ...]:
-    """First minus second, for every seed that both have."""
     return tuple(_difference(first[seed], second[seed]) for seed in sorted(first.keys() & second.keys()))
 
 
@@ -109,7 +106,6 @@ def ratios(first: Seeds, second: Seeds) -> tuple[float, ...]:
 
 
 def turned(leads: Sequence[float]) -> tuple[float, ...]:
-    """The same leads with the sides exchanged."""
     return tuple(Value.of(-lead, floor(lead)) for lead in leads)
 
 

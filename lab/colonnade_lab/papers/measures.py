@@ -125,7 +125,6 @@ def value(record: RunRecord, measure: str) -> Value:
 
 
 def seeds(records: Mapping[int, RunRecord], measure: str) -> Seeds:
-    """The measure of every record, by seed."""
     return {seed: value(record, measure) for seed, record in records.items()}
 
 
@@ -144,7 +143,6 @@ def _number(record: RunRecord, measure: str) -> float:
 
 
 def _about(record: RunRecord, kind: str, about: str) -> float:
-    """A number of a party, or of the theorem."""
     if kind == "theorem":
         return record.theorem.get(about, math.nan)
     if kind == "own":
@@ -227,7 +225,6 @@ def _tolerance(paper: float, measure: str) -> float:
 
 
 def _place(record: RunRecord, share: float) -> int | None:
-    """Index of the first evaluation that reached this accuracy; None if none did."""
     return next((at for at, point in enumerate(record.points) if point.accuracy >= share), None)
 
 

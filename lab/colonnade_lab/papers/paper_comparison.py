@@ -78,7 +78,6 @@ def _pairs(table: PaperTable, ours: Sequence[Seeds]) -> Iterator[Pair]:
 
 
 def _beside(one: Cell, other: Cell, order: str) -> bool:
-    """True if the table puts them into one column or row that its `order` includes."""
     columns = order in {"columns", "both"} and one.column == other.column
     rows = order in {"rows", "both"} and one.row == other.row
     same = (one.run, one.measure) == (other.run, other.measure)
@@ -114,7 +113,6 @@ class CellStanding:
 
     @property
     def mean(self) -> float:
-        """Mean over seeds; NaN without runs."""
         return mean(self.values)
 
     @property
@@ -144,7 +142,6 @@ class CellStanding:
 
     @property
     def spoken(self) -> str:
-        """Text alternative of its picture."""
         return f"{self.label}: the paper {self.paper_words}, ours {self.words}"
 
     @property
@@ -165,7 +162,6 @@ class ClaimStanding:
 
     @property
     def values(self) -> dict[str, float]:
-        """Mean of each run over its seeds; NaN without runs."""
         return {run: mean(tuple(found.values())) for run, found in self.ours.items()}
 
     @property
@@ -204,7 +200,6 @@ class ClaimStanding:
         return f"{least}" if least == most else f"{least} to {most}"
 
     def said(self, run: str) -> str:
-        """A run's value in readable form, with its unit."""
         measure = self.claim.measures[run]
         without = without_mean(tuple(self.ours[run].values()), measure)
         return without or f"{self.values[run]:.2f} {unit(measure)}".strip()
@@ -212,8 +207,6 @@ class ClaimStanding:
 
 @dataclass(frozen=True)
 class TableStanding:
-    """A table with its cells and claims."""
-
     name: str
     table: PaperTable
     cells: tuple[CellStanding, ...]
@@ -232,8 +225,6 @@ class TableStanding:
 
 
 def stand(paper: Paper, find: Find, seeds: int) -> list[TableStanding]:
-    """Compares every table of a paper."""
-
     def records(run: str) -> dict[int, RunRecord]:
         found = {seed: find(run, seed) for seed in range(seeds)}
         return {seed: record for seed, record in found.items() if record is not None}

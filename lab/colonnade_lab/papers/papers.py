@@ -42,7 +42,6 @@ _ListLoader.add_constructor("tag:yaml.org,2002:float", _printed)
 
 
 def read_list(path: Path, kind: type[_Listed]) -> _Listed:
-    """Reads and validates a list; errors name the file and the key."""
     tree: Any = yaml.load(path.read_text(encoding="utf-8"), _ListLoader)  # noqa: S506  # a SafeLoader
     try:
         return kind.model_validate(tree)
@@ -80,7 +79,6 @@ def placeholders(text: str) -> Iterator[Placeholder]:
 
 
 def fill(text: str, said: Callable[[Placeholder], str]) -> str:
-    """Replaces each placeholder by what `said` returns."""
     return _PLACE.sub(lambda found: said(_read(found)), text)
 
 
@@ -192,7 +190,6 @@ class Cell(Section):
 
     @property
     def kin(self) -> str:
-        """The group, or the data set that the row begins with: `MNIST, Local`."""
         first, comma, _ = self.row.partition(", ")
         return self.group or (first if comma and listed_set(first) else "")
 
@@ -230,7 +227,6 @@ class Claim(Section):
 
     @property
     def least(self) -> float:
-        """Lead that the first must have."""
         return self.by - self.within
 
 
@@ -314,7 +310,6 @@ class PaperTable(Section):
 
     @property
     def runs(self) -> list[str]:
-        """Names of all runs that it needs, without repeats."""
         named = [cell.run for cell in self.cells] + [run for claim in self.claims for run in claim.measures]
         return list(dict.fromkeys(named))
 
@@ -409,7 +404,6 @@ class Paper(Section):
         return self
 
     def proposed(self, cell: Cell) -> bool:
-        """True if a cell belongs to the paper's own method."""
         return cell.whose == "proposal" if cell.whose else self.runs[cell.run].protocol in self.proposals
 
     def evidence(self, named: str) -> Claim | Cell:
@@ -435,7 +429,6 @@ class Paper(Section):
 
 
 def names(*, quick: bool = False) -> list[str]:
-    """Names of all papers; quick looks have separate files."""
     return sorted(path.stem for path in _folder(quick=quick).glob("*.yaml"))
 
 

@@ -55,8 +55,6 @@ NAME = "results.json"
 
 
 class KeptResult(BaseModel):
-    """A record with the digests of its configuration and of the code that produced it."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     digest: str
@@ -120,7 +118,6 @@ class Results:
 
 
 def _said(wrong: Exception) -> str:
-    """Message of an error; names the record if one is malformed."""
     if not isinstance(wrong, ValidationError):
         return str(wrong).splitlines()[0]
     first = wrong.errors(include_url=False)[0]

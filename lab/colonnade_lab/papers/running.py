@@ -50,7 +50,6 @@ class Job:
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """All changes to the file."""
         return (*self.run.set, f"federation.seed={self.seed}")
 
     @property
@@ -119,7 +118,6 @@ class _Course:
 
     @property
     def bytes(self) -> tuple[int, int]:
-        """Bytes from and to the parties, so far."""
         if self._cohort is None:
             return self._told
         links = self._cohort.values()

@@ -85,7 +85,6 @@ def minutes(wanted: Iterable[Job], processes: int) -> float:
 
 
 def about(wanted: Iterable[Job], processes: int) -> str:
-    """The duration in words, for at least one job."""
     estimate = minutes(wanted, processes)
     if estimate > 90:
         return f"about {estimate / 60:.1f} hours"

@@ -16,9 +16,8 @@ from torch import Tensor
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade_lab.attacks import network
-from colonnade_lab.attacks.inversion import Inversion, as_images, invert, reconstruct, similarity, ssim
+from colonnade_lab.attacks.inversion import Inversion, as_images, draw_pairs, invert, reconstruct, similarity, ssim
 from colonnade_lab.attacks.network import fit
-from colonnade_lab.attacks.pictures import draw
 from lab.tests.attacks.stage import SPLIT, captured
 
 pytestmark = pytest.mark.slow
@@ -141,7 +140,7 @@ def test_the_attackers_network_is_drawn_from_its_seed_alone() -> None:
 
 def test_pictures_show_originals_above_reconstructions(tmp_path: Path) -> None:
     originals, made = IMAGES[:25, None], 1 - IMAGES[:25, None]
-    draw(tmp_path / "pairs.png", originals, made)
+    draw_pairs(tmp_path / "pairs.png", originals, made)
     with Image.open(tmp_path / "pairs.png") as image:
         pixels = torch.tensor(list(image.convert("L").tobytes())).view(image.height, image.width)
     assert pixels.shape == (3 * (8 + 2 + 8), 3 * 20 * (8 + 2))
@@ -162,4 +161,4 @@ def test_without_pillow_the_error_names_the_package_to_install(tmp_path: Path, m
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(EnvironmentFault, match="pictures need Pillow, which is not installed"):
-        draw(tmp_path / "pairs.png", IMAGES[:2, None], IMAGES[:2, None])
+        draw_pairs(tmp_path / "pairs.png", IMAGES[:2, None], IMAGES[:2, None])

@@ -31,7 +31,7 @@ from colonnade.launcher.configuration import GivenConfig
 from colonnade.launcher.folder_lock import locked_folder
 from colonnade.launcher.virtual import run_virtually
 from colonnade.server.prediction.serving.tokens import add_caller
-from colonnade_lab.attacks.pictures import draw
+from colonnade_lab.attacks.inversion import draw_pairs as draw
 from tests.support.tables import table_tree, write_tables
 
 CONTENT = b"of somebody else, and of no run\n"

@@ -17,9 +17,7 @@ import pytest
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.observability.loopback import is_loopback
 from colonnade.reports.dashboard.address import completed, read_address
-from colonnade.reports.dashboard.current import PERIOD, Current
-from colonnade.reports.dashboard.live import Dashboard
-from colonnade.reports.dashboard.site import Site
+from colonnade.reports.dashboard.site import PERIOD, Current, Dashboard, Site
 from tests.cli.read.browser import CHROMIUM, Browser
 from tests.cli.read.reports import Page, leave
 from tests.cli.run.test_up import finish, start, wait_for_round
@@ -173,7 +171,7 @@ def wait_for(browser: Browser, line: str) -> None:
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 def test_a_browser_keeps_its_readers_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.reports.dashboard.current.PERIOD", 0.1)
+    monkeypatch.setattr("colonnade.reports.dashboard.site.PERIOD", 0.1)
     folder = tmp_path / "run"
     served_page = Dashboard(folder, "0")
     try:
@@ -208,7 +206,7 @@ def test_a_browser_keeps_its_readers_state(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 def test_a_reader_can_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.reports.dashboard.current.PERIOD", 0.1)
+    monkeypatch.setattr("colonnade.reports.dashboard.site.PERIOD", 0.1)
     so_far(tmp_path / "run", 9)
     served_page = Dashboard(tmp_path / "run", "0")
     asked = "performance.getEntriesByType('resource').length"

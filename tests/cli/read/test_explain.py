@@ -35,8 +35,7 @@ from colonnade.common.run.run_folder import STAMP
 from colonnade.reports.explanation import trained as opening
 from colonnade.reports.explanation.findings import Findings, PartyFindings, measure
 from colonnade.reports.explanation.keep import Keep, reduced
-from colonnade.reports.explanation.page import numbers, sentences
-from colonnade.reports.explanation.picture import bars
+from colonnade.reports.explanation.page import bars, numbers, sentences
 from colonnade.reports.explanation.trained import open_run
 from colonnade.reports.explanation.write import flatten_map
 from colonnade.reports.html.curves import HEIGHT, WIDTH, coloured, curves

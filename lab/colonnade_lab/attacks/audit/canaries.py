@@ -125,7 +125,6 @@ class AuditResult:
 
     @property
     def refuted(self) -> bool:
-        """True if a lower bound exceeds the claim."""
         return self.claimed is not None and max(self.least, self.least_gaussian or 0.0) > self.claimed
 
 

@@ -93,14 +93,12 @@ def embedded_rows(plan: RowPlan, releases: int, normals: Normals = secure_normal
 
 
 def _ends(config: AdaptivePrivacyConfig) -> Tensor:
-    """Returns two rows as far apart as the region allows, float64 (2, 2)."""
     if config.release.startswith("positive"):
         return config.clip * math.sqrt(2) * torch.eye(2, dtype=torch.float64)
     return config.clip * torch.tensor([[-1.0, 0], [1, 0]], dtype=torch.float64)
 
 
 def _stepped(plan: RowPlan, config: AdaptivePrivacyConfig, coins: Tensor, normals: Normals) -> Tensor:
-    """Returns log-likelihood ratios from one step on each canary alone."""
     assert config.steps is not None
     clip = config.steps.clip
     noise = 2 * plan.noise_multiplier * clip / math.sqrt(config.steps.cost)

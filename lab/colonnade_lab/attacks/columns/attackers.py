@@ -58,7 +58,6 @@ def rotated_rows(sight: Sight, seed: int) -> Tensor:
 
 
 def _guess(sight: Sight, draws: torch.Generator) -> Tensor:
-    """Starts from principal components of each row's messages, padded with small random numbers."""
     first = torch.zeros(len(sight.rows), sight.width, dtype=torch.float64)
     for one in reversed(sight.seen):
         first[one.rows] = one.said

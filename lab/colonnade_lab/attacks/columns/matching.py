@@ -107,7 +107,6 @@ def rotated_onto(x: Tensor, truth: Tensor) -> Tensor:
 
 
 def _rotation(x: Tensor, wanted: Tensor) -> Tensor:
-    """Rotations (tries, columns, columns) that bring rows (n, columns) nearest to (tries, n, columns)."""
     left, _, right = torch.linalg.svd(x.T @ wanted)
     found: Tensor = left @ right
     return found

@@ -75,11 +75,9 @@ class Sight:
 
     @property
     def blinded(self) -> bool:
-        """True if messages are sums over the members."""
         return len(self.members) > 1
 
     def first(self, rounds: int) -> Sight:
-        """Returns the view after the first `rounds` exchanges."""
         return _sight(self, [(self.rows[one.rows], one.said, one.gradient) for one in self.seen[:rounds]])
 
     def models(self, starts: Sequence[torch.Generator]) -> list[nn.Module]:

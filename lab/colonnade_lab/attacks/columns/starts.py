@@ -39,7 +39,6 @@ class Dense:
         return cls([_layers(model) for model in models], columns)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Maps rows (n, columns) to (n, width)."""
         return self.sloped(x, slopes=False)[0]
 
     def sloped(self, x: Tensor, *, slopes: bool = True) -> tuple[Tensor, Tensor]:
@@ -239,7 +238,6 @@ def _trajectory(sight: Sight, models: Sequence[nn.Module], x: Tensor) -> Iterato
 
 
 def _descend(x: Tensor, pairs: Sequence[tuple[Seen, Dense]], ridge: float, steps: int) -> Tensor:
-    """Runs Levenberg-Marquardt steps, independently for every row."""
     size = x.shape[1]
     eye = torch.eye(size, dtype=x.dtype)
     damping = torch.full((len(x),), 1e-6 if steps == 1 else 1e-3, dtype=x.dtype)
