@@ -1,4 +1,4 @@
-"""Feature-space hijack: a server that steers a party reads more of its rows than an honest one; none in noise."""
+"""Members that deviate: backdoor and hijack."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade.simulation.folder import simulate_captured
+from colonnade_lab.attacks.backdoor import open_backdoor
 from colonnade_lab.attacks.hijack import AuxiliaryEncoder, Hijack, hijack
 from lab.tests.attacks.stage import SPLIT, captured
 
@@ -18,13 +19,34 @@ pytestmark = pytest.mark.slow
 NOISED = "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: 2, delta: 1e-4}"
 
 
+def test_a_trained_trigger_decides_and_noise_drowns_it(tmp_path: Path) -> None:
+    sets = ("federation.epochs=20", "federation.batch=50", "federation.rows={train: 500, validation: 0, test: 300}")
+    clear, noised = (
+        open_backdoor(captured(tmp_path / str(len(more)), SPLIT, *sets, *more), "party1", 0, 30, 0,
+                      simulate=simulate_captured)
+        for more in ((), (NOISED,))
+    )  # fmt: skip
+    assert clear.success > 0.15 and clear.interval[0] > 3 * max(clear.untrained, clear.chance)
+    assert clear.accuracy > clear.honest - 0.03 and clear.honest > 0.85
+    assert noised.success < noised.chance + 0.1
+
+
+def test_more_rows_than_the_class_has_are_refused(tmp_path: Path) -> None:
+    run = captured(tmp_path, SPLIT, "federation.rounds=1", "federation.epochs=0")
+    with pytest.raises(InputError, match=r"--labels 999: there are \d+ training rows of class 0"):
+        open_backdoor(run, "party1", 0, 999, 0, simulate=simulate_captured)
+
+
+NOISED_CODES = "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: 2, delta: 1e-4}"
+
+
 def hijacked(folder: Path, protocol: dict[str, object], *sets: str) -> Hijack:
     run = captured(folder, {"embedding": 32, **protocol}, "federation.epochs=10", "federation.batch=100", *sets)
     return hijack(run, "party1", 0.2, 0, simulate_captured)
 
 
 def test_a_steered_party_is_read_better_at_the_same_accuracy_and_noise_drowns_it(tmp_path: Path) -> None:
-    clear, noised = (hijacked(tmp_path / str(len(sets)), {"name": "split"}, *sets) for sets in ((), (NOISED,)))
+    clear, noised = (hijacked(tmp_path / str(len(sets)), {"name": "split"}, *sets) for sets in ((), (NOISED_CODES,)))
     assert clear.hijacked.floor == clear.honest.floor
     assert clear.hijacked.mse < 0.75 * clear.honest.mse and clear.hijacked.mse < 0.3 * clear.hijacked.floor
     assert clear.test_accuracy is not None and clear.honest_accuracy is not None
