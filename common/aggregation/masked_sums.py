@@ -57,7 +57,7 @@ def check_blinded(federation: FederationConfig) -> None:
     parties, need = len(federation.parties), federation.quorum.need
     if need != "all" and need < parties and not federation.quorum.grace:
         raise ConfigError(
-            f"federation.quorum.need = {need} without grace: a round whose sum lacks anybody has none",
+            f"federation.quorum.need = {need} without grace: a round without a party of its set has no sum",
             hint=f"give the others time: {{need: {need}, grace: SECONDS}}",
         )
     if 2 * (fewest := smallest_set(federation)) <= parties:
@@ -74,7 +74,7 @@ def check_blinded(federation: FederationConfig) -> None:
         )
     if federation.participation < 1:
         raise ConfigError(
-            f"federation.participation = {federation.participation:g}: a blinded sum is over everyone who is there",
+            f"federation.participation = {federation.participation:g}: a blinded sum is over all present parties",
             hint="leave it out",
         )
     try:
@@ -130,7 +130,7 @@ def _check_once(federation: FederationConfig) -> None:
     if federation.privacy.seeded and not federation.benchmark:
         raise ConfigError(
             f"{where} with federation.privacy.seeded: every member could subtract all shares of the noise",
-            hint="leave seeded out; or, where nobody's secrets are in the data, set federation.benchmark to true",
+            hint="leave seeded out; or, if the data hold no secrets, set federation.benchmark to true",
         )
     if (rescale := getattr(federation.privacy, "rescale", "none")) != "none":
         raise ConfigError(

@@ -29,7 +29,7 @@ def _in_mode(model: nn.Module, rows: Tensor, *, training: bool) -> str:
     try:
         now, later = _outputs(model, rows, rows, training)
         if not _same((now, later), _outputs(model, rows, rows, training)):
-            return f"it makes something else of the same rows with the same seed, {mode}, so that nobody can tell"
+            return f"it is not deterministic with the same rows and seed, {mode}, so it cannot be tested"
         for place in sorted({0, len(rows) // 2, len(rows) - 1}):
             changed, others = rows.clone(), torch.arange(len(rows), device=rows.device) != place
             changed[place] = _another(rows, place)

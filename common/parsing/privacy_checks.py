@@ -29,7 +29,7 @@ def _check_releases(federation: FederationConfig, privacy: AnyPrivacyConfig) -> 
     if privacy.evaluate == "clean" and not federation.benchmark:
         raise ConfigError(
             "federation.privacy.evaluate = clean: validation and test rows would leave unprotected",
-            hint="leave it out; or, where nobody's secrets are in the data, set federation.benchmark to true",
+            hint="leave it out; or, if the data hold no secrets, set federation.benchmark to true",
         )
     if privacy.evaluate == "none" and not federation.benchmark:
         raise ConfigError(

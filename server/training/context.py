@@ -336,7 +336,7 @@ class ServerContext:
         rows, metric = len(self.schedule.partition.validation), self.stop_metric
         if self.federation.stop is not None and metric in TWO_CLASSES and self._one_class:
             raise DataError(
-                f"federation.stop.metric = {metric}: all {rows} validation rows are of one class, so that it is "
+                f"federation.stop.metric = {metric}: all {rows} validation rows have one class, so that it is "
                 "not defined",
                 hint="give more validation rows in federation.rows, or stop by another metric, such as loss",
             )

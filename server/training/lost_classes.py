@@ -83,7 +83,7 @@ def refuse_one_class(rows: str, names: Sequence[str], only: int) -> None:
         f"{rows} are of the class {names[only]!r}, and none is of the class{_listed(others)}: "
         "there is nothing to learn",
         hint=_HINT,
-        shared="all rows to train on are of one class",
+        shared="all training rows have one class",
     )
 
 

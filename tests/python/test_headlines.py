@@ -169,7 +169,7 @@ def test_validation_rows_of_one_class_cannot_stop_by_an_auc(tmp_path: Path) -> N
     labels = (np.arange(300) < 2).astype(int)
     columns = np.random.default_rng(0).normal(size=(300, 4))
     made = configured(classes=2, rows={"validation": 3}, stop={"metric": "auc", "patience": 2})
-    with pytest.raises(DataError, match=r"federation\.stop\.metric = auc: all 3 validation rows are of one class"):
+    with pytest.raises(DataError, match=r"federation\.stop\.metric = auc: all 3 validation rows have one class"):
         colonnade.simulate(made, tables(labels, columns), out=tmp_path / "run")
 
 

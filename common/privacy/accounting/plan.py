@@ -222,7 +222,7 @@ def refuse_large_delta(delta: float, rows: int, *, benchmark: bool) -> None:
         raise ConfigError(
             f"federation.privacy.delta = {delta:g}: with {rows} rows it must be below "
             f"1/{rows} = {1 / rows:.2g}, or publishing a row at random would count as private",
-            hint="give a smaller delta, a tenth of 1 / rows is usual; or, where nobody's secrets are in the data, set "
+            hint="give a smaller delta, a tenth of 1 / rows is usual; or, if the data hold no secrets, set "
             "federation.benchmark to true",
         )
 

@@ -90,7 +90,7 @@ MIXES = {
     "normalised": "a row changes what it makes of other rows of the batch, in training mode",
     "in_evaluations": "a row changes what it makes of other rows of the batch, in evaluation mode",
     "memory": "a row changes what it makes of the next batch, in training mode",
-    "dice": "it makes something else of the same rows with the same seed, in training mode",
+    "dice": "it is not deterministic with the same rows and seed, in training mode",
     "picky": "it cannot be tested with 32 rows, in training mode: ValueError",
 }
 ALONE = ("alone", "by_itself")
