@@ -28,7 +28,6 @@ ACROSS = {
     "common/data/outside.py",
     "common/models/contrastive.py",
     "common/privacy/accounting/sums.py",
-    "common/run/torch_defaults.py",
     "lab/colonnade_lab/papers/longtail.py",
     "server/training/metrics/fall.py",
     "server/training/metrics/outside_metrics.py",

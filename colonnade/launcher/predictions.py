@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError, InputError, PartyFailed
 from colonnade.common.observability.telemetry import Event
@@ -18,6 +16,7 @@ from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
 from colonnade.common.parsing.file import load
 from colonnade.common.run.numbers import plain
 from colonnade.common.run.run_folder import RunFolder
+from colonnade.common.run.torch_defaults import torch_threads
 from colonnade.launcher.folder_lock import locked_folder
 from colonnade.launcher.named_tables import Tables, with_tables
 from colonnade.launcher.prediction_parties import Answerers
@@ -102,13 +101,13 @@ class OpenedRun:
         """
         run = self._run(work if self._answerers is None else self._watched(work), ids)
         if self._answerers is None:
-            with _threads(self._server.threads):
+            with torch_threads(self._server.threads):
                 self._loop(run.run())
             return
         answerers, processes = self._answerers
         answerers.start(processes)
         try:
-            with _threads(self._server.threads or answerers.threads):
+            with torch_threads(self._server.threads or answerers.threads):
                 self._loop(run.run())
         except PartyFailed as failed:
             raise answerers.in_its_words(failed, processes) from failed
@@ -200,17 +199,6 @@ def opened(
         finally:
             if processes is None:  # otherwise its owner closes it
                 started.close()
-
-
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    """Limits torch's processor threads in the block; 0 leaves them as they are."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _base(folder: Path) -> Path:

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
-
 from colonnade.common.config.members import Config
 from colonnade.common.config.remedy import command
 from colonnade.common.errors import InputError, TrainingDiverged
 from colonnade.common.observability.telemetry import Event, Listener
 from colonnade.common.parsing.earlier_defaults import load_begun
 from colonnade.common.run.run_folder import RunFolder
+from colonnade.common.run.torch_defaults import torch_threads
 from colonnade.launcher.configuration import GivenConfig, naming_tables
 from colonnade.launcher.folder_lock import locked_folder, remove_new
 from colonnade.launcher.readiness import check_members, refuse_other_keys, refuse_others
@@ -56,18 +55,15 @@ def resume_virtually(
 
 
 def _simulate(config: Config, base: Path, folder: Path, listeners: Sequence[Listener]) -> Outcome:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(max(1, config.server.threads if config.server else 1))
     try:
-        return simulate_in(config, base, folder, listeners)
+        with torch_threads(max(1, config.server.threads if config.server else 1)):
+            return simulate_in(config, base, folder, listeners)
     except TrainingDiverged as diverged:
         diverged.hint = command(config, diverged.members, diverged.sound, folder, "simulate")
         raise
     except KeyboardInterrupt as interrupted:
         interrupted.args = (folder,)
         raise
-    finally:
-        torch.set_num_threads(threads)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from colonnade.common.data.rows import Partition, partition_around
 from colonnade.common.errors import ColonnadeError, ContractError, EnvironmentFault, InputError, TrainingDiverged
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import parse
+from colonnade.common.run.torch_defaults import torch_threads
 from colonnade.search.folds import read_aligned, read_parts
 from colonnade.simulation.contexts import Timetable
 from colonnade.simulation.federation import Simulation
@@ -144,16 +145,13 @@ def perform(task: Task, listen: Listen) -> Result:
         thorough=task.thorough,
         aligned=read_aligned(Path(task.aligned)) if task.aligned else None,
     )
-    before = torch.get_num_threads()
-    torch.set_num_threads(task.threads)
     try:
-        outcome = simulation.run()
+        with torch_threads(task.threads):
+            outcome = simulation.run()
     except TrainingDiverged as error:
         raise Diverged(f"diverged: {error}", hint="lower learning rates train more steadily") from error
     except TrialEnded:
         return _result(course, None, time.perf_counter() - begun)
-    finally:
-        torch.set_num_threads(before)
     return _result(course, outcome, time.perf_counter() - begun)
 
 

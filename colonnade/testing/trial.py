@@ -20,6 +20,7 @@ from colonnade.common.conversation import inprocess
 from colonnade.common.errors import ColonnadeError, ConfigError
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.state import Snapshot
+from colonnade.common.run.torch_defaults import torch_threads
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.files import RunFiles
 from colonnade.simulation.outcome import Outcome
@@ -116,12 +117,8 @@ def simulate(simulation: Simulation) -> Outcome:
         TimeoutError: it does not end.
         RuntimeError: every coroutine waits for another.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # products are small: several threads only wait for each other
-    try:
+    with torch_threads(1):  # products are small: several threads only wait for each other
         return simulation.run(_ImpatientLoop)
-    finally:
-        torch.set_num_threads(threads)
 
 
 class _ImpatientLoop(inprocess.VirtualLoop):

@@ -34,3 +34,16 @@ def torch_defaults() -> Iterator[None]:
             torch.set_float32_matmul_precision(precision)
             torch.set_deterministic_debug_mode(deterministic)
             torch.set_num_threads(threads)
+
+
+@contextmanager
+def torch_threads(number: int) -> Iterator[None]:
+    """Processor threads of torch in the block; 0 leaves them as they are."""
+    import torch  # noqa: PLC0415
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

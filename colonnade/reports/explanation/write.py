@@ -18,6 +18,7 @@ from torch import Tensor
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade.common.run.run_folder import RunFolder
+from colonnade.common.run.torch_defaults import torch_threads
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.explanation import keep as keeping
 from colonnade.reports.explanation.findings import Findings, measure
@@ -72,17 +73,13 @@ def write_explanation(
     if not (math.isfinite(sigma) and sigma > 0):
         raise InputError(f"--sigma {sigma:g}: expected a number above 0", hint="1 is one unit of the scaled features")
     keeps = [Keep.read(words) for words in keep]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # small products: threads cost more than they save
-    try:
+    with torch_threads(1):  # small products: threads cost more than they save
         trained = open_run(run, say)
         into = RunFolder((out or run).resolve())
         found = measure(trained, sigma, lambda name: say(f"{name}: noised and missing"))
         chosen = [(wanted, wanted.choose([party.name for party in found.ranked])) for wanted in keeps]
         make_folder(into.path)
         maps = _draw_maps(trained, found, say)
-    finally:
-        torch.set_num_threads(threads)
     write_text(into.explained, json.dumps(numbers(trained, found), indent=2) + "\n")
     write_text(into.explained_page, html(trained, found, maps))
     kept = tuple(
