@@ -29,7 +29,7 @@ class Processes:
 
     def __init__(self, *, answers: bool = False) -> None:
         purpose = "answers" if answers else "training"
-        self._server = subprocess.Popen(  # noqa: S603
+        self.fork_server = subprocess.Popen(  # noqa: S603
             python_module("colonnade.cli.fork_server", purpose),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -39,10 +39,10 @@ class Processes:
         )
         # Not a Queue: a Ctrl-C while Python code of a Queue acquires its lock would leave the lock held forever.
         self._reports: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        assert self._server.stdout is not None and self._server.stdin is not None  # both are pipes
-        self._input: TextIO = self._server.stdin  # type: ignore[assignment]
+        assert self.fork_server.stdout is not None and self.fork_server.stdin is not None  # both are pipes
+        self._input: TextIO = self.fork_server.stdin  # type: ignore[assignment]
         self._ready = False
-        threading.Thread(target=self._listen, args=(self._server.stdout,), daemon=True).start()
+        threading.Thread(target=self._listen, args=(self.fork_server.stdout,), daemon=True).start()
         self.codes: dict[str, int] = {}
         self.pids: dict[str, int] = {}
 
@@ -72,11 +72,11 @@ class Processes:
         """Ends the fork server, and with it all remaining children."""
         self._input.close()
         if not self._ready:  # still importing: it has no child yet
-            self._server.kill()
+            self.fork_server.kill()
         try:
-            self._server.wait(timeout=5)
+            self.fork_server.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            self._server.kill()
+            self.fork_server.kill()
 
     def _ask(self, **request: Any) -> None:
         try:

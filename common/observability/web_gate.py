@@ -182,7 +182,7 @@ class Gate:
 
     def _admit(self, line: socket.socket, tls: ssl.SSLContext | None) -> None:
         assert self.runner.server is not None  # open has set it up
-        visit = _Visit(self.runner.server(), self._forget, self._patience)
+        visit = _Visit(self.runner.server(), self.forget, self._patience)
         self._visits[visit.inner] = visit
         visit.admission = asyncio.get_running_loop().create_task(self._greet(visit, line, tls))
 
@@ -191,15 +191,15 @@ class Gate:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: visit, line, ssl=tls, **more)
         except (OSError, asyncio.CancelledError):  # TLS failed or took too long: no other connection is affected
-            self._forget(visit)
+            self.forget(visit)
 
     def _make_room(self) -> None:
         silent = next((visit for visit in self._visits.values() if not visit.working), None)
         if silent is not None:
-            self._forget(silent)
+            self.forget(silent)
             silent.end()
 
-    def _forget(self, visit: _Visit) -> None:
+    def forget(self, visit: _Visit) -> None:
         self._visits.pop(visit.inner, None)
 
     @web.middleware

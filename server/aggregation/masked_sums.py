@@ -44,7 +44,7 @@ class Blinded:
     """
 
     def __init__(self, ctx: ServerContext, clients: Cohort, width: int) -> None:
-        self._ctx, self._clients = ctx, clients
+        self.ctx, self._clients = ctx, clients
         self._ring, self._words = ring(ctx.federation, ctx.schedule.privacy), words(ctx.federation, width)
         self._record = MemberRecord(ctx.run_cache, ctx.session.run, tuple(clients))
         shares = sharing(ctx.federation)
@@ -54,7 +54,7 @@ class Blinded:
 
     async def begin(self) -> None:
         if self._shares is not None:
-            await self._shares.begin(self._ctx.round + 1)
+            await self._shares.begin(self.ctx.round + 1)
 
     async def training(self, round: int, batch: Tensor) -> Found:
         """Broadcasts the set, and sums over it; with recovery, over those whose words arrive."""
@@ -73,13 +73,13 @@ class Blinded:
         return found
 
     async def block(self, round: int, part: str, number: int, rows: int, among: Collection[str]) -> Found:
-        return await self._sum(round, self._ctx.schedule.stage(round, part, number), rows, among)
+        return await self._sum(round, self.ctx.schedule.stage(round, part, number), rows, among)
 
     async def _confirm(self, round: int, members: Collection[str]) -> Found | None:
         """Relays confirmations of the set; None if everyone in it confirms, or confirmation is not configured."""
-        if not confirmed(self._ctx.federation):
+        if not confirmed(self.ctx.federation):
             return None
-        sent = await relay_proofs(self._clients, round, self._ctx.quorum, members)
+        sent = await relay_proofs(self._clients, round, self.ctx.quorum, members)
         return Found(None, sent) if len(sent) < len(members) else None
 
     async def _sum(self, round: int, stage: int, rows: int, members: Collection[str]) -> Found:
@@ -104,7 +104,7 @@ class Blinded:
         return self.finding(total, replace(responses, answers=there, missing=missing), members, keys.unchecked)
 
     async def _received(self, round: int, stage: int, rows: int, members: Collection[str]) -> Responses[Masked]:
-        responses = await self._clients.collect(Masked, round, self._ctx.quorum, among=members)
+        responses = await self._clients.collect(Masked, round, self.ctx.quorum, among=members)
         responses = without_refusals(responses, lambda masked: len(masked.words))
         for party, response in responses.items():
             check_exact(party, response, {"lines": rows + 1, "words": self._words})
@@ -130,7 +130,7 @@ class Blinded:
 
     def set_of(self, round: int) -> list[str] | None:
         """The round's set in roster order; None if the round is bound to a set with an absent party."""
-        names, least = list(self._clients), smallest_set(self._ctx.federation)
+        names, least = list(self._clients), smallest_set(self.ctx.federation)
         here = [name for name in names if not self._is_away(name)]
         awake = [name for name in here if self._rests_until.get(name, 0) < round]
         chosen = awake if len(awake) >= least else here if len(here) >= least else names
@@ -138,7 +138,7 @@ class Blinded:
         if bound is not None and bound != set(chosen):
             chosen = [name for name in names if name in bound]
             if not bound <= set(here):
-                self._ctx.telemetry.event("abandoned", round=round, party=sorted(bound - set(here))[0])
+                self.ctx.telemetry.event("abandoned", round=round, party=sorted(bound - set(here))[0])
                 return None
         return chosen
 
@@ -155,6 +155,6 @@ class Blinded:
             failures = self._failures[party] = self._failures.get(party, 0) + 1
             self._rests_until[party] = round + min(2**failures, _LONGEST_REST)
             if found.total is None:
-                self._ctx.telemetry.event("abandoned", round=round, party=party)
+                self.ctx.telemetry.event("abandoned", round=round, party=party)
         if failed and found.total is not None:
-            self._ctx.telemetry.event("partial_sum", round=round, stage=0, without=failed)
+            self.ctx.telemetry.event("partial_sum", round=round, stage=0, without=failed)

@@ -37,6 +37,7 @@ TestFedVS = conformance(
     "fedvs",
     # It does not wait for all: a late party counts as missing.
     Expected(
+        epochs=6,
         free=(*ENDS, "box", "bytes", "parties"),
         fresh=CODED,
         sets=POLYNOMIAL,

@@ -56,7 +56,7 @@ def config(name: str, **federation: Any) -> Config:
 def least_squares(ctx: ServerContext) -> float:
     """R2 on the test rows of the least squares fit of all columns on the training rows."""
     source = Bundled("diabetes")
-    x, y, parts = source._table(), source.targets(), ctx.schedule.partition
+    x, y, parts = source.table(), source.targets(), ctx.schedule.partition
     return float(LinearRegression().fit(x[parts.train], y[parts.train]).score(x[parts.test], y[parts.test]))
 
 

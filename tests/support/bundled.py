@@ -9,15 +9,15 @@ from torch import Tensor
 from colonnade.common.data.known_sets.bundled import Bundled
 
 _PARSED: dict[Path, Tensor] = {}
-_parse = Bundled._table
+_parse = Bundled.table
 
 
 def parse_once() -> None:
     """Parses each set once from now on; every caller gets a copy."""
-    Bundled._table = _table  # type: ignore[method-assign]
+    Bundled.table = _table  # type: ignore[method-assign]
 
 
 def _table(source: Bundled) -> Tensor:
-    if source._path not in _PARSED:
-        _PARSED[source._path] = _parse(source)
-    return _PARSED[source._path].clone()
+    if source.path not in _PARSED:
+        _PARSED[source.path] = _parse(source)
+    return _PARSED[source.path].clone()

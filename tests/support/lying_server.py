@@ -123,7 +123,7 @@ class Liar:
         sums = await self.summing(run)
         sums.set_of = lambda _round: list(members)  # type: ignore[method-assign]
         await anext(self.cohort.rounds(2))
-        found = await sums.training(1, sums._ctx.schedule.batch(1))
+        found = await sums.training(1, sums.ctx.schedule.batch(1))
         return found.total
 
     async def kept(self, checkpoint: int) -> None:

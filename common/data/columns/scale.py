@@ -129,19 +129,19 @@ class Columns:
     def __init__(self, values: Tensor, scaler: Scaler) -> None:
         self._lazy = values.dtype == torch.uint8
         ready = self._lazy or (values.dtype == torch.float32 and scaler.idle)
-        self._values = values if ready else scaler.apply(values)
+        self.values = values if ready else scaler.apply(values)
         self._scaler = scaler
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self._values.shape)
+        return tuple(self.values.shape)
 
     def __getitem__(self, rows: Tensor) -> Tensor:
-        found = self._values[rows]
+        found = self.values[rows]
         return self._scaler.apply(found) if self._lazy else found
 
     def to(self, device: torch.device) -> Columns:
-        self._values = self._values.to(device)
+        self.values = self.values.to(device)
         self._scaler = self._scaler.to(device)
         return self
 

@@ -83,11 +83,11 @@ class Bundled:
 
     def __init__(self, name: BundledName) -> None:
         layout = self._layout = _LAYOUTS[name]
-        self._path = _folder() / layout.file
+        self.path = _folder() / layout.file
         self.shape, self.names = layout.shape, tuple(layout.names)
-        if not self._path.is_file():
+        if not self.path.is_file():
             raise EnvironmentFault(
-                f"scikit-learn has no {self._path.name} at {self._path.parent}",
+                f"scikit-learn has no {self.path.name} at {self.path.parent}",
                 hint="install scikit-learn anew",
             )
         self.classes = () if layout.targets else layout.classes or self._heading()
@@ -96,33 +96,34 @@ class Bundled:
         pass
 
     def read(self, part: Part) -> Tensor:
-        return self._table()[:, part.positions].reshape(-1, *part.shape)
+        return self.table()[:, part.positions].reshape(-1, *part.shape)
 
     def labels(self) -> Tensor:
         """(n,) int64. Raises ConfigError for a set that has none."""
         if not self.classes:
             raise ConfigError(
-                f"{self._path.name} has numbers to be predicted and no classes",
+                f"{self.path.name} has numbers to be predicted and no classes",
                 hint="set federation.task to regression",
             )
-        return self._table()[:, math.prod(self.shape)].to(torch.int64)
+        return self.table()[:, math.prod(self.shape)].to(torch.int64)
 
     def targets(self) -> Tensor:
         """(n, 1) float64. Raises ConfigError for a set that has none."""
         if not self._layout.targets:
             raise ConfigError(
-                f"{self._path.name} has classes and no numbers to be predicted",
+                f"{self.path.name} has classes and no numbers to be predicted",
                 hint=f"take {', '.join(name for name, layout in _LAYOUTS.items() if layout.targets)}, or a csv file",
             )
-        return torch.from_numpy(np.loadtxt(self._path.parent / self._layout.targets)).unsqueeze(1)
+        return torch.from_numpy(np.loadtxt(self.path.parent / self._layout.targets)).unsqueeze(1)
 
-    def _table(self) -> Tensor:
-        heading = 0 if self._path.suffix == ".gz" else 1
+    def table(self) -> Tensor:
+        """The file's numbers, float64 (rows, columns)."""
+        heading = 0 if self.path.suffix == ".gz" else 1
         delimiter = None if self._layout.targets else ","
-        return torch.from_numpy(np.loadtxt(self._path, delimiter=delimiter, skiprows=heading))
+        return torch.from_numpy(np.loadtxt(self.path, delimiter=delimiter, skiprows=heading))
 
     def _heading(self) -> tuple[str, ...]:
-        with self._path.open(encoding="utf-8") as lines:
+        with self.path.open(encoding="utf-8") as lines:
             return tuple(lines.readline().strip().split(",")[2:])
 
 

@@ -113,8 +113,8 @@ class _Other(Simulation):
     def _context(self, server: ServerContext, name: str, *rest: Any) -> ClientContext:
         ctx = super()._context(server, name, *rest)
         if name == "party1":
-            ctx.features._values = ctx.features._values.clone()
-            ctx.features._values[self.row] += 3.0
+            ctx.features.values = ctx.features.values.clone()
+            ctx.features.values[self.row] += 3.0
         return ctx
 
 

@@ -48,7 +48,7 @@ async def two_checkpoints(there: Liar) -> None:
     rounds = there.cohort.rounds(4)
     for number in (1, 2):
         assert await anext(rounds) == number
-        await sums.training(number, sums._ctx.schedule.batch(number))
+        await sums.training(number, sums.ctx.schedule.batch(number))
         there.hub.request_save(Save(number, keep=number - 1))  # while the one before may still be written
     await anext(rounds)
     await there.kept(2)

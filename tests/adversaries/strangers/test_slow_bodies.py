@@ -131,8 +131,8 @@ def test_a_response_that_is_not_read_is_dropped() -> None:
         app.router.add_get("/", large)
         gate = Gate(app, "--http", patience=SHORT)
         where = await gate.open("127.0.0.1:0")
-        left, forget = asyncio.Event(), gate._forget
-        gate._forget = lambda visit: (forget(visit), left.set())  # type: ignore[assignment, func-returns-value]
+        left, forget = asyncio.Event(), gate.forget
+        gate.forget = lambda visit: (forget(visit), left.set())  # type: ignore[assignment, func-returns-value]
         _reader, writer = await asyncio.open_connection("127.0.0.1", int(where.rpartition(":")[2]), limit=1 << 16)
         writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         await left.wait()

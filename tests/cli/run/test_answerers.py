@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
-from colonnade.launcher.predictions import _threads
+from colonnade.launcher.predictions import limited_threads
 from colonnade.launcher.processes import Processes, thread_share
 
 
 def test_a_fork_server_that_still_imports_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Processes, "_listen", lambda _self, _output: None)  # it never says that it is ready
     processes, killed = Processes(), []
-    end = processes._server.kill
-    monkeypatch.setattr(processes._server, "kill", lambda: (killed.append(True), end()))
+    end = processes.fork_server.kill
+    monkeypatch.setattr(processes.fork_server, "kill", lambda: (killed.append(True), end()))
     processes.close()
-    assert killed and processes._server.returncode is not None
+    assert killed and processes.fork_server.returncode is not None
 
 
 @pytest.mark.parametrize(("cores", "processes", "threads"), [(2, 4, 1), (16, 4, 4), (None, 1, 1)])
@@ -28,9 +28,9 @@ def test_processors_are_shared(
 
 def test_threads_are_limited_during_a_prediction_alone() -> None:
     before = torch.get_num_threads()
-    with pytest.raises(ZeroDivisionError), _threads(before + 1):
+    with pytest.raises(ZeroDivisionError), limited_threads(before + 1):
         assert torch.get_num_threads() == before + 1
         raise ZeroDivisionError
     assert torch.get_num_threads() == before
-    with _threads(0):
+    with limited_threads(0):
         assert torch.get_num_threads() == before
