@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from colonnade.launcher.predictions import limited_threads
+from colonnade.common.run.torch_defaults import torch_threads
 from colonnade.launcher.processes import Processes, thread_share
 
 
@@ -28,9 +28,9 @@ def test_processors_are_shared(
 
 def test_threads_are_limited_during_a_prediction_alone() -> None:
     before = torch.get_num_threads()
-    with pytest.raises(ZeroDivisionError), limited_threads(before + 1):
+    with pytest.raises(ZeroDivisionError), torch_threads(before + 1):
         assert torch.get_num_threads() == before + 1
         raise ZeroDivisionError
     assert torch.get_num_threads() == before
-    with limited_threads(0):
+    with torch_threads(0):
         assert torch.get_num_threads() == before
