@@ -16,10 +16,8 @@ from functools import cache
 
 import pytest
 import torch
-import typer.main
 from hypothesis import settings
 
-from colonnade.cli import main
 from colonnade.launcher import processes
 from tests.support import warm
 from tests.support.bundled import parse_once
@@ -27,8 +25,6 @@ from tests.support.patience import PATIENCE
 from tests.support.warm_server import spare_the_disk
 
 torch.set_num_threads(1)
-main.add_laboratory([])
-typer.main.get_command = cache(typer.main.get_command)  # as in a process, which makes the commands once
 parse_once()
 spare_the_disk()
 

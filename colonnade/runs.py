@@ -14,13 +14,18 @@ from colonnade.common.run.json_lines import read_lines
 from colonnade.common.run.permissions import private_files
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.run.torch_defaults import torch_defaults
+from colonnade.launcher.processes import started
+from colonnade.reports.console.progress import Progress
+from colonnade.reports.console.screen import Screen
+from colonnade.reports.console.screen import out as out_screen
+from colonnade.reports.records.run import RecordedRun, read_run
+from colonnade.reports.run_page.page import short_page, write_page
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from colonnade.launcher.configuration import ConfigLike
     from colonnade.launcher.watch import Ended
-    from colonnade.reports.records.run import RecordedRun
 
 
 OnEvent = Callable[[dict[str, Any]], None]
@@ -88,8 +93,6 @@ class Run:
 
     def report(self, out: str | Path | None = None) -> Path:
         """Writes the run's page, by default report.html in its folder; returns its path. Raises EnvironmentFault."""
-        from colonnade.reports.run_page.page import write_page  # noqa: PLC0415
-
         with private_files():
             return write_page([self._read()], None if out is None else Path(out))
 
@@ -103,8 +106,6 @@ class Run:
             InputError: there is no other run, or one is named twice.
             EnvironmentFault: the page cannot be written.
         """
-        from colonnade.reports.run_page.page import write_page  # noqa: PLC0415
-
         if not others:
             raise InputError("there is no run to compare with", hint="give at least one other run")
         with private_files():
@@ -212,22 +213,20 @@ class Run:
         lengths = {"epochs": epochs, "rounds": rounds}
         changes = (*(f"federation.{key}={value}" for key, value in lengths.items() if value is not None), *sets)
         if self._read().virtual:
-            from colonnade.launcher.virtual import resume_virtually  # noqa: PLC0415
+            from colonnade.launcher.virtual import resume_virtually  # noqa: PLC0415  # torch
 
             with torch_defaults(), private_files(), _listening(on_event, progress=progress) as listeners:
                 resume_virtually(self.folder, changes, listeners)
             return self
-        from colonnade.launcher.federation import relaunch  # noqa: PLC0415
-        from colonnade.launcher.watch import LaunchOptions  # noqa: PLC0415
+        listeners = _listeners(on_event)
+        with started() as processes, torch_defaults(), private_files():
+            from colonnade.launcher import federation, watch  # noqa: PLC0415  # while the fork server imports torch
 
-        with torch_defaults(), private_files(), _screen(progress=progress) as screen:
-            options = LaunchOptions(screen=screen, listeners=_listeners(on_event))
-            return _finished(relaunch(self.folder, changes, options))
+            options = watch.LaunchOptions(screen=_screen(progress=progress), listeners=listeners)
+            return _finished(federation.relaunch(processes, self.folder, changes, options))
 
     def _repr_html_(self) -> str:
         """The report's summary and curves, for notebooks."""
-        from colonnade.reports.run_page.page import short_page  # noqa: PLC0415
-
         page = short_page(self._read())
         return f'<iframe srcdoc="{escape(page)}" style="width: 100%; height: 44em; border: 0"></iframe>'
 
@@ -235,8 +234,6 @@ class Run:
         return f"<colonnade.Run {self.folder}: {self.protocol}, {self.status}>"
 
     def _read(self) -> RecordedRun:
-        from colonnade.reports.records.run import read_run  # noqa: PLC0415
-
         return read_run(self.folder)
 
 
@@ -295,11 +292,11 @@ def simulate(
         ColonnadeError: as in a real run.
         KeyboardInterrupt: it was interrupted; `colonnade.load(folder).resume()` continues it.
     """
-    from colonnade.launcher.configuration import GivenConfig  # noqa: PLC0415
-    from colonnade.launcher.virtual import run_virtually  # noqa: PLC0415
+    from colonnade.launcher import configuration, virtual  # noqa: PLC0415  # torch
 
     with torch_defaults(), private_files(), _listening(on_event, progress=progress) as listeners:
-        folder, _ = run_virtually(GivenConfig.of(config, tables, sets), _path(out), listeners)
+        given = configuration.GivenConfig.of(config, tables, sets)
+        folder, _ = virtual.run_virtually(given, _path(out), listeners)
     return Run(folder)
 
 
@@ -327,15 +324,14 @@ def up(
         ColonnadeError: the run could not be started.
         KeyboardInterrupt: it was interrupted; all processes have ended.
     """
-    from colonnade.launcher.configuration import GivenConfig  # noqa: PLC0415
-    from colonnade.launcher.federation import launch  # noqa: PLC0415
-    from colonnade.launcher.watch import LaunchOptions  # noqa: PLC0415
+    listeners = _listeners(on_event)
+    with started() as processes, torch_defaults(), private_files():
+        from colonnade.launcher import configuration, federation, watch  # noqa: PLC0415  # while the fork server does
 
-    with torch_defaults(), private_files(), _screen(progress=progress) as screen:
         address = _ANY if dashboard is True else dashboard or ""
-        options = LaunchOptions(secure, address, screen, _listeners(on_event))
-        given = GivenConfig.of(config, tables, sets)
-        return _finished(launch(lambda: given, _path(out), options))
+        options = watch.LaunchOptions(secure, address, _screen(progress=progress), listeners)
+        given = configuration.GivenConfig.of(config, tables, sets)
+        return _finished(federation.launch(processes, given, _path(out), options))
 
 
 _ANY = "127.0.0.1:0"
@@ -366,19 +362,13 @@ def _listening(on_event: OnEvent | None, *, progress: bool) -> Iterator[tuple[Ca
     if not progress:
         yield _listeners(on_event)
         return
-    from colonnade.reports.console.progress import Progress  # noqa: PLC0415
-    from colonnade.reports.console.screen import out  # noqa: PLC0415
-
-    shown = Progress(out)
+    shown = Progress(out_screen)
     try:
         yield (shown, *_listeners(on_event))
     finally:
         shown.close()
 
 
-@contextmanager
-def _screen(*, progress: bool) -> Iterator[Any]:
+def _screen(*, progress: bool) -> Screen:
     """The console, or one that prints nothing."""
-    from colonnade.reports.console.screen import Screen, out  # noqa: PLC0415
-
-    yield out if progress else Screen(highlight=False, quiet=True)
+    return out_screen if progress else Screen(highlight=False, quiet=True)

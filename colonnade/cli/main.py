@@ -1,4 +1,4 @@
-"""The command line, `colonnade COMMAND`. Each command imports its heavy modules only when it is chosen."""
+"""The command line, `colonnade COMMAND`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade import laboratory
-from colonnade.cli.data import commands as data
-from colonnade.cli.keys import commands as keys
-from colonnade.cli.new import commands as new
-from colonnade.cli.read import commands as read
-from colonnade.cli.run import commands as run
-from colonnade.cli.search import commands as search
+from colonnade.cli.commands import LazyCommands
 from colonnade.common.errors import InputError
 from colonnade.common.observability.log import VARIABLE, write_to_stderr
 from colonnade.common.run.permissions import keep_private
@@ -27,6 +21,7 @@ from colonnade.reports.console.screen import out as console
 from colonnade.reports.dashboard.address import completed
 
 app = typer.Typer(
+    cls=LazyCommands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -47,20 +42,6 @@ def colonnade(
     ] = False,
 ) -> None:
     """Vertical federated learning over real machines: labels at a server, columns at parties."""
-
-
-for group in (run, data, new, keys, read, search):
-    group.register(app)
-_OWN = {command.callback.__name__.replace("_", "-") for command in app.registered_commands if command.callback}
-
-
-def add_laboratory(words: Sequence[str]) -> None:
-    """Adds the laboratory's commands if one is requested or commands are listed."""
-    word = next((word for word in words if not word.startswith("-")), "")
-    if word in _OWN or len(app.registered_commands) > len(_OWN):
-        return
-    if word in laboratory.COMMANDS or laboratory.installed():
-        laboratory.load("commands", f"`{word}`")(app)
 
 
 def _refuse_undecodable(words: Sequence[str]) -> None:
@@ -86,7 +67,6 @@ def main() -> None:
             write_to_stderr(level)
         keep_private()  # before this process or a child writes anything
         _refuse_undecodable(sys.argv[1:])
-        add_laboratory(sys.argv[1:])
         app(completed(sys.argv[1:]))
     except Exception as error:  # noqa: BLE001  # the outermost handler prints every error
         fail(error)

@@ -43,7 +43,7 @@ def overrides(sets: list[str] | None, chaos: list[str] | None) -> tuple[str, ...
     """Merges `--set` and `--chaos` into changes of the configuration."""
     if not chaos:
         return tuple(sets or ())
-    from colonnade.common.config.chaos import read_chaos  # noqa: PLC0415
+    from colonnade.common.config.chaos import read_chaos  # noqa: PLC0415  # pydantic, before the fork server
 
     return (*(sets or ()), *read_chaos(tuple(chaos)))
 

@@ -7,8 +7,9 @@ import operator
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 import uvloop
 
 from colonnade.common.errors import DataError
@@ -17,9 +18,6 @@ from colonnade.launcher.named_tables import Tables
 from colonnade.launcher.predictions import opened
 from colonnade.server.prediction.model import Model, Said
 from colonnade.server.prediction.terms import PredictionTerms
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def predict_ids(
@@ -87,8 +85,6 @@ def _word(place: int, id: object) -> str:
 
 
 def _table(asked: Sequence[str], said: dict[str, Said], model: Model) -> pa.Table:
-    import pyarrow as pa  # noqa: PLC0415
-
     rows = [said.get(id) for id in asked]
     columns: dict[str, Any] = {"id": pa.array(asked, pa.string())}
     if model.classes:

@@ -22,7 +22,7 @@ from colonnade.launcher.named_tables import Tables, with_tables
 from colonnade.launcher.prediction_parties import Answerers
 from colonnade.launcher.processes import Processes
 from colonnade.launcher.scratch import scratch
-from colonnade.reports.console.screen import run_to_end
+from colonnade.reports.console.run_to_end import run_to_end
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.run import PredictionRun, Work
 from colonnade.server.prediction.terms import PredictionTerms

@@ -8,8 +8,9 @@ import queue
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -43,6 +44,7 @@ class Processes:
         self._input: TextIO = self.fork_server.stdin  # type: ignore[assignment]
         self._ready = False
         threading.Thread(target=self._listen, args=(self.fork_server.stdout,), daemon=True).start()
+        self.begun = time.time()
         self.codes: dict[str, int] = {}
         self.pids: dict[str, int] = {}
 
@@ -107,16 +109,18 @@ def thread_share(processes: int) -> int:
 
 
 @contextmanager
-def answering(wanted: bool) -> Iterator[Processes | None]:
-    """A fork server for predictions, begun first so that both processes import torch at once. None if not wanted."""
-    if not wanted:
-        yield None
-        return
-    processes = Processes(answers=True)
+def started(*, answers: bool = False) -> Iterator[Processes]:
+    """A fork server, begun first so that both processes import torch at once."""
+    processes = Processes(answers=answers)
     try:
         yield processes
     finally:
         processes.close()
+
+
+def answering(wanted: bool) -> AbstractContextManager[Processes | None]:
+    """A fork server for predictions; None if not wanted."""
+    return started(answers=True) if wanted else nullcontext()
 
 
 def last_words(log: Path, code: int) -> tuple[str, str]:

@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from colonnade.common.alignment.kept.place import TEMPORARY
+from colonnade.common.crypto.pki.federation import make_federation
+
 _PREFIX = "colonnade-"
 _LOCK = ".lock"
 
@@ -34,9 +37,6 @@ def scratch() -> Iterator[Path]:
 
 def temporary_identities(folder: Path, names: Sequence[str]) -> dict[str, str]:
     """Makes keys and certificates for one start, and marks them as such. Returns the fingerprints by name."""
-    from colonnade.common.alignment.kept.place import TEMPORARY  # noqa: PLC0415
-    from colonnade.common.crypto.pki.federation import make_federation  # noqa: PLC0415
-
     pins = make_federation(folder, names)
     (folder / TEMPORARY).touch()
     return pins

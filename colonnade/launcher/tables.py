@@ -32,15 +32,14 @@ class InMemoryTable:
 
     def write(self, path: Path) -> None:
         """Writes an Arrow file. Raises DataError for a column with values of several types, EnvironmentFault."""
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.ipc  # noqa: PLC0415
+        import pyarrow.ipc  # noqa: PLC0415  # .2 s, which most runs do without
 
         found = self.read()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with (
                 os.fdopen(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), "wb") as opened,
-                pyarrow.ipc.new_file(pa.PythonFile(opened, "wb"), found.schema) as file,
+                pyarrow.ipc.new_file(pyarrow.PythonFile(opened, "wb"), found.schema) as file,
             ):
                 file.write_table(found, max_chunksize=_BATCH)
         except OSError as failed:
@@ -50,7 +49,7 @@ class InMemoryTable:
 
     def read(self) -> pa.Table:
         """The table without an unnamed row index; a named one is marked as such. Raises DataError."""
-        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow as pa  # noqa: PLC0415  # as above
 
         from colonnade.common.data.formats.arrow_table import index_columns, with_index  # noqa: PLC0415
 

@@ -10,24 +10,28 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.console import Console
+
+from colonnade.common.config.members import Config
+from colonnade.common.config.remedy import command
+from colonnade.common.errors import MemberFailed
+from colonnade.common.observability.telemetry import Listener, advances
+from colonnade.common.parsing.dump import config_tree
+from colonnade.common.parsing.member_files import config_files, member_text
 from colonnade.common.run.durable import write_durably
 from colonnade.common.run.own_loop import interrupts_raised
 from colonnade.common.run.run_folder import RunFolder
+from colonnade.launcher.configuration import GivenConfig
 from colonnade.launcher.folder_lock import remove_new
 from colonnade.launcher.processes import Processes, last_words
+from colonnade.launcher.readiness import refuse_other_keys
+from colonnade.launcher.restarts import Restarts
 from colonnade.launcher.scratch import temporary_identities
+from colonnade.reports.console.progress import Progress
 from colonnade.reports.console.screen import INTERRUPTED, debugging
 from colonnade.reports.console.screen import out as console
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from colonnade.common.config.members import Config
-    from colonnade.common.errors import MemberFailed
-    from colonnade.common.observability.telemetry import Listener
-    from colonnade.launcher.configuration import GivenConfig
 
 _LINGER = 15.0  # seconds that parties have for their farewell once the server has ended
 _NOTICE = 3.0  # seconds for the others to notice that a member has failed
@@ -89,9 +93,6 @@ class Launch:
         options: LaunchOptions,
         resumed: bool,
     ) -> None:
-        from colonnade.launcher.restarts import Restarts  # noqa: PLC0415
-        from colonnade.reports.console.progress import Progress  # noqa: PLC0415
-
         self._config, self._base, self._folder, self._launched = config, base, RunFolder(folder), launched
         self._scratch, self._secure = scratch, options.secure
         self._screen, self._listeners = options.screen, options.listeners
@@ -109,8 +110,6 @@ class Launch:
         self.sent_away: set[str] = set()  # members that this process ended
 
     def take(self, given: GivenConfig) -> None:
-        from colonnade.launcher.readiness import refuse_other_keys  # noqa: PLC0415
-
         try:
             self._config = given.put(self._folder.path)
             refuse_other_keys(self._config, given.base, self._folder.path)
@@ -156,9 +155,6 @@ class Launch:
 
         Members read theirs from the scratch folder: a resumed run keeps its old files until it completes another round.
         """
-        from colonnade.common.parsing.dump import config_tree  # noqa: PLC0415
-        from colonnade.common.parsing.member_files import config_files, member_text  # noqa: PLC0415
-
         tree = config_tree(self._config)
         kept = {self._folder.launch: json.dumps({"base": str(self._base)}), **config_files(tree, self._folder)}
         if self._secure:
@@ -245,8 +241,6 @@ class Launch:
             processes.wait(0.1)
 
     def _take_events(self) -> None:
-        from colonnade.common.observability.telemetry import advances  # noqa: PLC0415
-
         for event in self._events:
             if event is None:
                 break
@@ -288,7 +282,6 @@ class Launch:
 
     def _end(self, codes: dict[str, int], *, interrupted: bool) -> Ended:
         """Ranks the members' errors, the cause first."""
-        from colonnade.common.errors import MemberFailed  # noqa: PLC0415
 
         def ended(failure: MemberFailed | None, others: tuple[str, ...] = (), log: Path | None = None) -> Ended:
             return Ended(
@@ -319,9 +312,6 @@ class Launch:
 
     def _divergence(self, event: dict[str, Any], code: int) -> MemberFailed:
         """The failure of a run that has diverged, at the member where growth began; the others only followed."""
-        from colonnade.common.config.remedy import command  # noqa: PLC0415
-        from colonnade.common.errors import MemberFailed  # noqa: PLC0415
-
         hint = command(self._config, event["members"], event["sound"], self._folder.path, "up")
         return MemberFailed(event["party"], event["reason"], code, hint=hint)
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from colonnade.reports.html.markup import written
 from colonnade.search.metrics import SearchMetric
 from colonnade.search.space import Tree
@@ -15,7 +17,6 @@ from colonnade.search.study import TrialRecord, TrialStore
 
 if TYPE_CHECKING:
     import optuna
-    import pyarrow as pa
 
 _ABOUT = ("number", "state", "value", "evaluations", "seconds", "reason")
 
@@ -56,8 +57,6 @@ class Search:
 
         Columns of keys hold numbers, or texts of the choices.
         """
-        import pyarrow as pa  # noqa: PLC0415
-
         records = self._store.records()
         columns: dict[str, Any] = {name: [getattr(record, name) for record in records] for name in _ABOUT}
         keys = [one.key for one in self._store.space]

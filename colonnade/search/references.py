@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from colonnade.common.data.formats.tensors import read_tensor_columns, read_tensor_labels, read_tensor_targets
@@ -76,8 +77,6 @@ def fit_reference(task: ReferenceTask, listen: Listen) -> Result:
     `listen` ends it by returning False after an evaluation of the validation rows; this, and columns that the reference
     cannot use, raise InputError.
     """
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415
-
     begun = time.perf_counter()
     data = _Joined.read(task)
     data.refuse_large(task.reference)

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from colonnade.search.workers import share_out
+from colonnade.search.simulated import failure
+from colonnade.search.simulated import Task
+from colonnade.search.workers import threads_each
+from colonnade.common.data.sources import load_features
+from colonnade.search.folds import align_once, pool_labels
+
 import threading
 import time
 from collections.abc import Mapping
@@ -165,8 +172,6 @@ class _Loop:
 
     def run(self) -> None:
         """Runs trials until all are done or the time is over."""
-        from colonnade.search.workers import share_out  # noqa: PLC0415
-
         if len(self.store.counted()) >= self.trials:
             return
         try:
@@ -182,8 +187,6 @@ class _Loop:
             self._try(asked, performer)
 
     def _try(self, asked: Asked, performer: Performer) -> None:
-        from colonnade.search.simulated import failure  # noqa: PLC0415
-
         try:
             result = self._perform(asked, performer)
             value = result.metrics.get(self.plan.goal.metric)
@@ -209,9 +212,6 @@ class _Loop:
             self.store.complete(asked, value, about)
 
     def _perform(self, asked: Asked, performer: Performer) -> Result:
-        from colonnade.search.simulated import Task  # noqa: PLC0415
-        from colonnade.search.workers import threads_each  # noqa: PLC0415
-
         goal, own = self.plan.goal, self.plan.config.server
 
         def listen(number: int, metrics: Mapping[str, float], last: bool) -> bool:
@@ -234,9 +234,6 @@ def _no_metric(goal: SearchMetric, metrics: Mapping[str, float]) -> InputError:
 
 def _read_data(plan: _Plan, folder: SearchFolder) -> str:
     """Refuses missing or unusable data before the first trial. Returns the file of aligned rows, "" for none."""
-    from colonnade.common.data.sources import load_features  # noqa: PLC0415
-    from colonnade.search.folds import align_once, pool_labels  # noqa: PLC0415
-
     pool_labels(plan.config, plan.base, None)
     for name, party in plan.config.parties.items():
         with whose(name):

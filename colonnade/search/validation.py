@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+from colonnade.search.folds import align_once, folds_of, pool_labels
+from colonnade.search.workers import share_out
+from colonnade.search.simulated import Task
+from colonnade.search.workers import threads_each
+
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,10 +33,8 @@ from colonnade.search.pages.privacy import FOLDS_PRIVACY, is_private
 from colonnade.search.space import Tree, without_space
 
 if TYPE_CHECKING:
-    import pyarrow as pa
 
     from colonnade.search.folds import Fold
-    from colonnade.search.simulated import Task
     from colonnade.search.workers import Performer
 
 
@@ -57,8 +61,6 @@ class Validation:
     @property
     def folds(self) -> pa.Table:
         """One row per fold: repeat, fold, rows held out, seconds, and a column per metric."""
-        import pyarrow as pa  # noqa: PLC0415
-
         names = dict.fromkeys(name for record in self._records for name in record.metrics)
         return pa.table({
             "repeat": [record.repeat for record in self._records],
@@ -122,8 +124,6 @@ def cv(
         InputError: the metric is unknown, the folder is of another cross-validation, or there are too few rows.
         ColonnadeError: as a run of a fold.
     """
-    from colonnade.search.folds import align_once, folds_of, pool_labels  # noqa: PLC0415
-
     given = GivenConfig.of(config, tables, sets)
     folder = SearchFolder(place_of(given, out, "cv"), "cv")
     whole, base = given.placed(folder.tables), given.base
@@ -172,8 +172,6 @@ class _Folds:
 
     def perform(self, drawn: Sequence[Fold], jobs: int) -> None:
         """Runs the folds that are not stored yet."""
-        from colonnade.search.workers import share_out  # noqa: PLC0415
-
         done = {(record.repeat, record.fold) for record in self.kept}
         todo = [fold for fold in drawn if (fold.repeat, fold.number) not in done]
         if done:
@@ -195,9 +193,6 @@ class _Folds:
         self._say(f"repeat {fold.repeat}, fold {fold.number}: {value} on {made.rows} rows in {made.seconds:.1f} s")
 
     def _task(self, fold: Fold, jobs: int) -> Task:
-        from colonnade.search.simulated import Task  # noqa: PLC0415
-        from colonnade.search.workers import threads_each  # noqa: PLC0415
-
         own = self.config.server
         return Task(
             self.tree,

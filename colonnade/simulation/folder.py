@@ -12,9 +12,9 @@ from colonnade.common.config.members import Config
 from colonnade.common.contracts.agreed_parts import parts_in_use
 from colonnade.common.observability.telemetry import Event, Listener, Telemetry
 from colonnade.common.run.environment import describe_environment
-from colonnade.common.run.run_folder import SUMMARY_SCHEMA, RunFolder
+from colonnade.common.run.run_folder import SUMMARY_SCHEMA, RunFolder, describe_source
 from colonnade.common.tracking.tracker import Status
-from colonnade.server.member.summary import describe_source, findings, model_of, protection, write_whole
+from colonnade.server.member.summary import findings, model_of, protection, write_whole
 from colonnade.server.member.timeline import timeline
 from colonnade.server.member.tracking import server_tracking
 from colonnade.simulation.contexts import Side

@@ -12,6 +12,7 @@ import pytest
 import torch
 import yaml
 
+from colonnade.cli.data.check import check
 from colonnade.client.protocols import LOCAL
 from colonnade.client.transcript.capture import read_capture
 from colonnade.common.errors import ColonnadeError
@@ -50,8 +51,6 @@ class Conformance:
 
     def test_check_accepts_it(self, tmp_path: Path) -> None:
         """`colonnade check` builds every member's model and finds nothing wrong."""
-        from colonnade.cli.data.check import check  # noqa: PLC0415  # it brings all commands' modules
-
         path = tmp_path / "federation.yaml"
         path.write_text(yaml.safe_dump(_of(self.trial.tree)), encoding="utf-8")
         _of(lambda: check(path, self.trial.expected.sets))

@@ -14,9 +14,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-import torch
-from torch import Tensor
-
 from colonnade.common.aggregation.messages import BLINDED, blinded_limits
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
@@ -24,8 +21,8 @@ from colonnade.common.config.run_options import QuorumConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.errors import InputError
+from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.messaging.outgoing import Released
 
 ROWS = 4096  # maximum of a round
 PURPOSE = {"purpose": "prediction"}
@@ -44,7 +41,7 @@ class Ask(ServerMessage):
     alike: ClassVar[Alike | None] = Alike(("own", "rows"))
 
     own: bool
-    rows: Annotated[Tensor, TensorSpec("rows", dtype=torch.int64)]
+    rows: Annotated[Tensor, TensorSpec("rows", dtype="int64")]
 
 
 @message

@@ -7,6 +7,10 @@ nothing executable. A copy that is torn, altered or another user's is made again
 
 from __future__ import annotations
 
+from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+
 import contextlib
 import hashlib
 import json
@@ -165,8 +169,6 @@ def _check(about: str, tensors: Mapping[str, Tensor]) -> str:
 
 def _read(path: Path, key: str) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
     """A copy, mapped into memory; changes to its tensors do not reach the file. Raises one of `DAMAGES`."""
-    from safetensors import SafetensorError, safe_open  # noqa: PLC0415
-
     for place in (path, path.parent):
         found = place.lstat()
         kind = stat.S_ISREG if place == path else stat.S_ISDIR
@@ -186,9 +188,6 @@ def _read(path: Path, key: str) -> tuple[Mapping[str, Tensor], Mapping[str, Any]
 
 
 def _write(copy: _Copy) -> None:
-    from safetensors import SafetensorError  # noqa: PLC0415
-    from safetensors.torch import save_file  # noqa: PLC0415
-
     folder = copy.path.parent
     folder.mkdir(mode=0o700, exist_ok=True)
     partial = copy.path.with_name(f"{copy.path.name}.{os.getpid()}.partial")

@@ -9,6 +9,7 @@ command imports this.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,12 @@ def read_record(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def describe_source(source: Mapping[str, Any]) -> str:
+    """`dataset` of summary.json, from the section of the labels: 'digits', or a file, without an absolute folder."""
+    found = str(next((source[key] for key in ("name", "folder", "path") if source.get(key)), source.get("source")))
+    return Path(found).name if Path(found).is_absolute() else found
 
 
 def _base(path: Path) -> Path | None:

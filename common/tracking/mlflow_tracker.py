@@ -1,154 +1,26 @@
-"""MLflow, through its client: no global state of MLflow is used, and no service of it is started.
-
-MLflow reads its credentials from its own environment variables. Importing it takes seconds, so this happens before a
-run begins.
-"""
+"""MLflow, through its client: no global state of MLflow is used, and no service of it is started."""
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
-import re
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
-from urllib.parse import unquote, urlsplit
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, RunTag
+from mlflow.exceptions import MlflowException
 
-from colonnade.common.errors import ConfigError, EnvironmentFault
+from colonnade.common.errors import EnvironmentFault
 from colonnade.common.run.own_files import open_own
-from colonnade.common.tracking.tracker import Parameter, Status, TrackedRun, TrackerConfig
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-EXTRA = "'colonnade[mlflow]'"
-
-_URI = "MLFLOW_TRACKING_URI"
-_SQLITE = "sqlite:///"
-_SCHEMES = ("http", "https", "file", "sqlite")
-_DATABASE = {"sqlalchemy": EXTRA, "alembic": EXTRA}
-
-# Of this process alone, and only where the user has not set them. Without a retry of its own a call fails within
-# seconds: the thread of common/tracking/delivery.py makes it again. A jitter would draw from Python's generator.
-_DEFAULTS = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "true",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
-    "MLFLOW_HTTP_REQUEST_BACKOFF_JITTER": "0",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-    "MLFLOW_LOGGING_LEVEL": "WARNING",
-    "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
-    "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "false",
-}
-_LATER = {
-    "database": (
-        "alembic.command",
-        "mlflow.store.db.utils",
-        "mlflow.store.tracking.sqlalchemy_store",
-        "mlflow.store.tracking.sqlalchemy_workspace_store",
-        "mlflow.store.model_registry.sqlalchemy_store",
-        "mlflow.store.model_registry.sqlalchemy_workspace_store",
-        "mlflow.store.artifact.local_artifact_repo",
-    ),
-    "server": ("mlflow.store.tracking.rest_store", "mlflow.store.artifact.mlflow_artifacts_repo"),
-}
-_FOLDERS = "MLFLOW_ALLOW_FILE_STORE"
+from colonnade.common.tracking.mlflow_section import FOLDERS, SQLITE, MlflowConfig
+from colonnade.common.tracking.tracker import Parameter, Status, TrackedRun
 
 _BATCH = 500  # metrics of a request; MLflow takes 1000
 _PARAMETERS = 100  # of a request
 _LONGEST = 500  # characters of a parameter
 _STATUS: Mapping[Status, str] = {"completed": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
-
-
-class MlflowConfig(TrackerConfig):
-    """`mlflow`: a run with parameters, metrics by round, the summary and, on request, the model."""
-
-    packages: ClassVar[Mapping[str, str]] = {"mlflow": EXTRA}
-
-    name: Literal["mlflow"] = "mlflow"
-    uri: str = Field(
-        default="", description="http(s)://HOST:PORT, or a path: a SQLite file, relative to the configuration's folder"
-    )
-    experiment: str = Field(default="", description="left out, the federation's id")
-    register_as: str = Field(default="", alias="register", description="name in the model registry; needs model: true")
-
-    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
-
-    @field_validator("uri")
-    @classmethod
-    def _without_password(cls, value: str) -> str:
-        refuse_password(value, "uri")
-        return value
-
-    @field_validator("register_as")
-    @classmethod
-    def _plain_name(cls, value: str) -> str:
-        if any(sign in value for sign in "/:"):
-            raise ValueError("a model's name contains neither / nor :")
-        return value
-
-    @model_validator(mode="after")
-    def _registers_a_model(self) -> MlflowConfig:
-        if self.register_as and not self.model:
-            raise ValueError("register without model: true; there is nothing to register")
-        return self
-
-    def prepare(self) -> None:
-        """Imports MLflow with all that the client loads later, by the kind of address."""
-        quieten()
-        for module in ("mlflow", "mlflow.entities", "mlflow.exceptions"):
-            import_module(module)
-        for module in _LATER["database" if self._local else "server"]:
-            with suppress(ModuleNotFoundError):  # another version of MLflow has it elsewhere
-                import_module(module)
-
-    def open(self, run: TrackedRun) -> MlflowTracker:
-        """Makes the client. The first call that reaches the server is `begin`."""
-        return MlflowTracker(self, run)
-
-    def needed(self) -> Mapping[str, str]:
-        """A SQLite file needs SQLAlchemy and Alembic too. Raises ConfigError: MLFLOW_TRACKING_URI has a password."""
-        refuse_password(self._address(), _URI)
-        return {**self.packages, **(_DATABASE if self._local else {})}
-
-    def identity(self) -> str:
-        """Name, server and experiment; hashed, since it is written to a file."""
-        return f"mlflow {hashlib.sha256(f'{self.uri} {self.experiment}'.encode()).hexdigest()[:16]}"
-
-    def resolve(self, base: Path, folder: Path) -> str:
-        """The URI for MLflow's client; a path becomes one of SQLite, and without a URI a file of the run's folder."""
-        given = self._address()
-        if not given:
-            return f"sqlite:///{folder.resolve() / 'mlflow.db'}"
-        scheme = urlsplit(given).scheme
-        if scheme == "sqlite":
-            return f"sqlite:///{(base / given.removeprefix('sqlite:///')).resolve()}"
-        return given if scheme in _SCHEMES else f"sqlite:///{(base / given).resolve()}"
-
-    @property
-    def _local(self) -> bool:
-        return not self._address().startswith(("http:", "https:", "file:"))
-
-    def _address(self) -> str:
-        return self.uri or os.environ.get(_URI, "")
-
-
-def refuse_password(uri: str, place: str) -> None:
-    """Refuses a URI with credentials, or of an unknown scheme, without quoting it. Raises ConfigError."""
-    parts = urlsplit(uri)
-    if "@" in unquote(parts.netloc) or re.search(r"(?i)(password|token|secret|key)=", unquote(parts.query)):
-        raise ConfigError(
-            f"{place} contains a user name or a password",
-            hint="leave it out; MLflow reads MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or _TOKEN",
-        )
-    if "://" in uri and parts.scheme not in _SCHEMES:
-        raise ConfigError(f"{place} begins with {parts.scheme!r}://", hint="expected http, https, sqlite or a path")
 
 
 class MlflowTracker:
@@ -162,8 +34,6 @@ class MlflowTracker:
 
     def begin(self, parameters: Mapping[str, Parameter]) -> None:
         """Creates the run, or continues that of an earlier start, and sends parameters that are new."""
-        from mlflow.entities import Param, RunTag  # noqa: PLC0415
-
         client = self._connect()
         there = self._go_on(client) or self._create(client)
         said = {key: str(value)[:_LONGEST] for key, value in parameters.items()}
@@ -191,8 +61,6 @@ class MlflowTracker:
             self._register(client)
 
     def flush(self) -> None:
-        from mlflow.entities import Metric  # noqa: PLC0415
-
         while self._waiting:
             part = self._waiting[:_BATCH]
             self._connect().log_batch(self._id, metrics=[Metric(*one) for one in part])
@@ -203,21 +71,16 @@ class MlflowTracker:
 
     def _connect(self) -> MlflowClient:
         if self._client is None:
-            quieten()
-            from mlflow import MlflowClient  # noqa: PLC0415
-
             uri = self._config.resolve(self._run.base, self._run.folder)
             if uri.startswith("file:"):
-                os.environ.setdefault(_FOLDERS, "true")
-            if uri.startswith(_SQLITE):
-                make_database(Path(uri.removeprefix(_SQLITE)))
+                os.environ.setdefault(FOLDERS, "true")
+            if uri.startswith(SQLITE):
+                make_database(Path(uri.removeprefix(SQLITE)))
             self._client = MlflowClient(uri, registry_uri=uri)
         return self._client
 
     def _go_on(self, client: MlflowClient) -> dict[str, str]:
         """Opens the run of an earlier start; returns its parameters, empty if there is none."""
-        from mlflow.exceptions import MlflowException  # noqa: PLC0415
-
         known = self._id or self._run.kept.get("run", "")
         if not known:
             return {}
@@ -252,14 +115,12 @@ class MlflowTracker:
             return str(found.experiment_id)
         uri = self._config.resolve(self._run.base, self._run.folder)
         beside = None  # a server has a place for files; a SQLite file's are beside it, not in the current folder
-        if uri.startswith(_SQLITE):
-            file = Path(uri.removeprefix(_SQLITE))
+        if uri.startswith(SQLITE):
+            file = Path(uri.removeprefix(SQLITE))
             beside = (file.parent / f"{file.stem}-artefacts").as_uri()
         return str(client.create_experiment(name, artifact_location=beside))
 
     def _register(self, client: MlflowClient) -> None:
-        from mlflow.exceptions import MlflowException  # noqa: PLC0415
-
         name = self._config.register_as
         try:
             client.create_registered_model(name)
@@ -276,8 +137,6 @@ def make_database(file: Path) -> None:
     MLflow makes tables one by one, and cannot continue from some of them. Members on one machine begin together, and
     any of them may be killed: so one at a time makes the database, under another name.
     """
-    from mlflow import MlflowClient  # noqa: PLC0415
-
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f"{file.name}.partial")
     with os.fdopen(open_own(file.with_name(f"{file.name}.lock"), os.O_WRONLY | os.O_CREAT), "wb") as lock:
@@ -286,11 +145,5 @@ def make_database(file: Path) -> None:
             return
         for left in partial.parent.glob(f"{partial.name}*"):
             left.unlink()
-        MlflowClient(f"{_SQLITE}{partial}").get_experiment_by_name("any")
+        MlflowClient(f"{SQLITE}{partial}").get_experiment_by_name("any")
         partial.replace(file)
-
-
-def quieten() -> None:
-    """Switches off what MLflow would do by itself, unless the user has set its variables."""
-    for name, value in _DEFAULTS.items():
-        os.environ.setdefault(name, value)

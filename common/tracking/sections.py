@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, SerializeAsAny, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, WithJsonSchema
 
 from colonnade.common.errors import ConfigError, nearest, shown
+from colonnade.common.run.own_files import refuse_path
 from colonnade.common.run.plug_ins import PlugIns
-from colonnade.common.tracking.mlflow_tracker import MlflowConfig
-from colonnade.common.tracking.tensorboard_tracker import TensorBoardConfig
-from colonnade.common.tracking.tracker import TrackerConfig
+from colonnade.common.tracking.mlflow_section import MlflowConfig
+from colonnade.common.tracking.tracker import TrackedRun, Tracker, TrackerConfig
+
+_TENSORBOARD = "colonnade.common.tracking.tensorboard_tracker"
+
+
+class TensorBoardConfig(TrackerConfig):
+    """`tensorboard`: scalars by round, and parameters as text."""
+
+    packages: ClassVar[Mapping[str, str]] = {"tensorboard": "'colonnade[tensorboard]'"}
+
+    name: Literal["tensorboard"] = "tensorboard"
+    model: Literal[False] = Field(default=False, description="TensorBoard stores no models")
+    folder: Path | None = Field(default=None, description="of the event files; left out, tensorboard in the run's own")
+
+    def prepare(self) -> None:
+        import_module(_TENSORBOARD)
+
+    def open(self, run: TrackedRun) -> Tracker:
+        below = run.folder / "tensorboard" if self.folder is None else run.base / self.folder / refuse_path(run.name)
+        from colonnade.common.tracking.tensorboard_tracker import TensorBoardTracker  # noqa: PLC0415  # optional
+
+        return TensorBoardTracker(below, run.round)
+
 
 BUILT_IN: Mapping[str, type[TrackerConfig]] = {"mlflow": MlflowConfig, "tensorboard": TensorBoardConfig}
 

@@ -5,37 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any
 
-from pydantic import Field
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+from tensorboard.compat.proto.types_pb2 import DT_STRING
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from colonnade.common.escaped import plain
-from colonnade.common.run.own_files import refuse_path
-from colonnade.common.tracking.tracker import Parameter, Status, TrackedRun, TrackerConfig
-
-if TYPE_CHECKING:
-    from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-EXTRA = "'colonnade[tensorboard]'"
-
-
-class TensorBoardConfig(TrackerConfig):
-    """`tensorboard`: scalars by round, and parameters as text."""
-
-    packages: ClassVar[Mapping[str, str]] = {"tensorboard": EXTRA}
-
-    name: Literal["tensorboard"] = "tensorboard"
-    model: Literal[False] = Field(default=False, description="TensorBoard stores no models")
-    folder: Path | None = Field(default=None, description="of the event files; left out, tensorboard in the run's own")
-
-    def prepare(self) -> None:
-        import tensorboard.compat.proto.event_pb2  # noqa: PLC0415
-        import tensorboard.compat.proto.summary_pb2  # noqa: PLC0415
-        import tensorboard.summary.writer.event_file_writer  # noqa: F401, PLC0415
-
-    def open(self, run: TrackedRun) -> TensorBoardTracker:
-        below = run.folder / "tensorboard" if self.folder is None else run.base / self.folder / refuse_path(run.name)
-        return TensorBoardTracker(below, run.round)
+from colonnade.common.tracking.tracker import Parameter, Status
 
 
 class TensorBoardTracker:
@@ -51,8 +31,6 @@ class TensorBoardTracker:
         self._writer: EventFileWriter | None = None
 
     def begin(self, parameters: Mapping[str, Parameter]) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # noqa: PLC0415
-
         if self._round:
             log = SessionLog(status=SessionLog.START)
             self._add(Event(session_log=log), self._round + 1)
@@ -60,9 +38,6 @@ class TensorBoardTracker:
         self._add(Event(summary=_text("parameters", f"| key | value |\n|---|---|\n{rows}")), self._round)
 
     def metrics(self, round: int, values: Mapping[str, float]) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415
-        from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
-
         scalars = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
         self._add(Event(summary=Summary(value=scalars)), round)
 
@@ -91,8 +66,6 @@ class TensorBoardTracker:
             raise
 
     def _open(self) -> EventFileWriter:
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
-
         if self._writer is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._writer = EventFileWriter(str(self._folder), flush_secs=10)
@@ -100,11 +73,6 @@ class TensorBoardTracker:
 
 
 def _text(tag: str, words: str) -> Any:
-    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata  # noqa: PLC0415
-    from tensorboard.compat.proto.tensor_pb2 import TensorProto  # noqa: PLC0415
-    from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto  # noqa: PLC0415
-    from tensorboard.compat.proto.types_pb2 import DT_STRING  # noqa: PLC0415
-
     shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)])
     tensor = TensorProto(dtype=DT_STRING, string_val=[words.encode()], tensor_shape=shape)
     plugin = SummaryMetadata.PluginData(plugin_name="text")

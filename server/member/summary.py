@@ -16,7 +16,7 @@ from colonnade.common.privacy.accounting.plan import SEEDED, PrivacyPlan
 from colonnade.common.privacy.accounting.zeroth_order import ZerothOrderClaim
 from colonnade.common.run.durable import write_durably
 from colonnade.common.run.environment import describe_environment
-from colonnade.common.run.run_folder import SUMMARY_SCHEMA
+from colonnade.common.run.run_folder import SUMMARY_SCHEMA, describe_source
 from colonnade.server.member.hub import Hub
 from colonnade.server.member.planned import NO_STOP, NO_VALIDATION, PRIVATE
 from colonnade.server.training.context import ServerContext
@@ -212,12 +212,6 @@ def response_noise_summary(ctx: ServerContext) -> dict[str, Any] | None:
         "epsilon": None if config.seeded else accounted,
         "void": SEEDED if config.seeded else None,
     }
-
-
-def describe_source(source: Mapping[str, Any]) -> str:
-    """Source of the labels: 'digits', 'mnist' or a file; of an absolute path only the file's name."""
-    found = str(next((source[key] for key in ("name", "folder", "path") if source.get(key)), source.get("source")))
-    return Path(found).name if Path(found).is_absolute() else found
 
 
 def write_whole(path: Path, content: Mapping[str, Any]) -> None:

@@ -9,11 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import typer.main
 
 import colonnade
 from colonnade import laboratory
-from colonnade.cli import main
 from colonnade.common.errors import InputError
 from colonnade.common.version import VERSION
 from tests.support.household import colonnade as command
@@ -22,9 +20,6 @@ from tests.support.household import colonnade as command
 @pytest.fixture
 def absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(laboratory, "entry_points", lambda group: EntryPoints())
-    kept = [one for one in main.app.registered_commands if one.callback.__name__ not in laboratory.COMMANDS]
-    monkeypatch.setattr(main.app, "registered_commands", kept)
-    monkeypatch.setattr(typer.main, "get_command", typer.main.get_command.__wrapped__)  # tests make commands once
 
 
 @pytest.mark.usefixtures("absent")

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from typer import Context
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from colonnade.cli.main import app
@@ -20,12 +22,9 @@ BLOCKS = FENCE.findall(README)
 
 def commands() -> dict[str, bool]:
     """Names of all commands, and whether each is shown in the help."""
-    found = {
-        one.name or one.callback.__name__.replace("_", "-"): not one.hidden
-        for one in app.registered_commands
-        if one.callback
-    }
-    return found | {group.name: not group.hidden for group in app.registered_groups if group.name}
+    group = get_command(app)
+    context = Context(group)
+    return {name: not group.get_command(context, name).hidden for name in group.list_commands(context)}
 
 
 def test_it_begins_with_three_lines_and_a_picture() -> None:

@@ -26,6 +26,7 @@ import colonnade
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError, EnvironmentFault, InputError
 from colonnade.launcher.answers import id_words
 from colonnade.launcher.federation import relaunch
+from colonnade.launcher.processes import started
 from colonnade.launcher.virtual import resume_virtually
 from tests.python.tables import make_config, make_tables
 from tests.support import warm
@@ -268,7 +269,8 @@ def test_rounds_with_keys_of_their_session_go_on_in_either_way(protocol: str) ->
     config = tree({"name": protocol, **({"embedding": 8} if protocol == "fedvs" else {})}, epochs=1, parties=4)
     run = colonnade.simulate(config, out="run")
     rounds = run.summary["rounds"]
-    relaunch(run.folder, ["federation.epochs=2"])
+    with started() as processes:
+        relaunch(processes, run.folder, ["federation.epochs=2"])
     assert run.summary.get("clock") is None and run.summary["rounds"] == 2 * rounds
     resume_virtually(run.folder, ["federation.epochs=3"])
     assert run.status == "completed" and run.summary["clock"] == "virtual"

@@ -27,7 +27,7 @@ import uvloop
 
 from colonnade.cli import main as command_line
 from colonnade.common.run.json_lines import read_lines
-from colonnade.reports.console import screen
+from colonnade.reports.console import run_to_end, screen
 from tests.support.patience import PATIENCE
 
 # typer sets this variable while it reads a command line, and deletes it if it was not set: of two threads at once, the
@@ -65,7 +65,7 @@ def household(logs: Path) -> Iterator[Household]:
 @contextmanager
 def _in_this_process() -> Iterator[None]:
     with ExitStack() as changes:
-        for name in (f"colonnade.launcher.{module}.Processes" for module in ("federation", "predictions", "processes")):
+        for name in (f"colonnade.launcher.{module}.Processes" for module in ("predictions", "processes")):
             changes.enter_context(patch(name, Household))
         for name in ("colonnade.cli.run.member.run_to_end", "colonnade.launcher.predictions.run_to_end"):
             changes.enter_context(patch(name, _run_to_end))
@@ -84,6 +84,7 @@ class Household:
         self._running = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._running.start()
         self._changed = threading.Condition()
+        self.begun = time.time()
         self._members: dict[str, _Member] = {}
         self.codes: dict[str, int] = {}
 
@@ -209,7 +210,7 @@ _WHO: ContextVar[_Member | None] = ContextVar("who", default=None)  # tasks of a
 
 def _run_to_end(main: Coroutine[Any, Any, None]) -> None:
     if (member := _WHO.get()) is None:  # a command that a test runs, and no member
-        screen.run_to_end(main)
+        run_to_end.run_to_end(main)
     else:
         member.live(main)
 

@@ -19,7 +19,8 @@ import torch
 
 from colonnade.common.parsing.file import parse
 from colonnade.common.tracking.listener import Tracked, Tracking
-from colonnade.common.tracking.mlflow_tracker import MlflowConfig, make_database
+from colonnade.common.tracking.mlflow_section import MlflowConfig
+from colonnade.common.tracking.mlflow_tracker import make_database
 from colonnade.common.tracking.tracker import TrackedRun
 from colonnade.server.member.tracking import server_model, server_tracking
 from tests.support.federation import parameters, tree

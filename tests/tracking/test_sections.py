@@ -18,8 +18,8 @@ from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError, EnvironmentFault
 from colonnade.common.parsing.file import parse
 from colonnade.common.tracking import sections
-from colonnade.common.tracking.mlflow_tracker import MlflowConfig, quieten
-from colonnade.common.tracking.tensorboard_tracker import TensorBoardConfig
+from colonnade.common.tracking.mlflow_section import MlflowConfig, quieten
+from colonnade.common.tracking.sections import TensorBoardConfig
 from colonnade.common.tracking.tracker import TrackerConfig, prepare
 from colonnade.launcher.readiness import check_members
 from tests.support.federation import tree

@@ -11,7 +11,7 @@ import yaml
 
 from colonnade.common.parsing.file import parse
 from colonnade.common.tracking.listener import Tracked, Tracking
-from colonnade.common.tracking.tensorboard_tracker import TensorBoardConfig
+from colonnade.common.tracking.sections import TensorBoardConfig
 from colonnade.common.tracking.tracker import TrackedRun
 from tests.support.federation import tree
 from tests.support.household import colonnade

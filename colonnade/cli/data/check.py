@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from colonnade.cli.checks import untuned
+from colonnade.cli.checks.coding import Coding
 from colonnade.cli.checks.columns import described
 from colonnade.cli.checks.copied import copies
 from colonnade.cli.checks.estimated import Made, estimated
@@ -64,8 +65,6 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     labels = _check_labels(config, base, overlap, schedules, run_models=run_models)
     coding = None
     if isinstance(federation.protocol, CodedConfig):
-        from colonnade.cli.checks.coding import Coding  # noqa: PLC0415  # used by one protocol only
-
         coding = Coding(federation, federation.protocol)
     for name, party in config.parties.items():
         with whose(name):

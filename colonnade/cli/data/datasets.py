@@ -9,11 +9,10 @@ import typer
 from rich.table import Table
 
 from colonnade.common.data.known_sets.catalogue import KNOWN, DataSet, known
-from colonnade.common.data.known_sets.fetch import fetch as fetch_set
 from colonnade.common.data.known_sets.places import presence
 from colonnade.reports.console.screen import out as console
 
-app = typer.Typer(help="List the data sets that Colonnade knows, or fetch one.")
+app = typer.Typer(add_completion=False)
 
 
 @app.callback(invoke_without_command=True)
@@ -45,6 +44,8 @@ def fetch(
     """Download a data set and check it against its checksums."""
     data_set = known(name)
     console.say(f"{data_set.title}; licence: {data_set.licence}")
+    from colonnade.common.data.known_sets.fetch import fetch as fetch_set  # noqa: PLC0415  # pooch, which a list does without
+
     folder = fetch_set(name, into, say=console.say)
     console.say(f"{name} is at {folder}")
 

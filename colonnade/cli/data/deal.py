@@ -40,11 +40,11 @@ from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.parsing.dump import config_tree, yaml_text
 from colonnade.common.parsing.file import load
 from colonnade.common.run.durable import write_durably
+from colonnade.common.run.run_folder import describe_source
 from colonnade.launcher.readiness import check_members, refuse_other_keys
 from colonnade.launcher.scratch import scratch
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.words import encoded_rows
-from colonnade.server.member.summary import describe_source
 
 _STAMP = "dealt.json"
 _LASTING = ("scale", "noise", "missing", "unseen")  # keys of `data` that apply to the dealt columns too

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.parsing.json_schema import configuration_schema
@@ -11,8 +14,12 @@ from colonnade.reports.console.screen import out as console
 from colonnade.server.prediction.serving.openapi import document
 
 
-def schema(out: Path | None, *, openapi: bool) -> None:
-    """Prints one of both, or writes it to a file."""
+def schema(
+    out: Annotated[
+        Path | None, typer.Option("--out", help="a file to write; default: print", show_default=False)
+    ] = None,
+    openapi: Annotated[bool, typer.Option("--openapi", help="the HTTP interface of `serve` instead (OpenAPI)")] = False,
+) -> None:
     text = json.dumps(document() if openapi else configuration_schema(), indent=2) + "\n"
     if out is None:
         console.file.write(text)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.data.known_sets.places import find
 from colonnade.common.errors import EnvironmentFault
 from colonnade.reports.console.outputs import make_folder
 from colonnade.reports.console.screen import out as console
@@ -16,7 +18,7 @@ from colonnade.reports.console.screen import out as console
 if TYPE_CHECKING:
     import numpy as np
 
-app = typer.Typer(no_args_is_help=True, help="Cut a known set into csv tables with keys, one a member.")
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Out = Annotated[Path, typer.Option("--out", help="folder for server.csv, party1.csv, .. and ids.csv")]
 Parties = Annotated[int, typer.Option("--parties", min=1, help="how many parties share the columns")]
@@ -30,8 +32,7 @@ _REQUESTED = 100  # keys in ids.csv, for `colonnade predict`
 @app.command()
 def adult(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 0) -> None:
     """The Adult census: predict an income above 50,000 a year."""
-    from colonnade.common.data.known_sets.adult import holds, read_rows  # noqa: PLC0415
-    from colonnade.common.data.known_sets.places import find  # noqa: PLC0415
+    from colonnade.common.data.known_sets.adult import holds, read_rows  # noqa: PLC0415  # torch
 
     header, rows = read_rows(find("adult", Path(), holds, "adult.data and adult.test"))
     _cut(out, "adult", header, rows, parties=parties, overlap=overlap, seed=seed)
@@ -40,8 +41,6 @@ def adult(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 0
 @app.command()
 def credit(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 0) -> None:
     """Credit cards: predict a default next month."""
-    from colonnade.common.data.known_sets.places import find  # noqa: PLC0415
-
     path = find("credit-default/UCI_Credit_Card.csv", Path(), Path.is_file, "file")
     with path.open(newline="", encoding="utf-8") as lines:
         header, *rows = csv.reader(lines)
@@ -50,19 +49,17 @@ def credit(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 
 
 def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, *, parties: int, overlap: float, seed: int) -> None:
     """Writes the members' tables; the last column is the label."""
-    import numpy as np  # noqa: PLC0415
+    import numpy as np  # noqa: PLC0415  # like these, only where tables are made
 
-    from colonnade.common.config.data.columns import PartyIndex  # noqa: PLC0415
-    from colonnade.common.data.shares import share  # noqa: PLC0415
-    from colonnade.common.data.split import band  # noqa: PLC0415
+    from colonnade.common.data import shares, split  # noqa: PLC0415
 
     label = len(header) - 1
-    bands = [band(label, PartyIndex(index, parties), "columns") for index in range(parties)]
+    bands = [split.band(label, PartyIndex(index, parties), "columns") for index in range(parties)]
     columns = {"server": [label], **{f"party{index + 1}": [*range(label)[part]] for index, part in enumerate(bands)}}
     # A key does not reveal a row's position in the original set.
     numbers = np.random.default_rng(seed + 1).permutation(len(rows))
     keys = [f"{name}-{number:06d}" for number in numbers]
-    known = share(len(rows), parties + 1, overlap, seed)
+    known = shares.share(len(rows), parties + 1, overlap, seed)
     make_folder(out)
     for (member, places), held in zip(columns.items(), known, strict=True):
         table = [[keys[row], *(rows[row][place] for place in places)] for row in held.tolist()]

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from colonnade.cli.keys.pins import prepare
 from colonnade.common.crypto.pki import files
 from colonnade.common.crypto.pki.authority import Authority, Role
 from colonnade.common.crypto.pki.certificates import certificate_pem, describe, in_words, name_of, read_certificate
@@ -24,7 +25,7 @@ from colonnade.common.errors import IdentityError
 from colonnade.reports.console.screen import err
 from colonnade.reports.console.screen import out as console
 
-app = typer.Typer(help="Make, sign, show and revoke certificates.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", show_default=False)]
 Days = Annotated[int, typer.Option(help="Validity in days.")]
@@ -134,8 +135,6 @@ def pin(
     replace: Annotated[bool, typer.Option("--replace", help="Replace other fingerprints.")] = False,
 ) -> None:
     """Write the fingerprints of certificates into a configuration's roster, and show them."""
-    from colonnade.cli.keys.pins import prepare  # noqa: PLC0415  # it imports torch
-
     prepare(file, named, ca, replace=replace).write()
 
 

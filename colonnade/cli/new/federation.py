@@ -9,8 +9,9 @@ import random
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
+import typer
 import yaml
 
 from colonnade.cli.new.folder import fill, write_folder
@@ -38,13 +39,13 @@ class _Row(NamedTuple):
     part: float
 
 
-def new_federation(folder: Path, parties: Sequence[str], align: Align) -> None:
-    """Writes federation.yaml, a table for each member, ids.csv and a README into a new folder.
-
-    Args:
-        align: as `federation.align`. Under `psi` the tables overlap partly; otherwise every member has every row.
-    """
-    names = [name.strip() for name in parties]
+def federation(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="new folder", show_default=False)],
+    parties: Annotated[str, typer.Option(metavar="NAME,NAME", help="names of the parties")] = "bank,clinic",
+    align: Annotated[Align, typer.Option(help="alignment of the members' rows")] = "psi",
+) -> None:
+    """A configuration with example tables, one for each member, and ids to predict."""
+    names = [name.strip() for name in parties.split(",")]
     _check(names)
     tables, ids = _tables(names, align)
     about = {

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import keyword
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from colonnade.cli.new.folder import fill, write_folder
 from colonnade.common.contracts.registry import NAMES, OUTSIDE
@@ -13,8 +16,14 @@ from colonnade.reports.console.screen import out as console
 _LONGEST = 40  # characters of a name
 
 
-def new_protocol(name: str, out: Path | None) -> None:
-    """Writes pyproject.toml, the module, its tests, a configuration and a README; default folder: `colonnade-NAME`."""
+def protocol(
+    name: Annotated[str, typer.Argument(help="a Python identifier in lower case", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="folder; default: colonnade-NAME", show_default=False),
+    ] = None,
+) -> None:
+    """A package with a protocol that learns, and its tests."""
     _check(name)
     package = f"colonnade-{name.replace('_', '-')}"
     folder, module = out or Path(package), f"colonnade_{name}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.table import Table
 
 from colonnade.common.errors import InputError
@@ -21,14 +23,12 @@ _DELTA = re.compile(r"\bdelta=(\S+)")
 _NAMED = 10  # most line numbers printed
 
 
-def ledger(folder: Path, *, check: bool, head: bool) -> None:
-    """Prints what left, by kind of message; or the newest hash; or the verdict on the chain of hashes.
-
-    Args:
-        folder: a party's own, which contains ledger.jsonl, or that file.
-        check: verifies the chain of hashes.
-        head: prints only the newest hash, after the verdict of `check`.
-    """
+def ledger(
+    folder: Annotated[Path, typer.Argument(help="a party's own folder, RUN/parties/NAME", show_default=False)],
+    check: Annotated[bool, typer.Option("--verify", help="verify its chain of hashes")] = False,
+    head: Annotated[bool, typer.Option("--head", help="print the newest hash alone, to note elsewhere")] = False,
+) -> None:
+    """Prints what left, by kind of message; or the verdict on the chain of hashes; or the newest hash, after it."""
     path = folder
     if folder.is_dir():
         party = PartyFolder(folder)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import sys
 from types import ModuleType
+from typing import Annotated
 
+import typer
 from rich.syntax import Syntax
 from rich.table import Column, Table
 from rich.text import Text
 
-from colonnade.client.protocols import PARTICIPATE
 from colonnade.common.config.data.sources import SOURCES
 from colonnade.common.config.models import MODELS
 from colonnade.common.config.outside import OUTSIDE_LOSSES, OUTSIDE_METRICS
@@ -21,7 +22,6 @@ from colonnade.common.parsing.reference import protocol_section
 from colonnade.common.run.plug_ins import owner
 from colonnade.common.tracking.sections import OUTSIDE as TRACKERS
 from colonnade.reports.console.screen import out
-from colonnade.server.protocols import SERVE
 
 GROUPS = (OUTSIDE, SOURCES, MODELS, OUTSIDE_LOSSES, OUTSIDE_METRICS, TRACKERS)
 """Every group of plug-ins."""
@@ -59,8 +59,11 @@ def list_plug_ins() -> None:
     out.print(table)
 
 
-def show(name: str) -> None:
+def show(name: Annotated[str, typer.Argument(help="a protocol")]) -> None:
     """Prints a protocol's keys and its files one after the other: three, or one for a package."""
+    from colonnade.client.protocols import PARTICIPATE  # noqa: PLC0415  # these import torch
+    from colonnade.server.protocols import SERVE  # noqa: PLC0415
+
     OUTSIDE.refuse_clash(name)
     if name not in CONTRACTS:
         raise InputError(f"there is no protocol {name!r}{nearest(name, CONTRACTS)}", hint="see `colonnade protocols`")

@@ -1,4 +1,4 @@
-"""The arguments of every command of this group; what a command does is imported when it is chosen."""
+"""Arguments of the commands that run or serve a federation, and start a fork server before they import torch."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from colonnade.cli.options import (
     Within,
     overrides,
 )
-
-PANEL = "Run a federation, or predict with a trained one"
+from colonnade.launcher.processes import answering, started
 
 
 def up(
@@ -46,10 +45,12 @@ def up(
         ),
     ] = None,
 ) -> None:
-    """Run a whole federation on this machine: a server and every party, each a process."""
-    from colonnade.cli.run.up import up as run  # noqa: PLC0415
+    changes = overrides(sets, chaos)
+    with started() as processes:
+        from colonnade.cli.run import up as command  # noqa: PLC0415  # while the fork server imports torch
 
-    run(file, overrides(sets, chaos), out, resume, insecure=insecure, dashboard=dashboard, ids=ids)
+        ended = command.up(processes, file, changes, out, resume, insecure=insecure, dashboard=dashboard, ids=ids)
+    command.end(ended, ids, insecure=insecure)
 
 
 def server(
@@ -62,7 +63,6 @@ def server(
     base: Base = None,
     launched: Annotated[float, typer.Option(hidden=True)] = 0.0,
 ) -> None:
-    """Run the server of a federation on this machine."""
     from colonnade.cli.run.member import Placement, serve  # noqa: PLC0415
 
     serve(file, tuple(sets or ()), Placement.of(out, resume, within), insecure=insecure, base=base, launched=launched)
@@ -80,7 +80,6 @@ def client(
     base: Base = None,
     server_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run one party of a federation on this machine."""
     from colonnade.cli.run.member import Placement, participate  # noqa: PLC0415
 
     place = Placement.of(out, resume, within)
@@ -95,7 +94,6 @@ def simulate(
     out: Out = None,
     resume: Resume = None,
 ) -> None:
-    """Run a federation in this process on a virtual clock: an hour of stragglers in seconds."""
     from colonnade.cli.run.simulate import simulate as run  # noqa: PLC0415
 
     run(file, overrides(sets, chaos), out, resume)
@@ -117,9 +115,6 @@ def predict(
     ] = False,
     insecure: Insecure = False,
 ) -> None:
-    """Predict with the model of a finished run: ids in as CSV, classes and probabilities out."""
-    from colonnade.launcher.processes import answering  # noqa: PLC0415
-
     with answering(file is None and run.is_dir()) as processes:
         from colonnade.cli.run.predict import predict as run_it  # noqa: PLC0415
         from colonnade.launcher.named_tables import read_tables  # noqa: PLC0415
@@ -149,9 +144,6 @@ def serve(
     wait: Wait = None,
     insecure: Insecure = False,
 ) -> None:
-    """Serve the model of a finished run to callers, until stopped."""
-    from colonnade.launcher.processes import answering  # noqa: PLC0415
-
     with answering(file is None and run.is_dir()) as processes:
         from colonnade.cli.run.serve import Doors  # noqa: PLC0415
         from colonnade.cli.run.serve import serve as run_it  # noqa: PLC0415
@@ -174,7 +166,6 @@ def answer(
     base: Base = None,
     server_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run one party with its trained model for predictions, until the server ends."""
     from colonnade.cli.run.member import Placement, participate  # noqa: PLC0415
     from colonnade.launcher.named_tables import read_tables  # noqa: PLC0415
 
@@ -192,14 +183,6 @@ def answer(
 
 
 def health(words: typer.Context) -> None:
-    """Query a member's health service: exit code 0 if it is up, or ready with `--service colonnade`."""
     from colonnade.cli.run.health import main as probe  # noqa: PLC0415  # `colonnade` reaches it without this file
 
     probe(words.args)
-
-
-def register(app: typer.Typer) -> None:
-    for command in (up, server, client, simulate, predict, serve, answer):
-        app.command(rich_help_panel=PANEL)(command)
-    plain = {"allow_extra_args": True, "ignore_unknown_options": True}  # the probe reads its words itself
-    app.command(rich_help_panel=PANEL, add_help_option=False, context_settings=plain)(health)

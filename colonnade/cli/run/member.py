@@ -26,8 +26,8 @@ from colonnade.launcher.folder_lock import locked_folder
 from colonnade.launcher.named_tables import Tables, with_tables
 from colonnade.reports.console.outputs import write_text
 from colonnade.reports.console.progress import PartyProgress, Progress
+from colonnade.reports.console.run_to_end import run_to_end
 from colonnade.reports.console.screen import out as console
-from colonnade.reports.console.screen import run_to_end
 from colonnade.reports.console.summary import show_summary
 from colonnade.server.member.training import ServerRun
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import signal
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
+from colonnade.common.errors import InputError, TrainingDiverged
+from colonnade.common.parsing.file import load
 from colonnade.common.run.run_folder import RunFolder
+from colonnade.launcher.configuration import GivenConfig
+from colonnade.launcher.demo import demo_file
 from colonnade.launcher.federation import launch, relaunch
+from colonnade.launcher.processes import Processes
 from colonnade.launcher.watch import Ended, LaunchOptions
 from colonnade.reports.console.screen import INTERRUPTED, show_error
 from colonnade.reports.console.screen import out as console
-
-if TYPE_CHECKING:
-    from colonnade.launcher.configuration import GivenConfig
+from colonnade.reports.console.summary import show_summary
 
 
 def up(
+    processes: Processes,
     file: Path | None,
     sets: tuple[str, ...],
     out: Path | None,
@@ -26,66 +29,50 @@ def up(
     insecure: bool,
     dashboard: str = "",
     ids: Path | None = None,
-) -> None:
-    """Runs a federation to its end and prints its summary.
+) -> Ended:
+    """Runs a federation to its end.
 
     Args:
         dashboard: address of the dashboard; "" serves none.
-        ids: CSV file with ids to predict after the run, into predictions.csv in its folder.
+        ids: CSV file with ids that will be predicted after the run, which is checked before.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     options = LaunchOptions(secure=not insecure, dashboard=dashboard)
     if resume is None:
-        ended = launch(partial(_given, file, sets, ids), out, options)
-    else:
-        _refuse_both(file, out)
+        file = file or demo_file()
+        given = GivenConfig.of(file, sets=sets)
         if ids is not None:
-            _refuse_wrong(ids, RunFolder(resume).config)
-        ended = relaunch(resume, sets, options)
-    code = show(ended)
-    if ids is not None and code == 0:
-        from colonnade.cli.run.predict import predict  # noqa: PLC0415
-        from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
-
-        terms = PredictionTerms(secure=not insecure)
-        predict(ended.folder, ids, RunFolder(ended.folder).predictions, "", None, terms)
-    raise SystemExit(code)
-
-
-def _given(file: Path | None, sets: tuple[str, ...], ids: Path | None) -> GivenConfig:
-    from colonnade.launcher.configuration import GivenConfig  # noqa: PLC0415
-    from colonnade.launcher.demo import demo_file  # noqa: PLC0415
-
-    file = file or demo_file()
-    given = GivenConfig.of(file, sets=sets)
-    if ids is not None:
-        _refuse_wrong(ids, file, sets)
-    return given
-
-
-def _refuse_both(file: Path | None, out: Path | None) -> None:
-    """Refuses arguments that a resumed run does not take."""
-    from colonnade.common.errors import InputError  # noqa: PLC0415
-
+            _refuse_wrong(ids, file, sets)
+        return launch(processes, given, out, options)
     if file is not None:
         raise InputError(f"{file} and --resume: a run goes on with its own configuration", hint="leave the file away")
     if out is not None:
         raise InputError("--out and --resume: a run goes on in its own folder", hint="leave --out away")
+    if ids is not None:
+        _refuse_wrong(ids, RunFolder(resume).config)
+    return relaunch(processes, resume, sets, options)
+
+
+def end(ended: Ended, ids: Path | None, *, insecure: bool) -> NoReturn:
+    """Prints the summary of a run and exits; predicts the ids of a completed one before, into predictions.csv."""
+    code = show(ended)
+    if ids is not None and code == 0:
+        from colonnade.cli.run import predict  # noqa: PLC0415  # this imports torch
+
+        terms = predict.PredictionTerms(secure=not insecure)
+        predict.predict(ended.folder, ids, RunFolder(ended.folder).predictions, "", None, terms)
+    raise SystemExit(code)
 
 
 def _refuse_wrong(ids: Path, file: Path, sets: tuple[str, ...] = ()) -> None:
     """Checks a file of ids before training starts."""
-    from colonnade.common.parsing.file import load  # noqa: PLC0415
-    from colonnade.launcher.prediction_files import PredictionIds  # noqa: PLC0415
+    from colonnade.launcher.prediction_files import PredictionIds  # noqa: PLC0415  # this imports torch
 
     if (server := load(file, sets, begun=True).server) is not None:
         PredictionIds(ids, like=getattr(server.labels, "key", None) or "").count()
 
 
 def show(ended: Ended) -> int:
-    from colonnade.common.errors import TrainingDiverged  # noqa: PLC0415
-    from colonnade.reports.console.summary import show_summary  # noqa: PLC0415
-
     code = INTERRUPTED if ended.interrupted else 0
     if (failure := ended.failure) is not None:
         code = failure.exit_code

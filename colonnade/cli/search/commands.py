@@ -14,8 +14,6 @@ from colonnade.common.errors import InputError
 from colonnade.laboratory import load
 from colonnade.reports.console.screen import INTERRUPTED, err
 
-PANEL = "Search"
-
 
 @contextmanager
 def resumable() -> Iterator[None]:
@@ -56,7 +54,6 @@ def tune(
     pruner: Annotated[str, typer.Option(help="median, hyperband or none: ends trials that fall behind")] = "median",
     seed: Seed = 0,
 ) -> None:
-    """Search for the best values of a configuration by simulated runs; the same command again goes on."""
     from colonnade.search.tuning import tune as run  # noqa: PLC0415
 
     with resumable():
@@ -97,7 +94,6 @@ def cv(
     ] = None,
     seed: Seed = 0,
 ) -> None:
-    """Cross-validate a configuration by simulated runs; the same command again goes on."""
     from colonnade.search.validation import cv as run  # noqa: PLC0415
 
     with resumable():
@@ -156,7 +152,6 @@ def compare(
     ] = None,
     sets: Sets = None,
 ) -> None:
-    """Run all protocols on one task and write a page: with --on on your own data, else on digits (colonnade-lab)."""
     searched: dict[str, Any] = {
         "trials": trials,
         "rows": rows,
@@ -182,8 +177,3 @@ def compare(
     searched = {name: value for name, value in searched.items() if value is not None}
     with resumable():
         run(on, protocols=chosen or None, seeds=seeds or 1, out=out, jobs=jobs, sets=tuple(sets or ()), **searched)
-
-
-def register(app: typer.Typer) -> None:
-    for command in (tune, cv, compare):
-        app.command(rich_help_panel=PANEL)(command)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
-import signal
 import sys
 import traceback
-from collections.abc import Coroutine
 from typing import IO, Any, NoReturn
 
-import uvloop
 from rich.console import Console
 from rich.text import Text
 
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.escaped import escaped_lines
-from colonnade.common.run.user_code import user_fault
 
 INTERRUPTED = 130
 
@@ -78,26 +73,10 @@ def fail(error: BaseException) -> NoReturn:
     if isinstance(error, ColonnadeError):
         show_error(str(error), error.hint)
         raise SystemExit(error.exit_code) from None
+    from colonnade.common.run.user_code import user_fault  # noqa: PLC0415  # asyncio, which few commands need
+
     if (fault := user_fault(error)) is not None:
         show_error(str(fault), fault.hint)
         raise SystemExit(fault.exit_code) from None
     show_error(escaped_lines(f"{type(error).__name__}: {error}"), "this is a fault of Colonnade: --debug shows where")
     raise SystemExit(1) from None
-
-
-def run_to_end(main: Coroutine[Any, Any, None]) -> None:
-    """Runs a process's body; SIGINT and SIGTERM both cancel it, so that it can take leave."""
-
-    async def cancellable() -> None:
-        task = asyncio.current_task()
-        assert task is not None  # we are in one
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        await main
-
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(cancellable())
-    except asyncio.CancelledError:
-        err.print("interrupted", style="yellow")
-        raise SystemExit(INTERRUPTED) from None

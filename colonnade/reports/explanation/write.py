@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from colonnade.common.data.rows import generator
@@ -122,8 +123,6 @@ def flatten_maps(several: Sequence[Tensor], seed: int) -> list[Tensor]:
 
     Equal arguments give equal maps.
     """
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415  # a dependency of scikit-learn
-
     # OpenMP's thread limit applies to the calling thread, that of linear algebra to the process.
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(min(len(several), os.cpu_count() or 1)) as pool:
         return list(pool.map(partial(flatten_map, seed=seed), several))
@@ -135,7 +134,6 @@ def flatten_map(embeddings: Tensor, seed: int) -> Tensor:
     Equal rows are allowed (a party may see only black pixels). Equal arguments give equal maps.
     """
     from sklearn.manifold import TSNE  # noqa: PLC0415  # slow to import
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415  # a dependency of scikit-learn
 
     # Principal components need two varying directions.
     varied = int((embeddings.std(0) > 0).sum()) >= 2

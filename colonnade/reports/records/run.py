@@ -16,10 +16,9 @@ from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.run.json_lines import read_lines
 from colonnade.common.run.json_values import is_number
-from colonnade.common.run.run_folder import PartyFolder, RunFolder, read_record
+from colonnade.common.run.run_folder import PartyFolder, RunFolder, describe_source, read_record
 from colonnade.reports.records.ledgers import Book, is_file_name, read_books
 from colonnade.reports.records.trace import Clock, Trace
-from colonnade.server.member.summary import describe_source
 from colonnade.server.member.timeline import follow
 
 _OF_A_SERVER = ("listening", "begin", "round")

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from colonnade.search.comparison.kept_runs import RunShelf
+from colonnade.search.comparison.subject import read_subject
+from colonnade.search.references import REFERENCES
+from colonnade.search.workers import share_out
+from colonnade.search.comparison.reference_runs import reference_run
+
 import json
 import threading
 from collections.abc import Sequence
@@ -36,7 +42,6 @@ from colonnade.search.study import load_optuna
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from colonnade.search.comparison.kept_runs import RunShelf
     from colonnade.search.comparison.subject import Subject
     from colonnade.search.workers import Performer
 
@@ -207,9 +212,6 @@ class _Work:
 
     @classmethod
     def begin(cls, base: Path, config: Config, folder: Path, wanted: SearchMetric | None, rows: int | None) -> _Work:
-        from colonnade.search.comparison.kept_runs import RunShelf  # noqa: PLC0415
-        from colonnade.search.comparison.subject import read_subject  # noqa: PLC0415
-
         subject = read_subject(config, base, folder / "data", rows)
         name, why = subject.metric
         goal = wanted or _fitting(name, config)
@@ -231,9 +233,6 @@ class _Pairs:
 
     def run(self, jobs: int) -> None:
         """Completes everything, writing the files after every protocol."""
-        from colonnade.search.references import REFERENCES  # noqa: PLC0415
-        from colonnade.search.workers import share_out  # noqa: PLC0415
-
         todo = [*(("reference", name) for name in REFERENCES), *(("protocol", o) for o in self.fresh)]
         share_out(todo, jobs, self._one, self.runs.stop.set)
 
@@ -248,9 +247,6 @@ class _Pairs:
             self.output.write()
 
     def _reference(self, name: str, worker: Performer) -> None:
-        from colonnade.search.comparison.reference_runs import reference_run  # noqa: PLC0415
-        from colonnade.search.references import REFERENCES  # noqa: PLC0415
-
         run = reference_run(name, self.work.subject, self.work.shelf, self.work.goal, worker)
         with self._lock:
             self.output.references.append(ReferenceOutcome(name, REFERENCES[name], run))

@@ -8,8 +8,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import pyarrow as pa
 from rich.table import Table
 
 from colonnade.common.escaped import plain
@@ -22,9 +23,6 @@ from colonnade.reports.words import counted
 from colonnade.search.comparison.kept_runs import DONE
 from colonnade.search.comparison.outcomes import CANNOT, SHARES, ProtocolOutcome, ReferenceOutcome
 from colonnade.search.metrics import SearchMetric
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _TEXTS = ("protocol", "status", "settings", "tuning", "trials", "notes", "reason", "reference", "what", "at_chance")
 
@@ -301,8 +299,6 @@ def _marked(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _arrow(lines: list[dict[str, Any]]) -> pa.Table:
-    import pyarrow as pa  # noqa: PLC0415
-
     keys = list(lines[0]) if lines else []
     types = {key: pa.string() if key in _TEXTS else pa.float64() for key in keys}
     return pa.table({key: pa.array([line[key] for line in lines], types[key]) for key in keys})

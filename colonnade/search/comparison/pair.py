@@ -13,6 +13,7 @@ from colonnade.search.comparison.kept_runs import DIVERGED, DONE, FAILED, LOST, 
 from colonnade.search.comparison.outcomes import ProtocolOutcome
 from colonnade.search.defaults import default_space
 from colonnade.search.metrics import SearchMetric
+from colonnade.search.simulated import Task, failure
 from colonnade.search.space import Searched, Tree, applied, check_space, own_values
 from colonnade.search.study import Asked, TrialStore, open_store
 
@@ -155,8 +156,6 @@ class PairRuns:
         return run
 
     def _performed(self, tree: Tree, performer: Performer, watch: Watch | None, *, tested: bool) -> KeptRun:
-        from colonnade.search.simulated import Task, failure  # noqa: PLC0415
-
         evaluations: list[Mapping[str, float]] = []
 
         def listen(number: int, metrics: Mapping[str, float], last: bool) -> bool:

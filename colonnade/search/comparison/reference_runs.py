@@ -8,6 +8,8 @@ from colonnade.common.errors import EnvironmentFault
 from colonnade.search.comparison.kept_runs import DONE, FAILED, LOST, KeptRun, RunShelf
 from colonnade.search.comparison.subject import Subject
 from colonnade.search.metrics import SearchMetric
+from colonnade.search.references import ReferenceTask
+from colonnade.search.simulated import failure
 
 if TYPE_CHECKING:
     from colonnade.search.workers import Performer
@@ -19,9 +21,6 @@ def reference_run(name: str, subject: Subject, shelf: RunShelf, goal: SearchMetr
     Args:
         goal: metric that decides when it ends.
     """
-    from colonnade.search.references import ReferenceTask  # noqa: PLC0415
-    from colonnade.search.simulated import failure  # noqa: PLC0415
-
     key = shelf.reference_key(name, goal.metric, 0)
     if (kept := shelf.get(key)) is not None:
         return kept

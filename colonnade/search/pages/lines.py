@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from colonnade.common.config.search import SearchedKey
 from colonnade.reports.console.screen import out
 from colonnade.reports.words import counted
 from colonnade.search.found import Search, ranked, value_words
@@ -104,8 +105,6 @@ class Lines:
 
 
 def range_words(values: object) -> str:
-    from colonnade.common.config.search import SearchedKey  # noqa: PLC0415
-
     assert isinstance(values, SearchedKey)
     if values.choices:
         return "one of " + ", ".join(map(str, values.choices))

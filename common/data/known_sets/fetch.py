@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pooch
+
 from colonnade.common.data.known_sets.catalogue import Archive, DataFile, DataSet, known
 from colonnade.common.data.known_sets.places import cache
 from colonnade.common.errors import DataError, EnvironmentFault
@@ -60,8 +62,6 @@ def _fetch_files(data_set: DataSet, folder: Path, say: Say) -> None:
 
 
 def _fetch_archive(data_set: DataSet, archive: Archive, folder: Path, say: Say) -> None:
-    import pooch  # noqa: PLC0415
-
     if all(_is_there(folder, file) for file in data_set.files):
         return
     with TemporaryDirectory() as scratch:
@@ -79,16 +79,12 @@ def _fetch_archive(data_set: DataSet, archive: Archive, folder: Path, say: Say) 
 
 
 def _is_there(folder: Path, file: DataFile) -> bool:
-    import pooch  # noqa: PLC0415
-
     path = folder / file.name
     return path.is_file() and pooch.file_hash(str(path)) == file.sha256
 
 
 def _retrieve(url: str, checksum: str, path: Path) -> str | None:
     """Downloads one file unless it is present; returns the error in one line, or None."""
-    import pooch  # noqa: PLC0415
-
     pooch.get_logger().setLevel(logging.WARNING)
     loader = pooch.HTTPDownloader(timeout=_TIMEOUT, chunk_size=_CHUNK)
     try:

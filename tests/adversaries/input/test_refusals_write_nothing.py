@@ -15,6 +15,7 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,7 @@ class NoProcesses:
 
     def __init__(self, *, answers: bool = False) -> None:
         self.codes: dict[str, int] = {}
+        self.begun = time.time()
 
     def start(self, name: str, *_: object, **__: object) -> None:
         raise AssertionError(f"{name} was started")
@@ -66,7 +68,7 @@ class NoProcesses:
 def colonnade(monkeypatch: pytest.MonkeyPatch, *argv: object) -> int:
     """`colonnade ARGV` in this process, without starting members."""
     monkeypatch.setattr(sys, "argv", ["colonnade", *map(str, argv)])
-    for module in ("federation", "predictions", "processes"):
+    for module in ("predictions", "processes"):
         monkeypatch.setattr(f"colonnade.launcher.{module}.Processes", NoProcesses)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = os.umask(0o022)

@@ -53,7 +53,7 @@ def test_fetches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         say("a file")
         return into / name
 
-    monkeypatch.setattr("colonnade.cli.data.datasets.fetch_set", fetched)
+    monkeypatch.setattr("colonnade.common.data.known_sets.fetch.fetch", fetched)
     result = CliRunner().invoke(app, ["fetch", "mnist", "--into", str(tmp_path)])
     assert asked == [("mnist", tmp_path)]
     assert result.output.splitlines() == [

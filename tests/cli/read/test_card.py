@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.read.card import card
+from colonnade.cli.read.commands import card
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import parse

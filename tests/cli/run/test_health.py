@@ -68,7 +68,7 @@ def test_the_probe_imports_nothing_heavy() -> None:
 def test_the_command_line_waits_for_nothing_heavy_until_a_command_is_chosen() -> None:
     """`up` starts its fork server first, which then imports torch while configurations are read."""
     loaded = "print([name for name in ('torch', 'numpy', 'grpc') if name in sys.modules])"
-    code = f"import sys, colonnade.cli.main, colonnade.cli.run.up; {loaded}"
+    code = f"import sys, colonnade.cli.main, colonnade.cli.run.commands; {loaded}"
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
 

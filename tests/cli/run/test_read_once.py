@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.cli.read.card import card
+from colonnade.cli.read.commands import card
 from colonnade.common.data import table, tables
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.table import TableColumns
@@ -19,6 +19,7 @@ from colonnade.common.errors import DataError
 from colonnade.common.observability.telemetry import Event
 from colonnade.launcher.configuration import GivenConfig
 from colonnade.launcher.federation import launch
+from colonnade.launcher.processes import started
 from colonnade.launcher.virtual import resume_virtually, run_virtually
 from colonnade.launcher.watch import LaunchOptions
 from colonnade.reports.explanation.write import write_explanation
@@ -145,7 +146,8 @@ def test_members_processes_take_the_copies_of_the_launcher(tmp_path: Path) -> No
             seen.append([(path.stat().st_ino, path.stat().st_mtime_ns) for path in copies(run)])
 
     given = GivenConfig.of(write(tmp_path))
-    ended = launch(lambda: given, run, LaunchOptions(listeners=(look,)))
+    with started() as processes:
+        ended = launch(processes, given, run, LaunchOptions(listeners=(look,)))
     assert ended.failure is None and len(seen[0]) == 3
     assert [(path.stat().st_ino, path.stat().st_mtime_ns) for path in copies(run)] == seen[0]
     shutil.rmtree(run)

@@ -1,4 +1,4 @@
-"""A configuration is read without a tensor library: imports of its modules, each in a process of its own."""
+"""A configuration is read, and commands are found, without a tensor library: each in a process of its own."""
 
 from __future__ import annotations
 
@@ -20,10 +20,34 @@ assert all(CONTRACTS.values())
 """
 
 
+COMMANDS = """
+import io, os, sys
+from contextlib import redirect_stdout
+from colonnade.cli.main import app, main
+from colonnade.cli.commands import COMMANDS
+from colonnade import laboratory
+
+def run(*words):
+    with redirect_stdout(io.StringIO()) as said:
+        app(words, standalone_mode=False)
+    return said.getvalue()
+
+commands = {f"colonnade.cli.{command.place.partition(':')[0]}" for command in COMMANDS.values()}
+assert all(name in run("--help") for name in (*COMMANDS, *laboratory.COMMANDS))
+assert not commands & set(sys.modules), "--help imports a command"
+assert "--run-models" in run("check", "--help")
+assert commands & set(sys.modules) == {"colonnade.cli.data.commands"}, "--help of a command imports others"
+for name in COMMANDS:
+    if name != "health":
+        assert "--help" in run(name, "--help")
+assert '"$schema"' in run("schema") and '"openapi"' in run("schema", "--openapi")
+"""
+
+
 @pytest.mark.parametrize(
     "code",
-    ["import colonnade.common.config.federation", "import colonnade.common.config.members", READ],
-    ids=["agreed", "whole", "read"],
+    ["import colonnade.common.config.federation", "import colonnade.common.config.members", READ, COMMANDS],
+    ids=["agreed", "whole", "read", "commands"],
 )
 def test_it_imports_neither_tensors_nor_network(code: str) -> None:
     said = f"{code}\nimport sys\nprint(*({HEAVY} & set(sys.modules)))"

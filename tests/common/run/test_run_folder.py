@@ -7,15 +7,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from colonnade.cli.read.export import export
 from colonnade.cli.read.ledger import ledger
-from colonnade.cli.run.up import up
 from colonnade.common.errors import InputError
 from colonnade.common.run.run_folder import FORMAT, MemberFolder, PartyFolder, RunFolder, read_record
 from colonnade.common.version import VERSION
+from colonnade.launcher.federation import relaunch
 from colonnade.launcher.folder_lock import locked_folder
 from colonnade.reports.explanation.trained import open_run
 from colonnade.reports.records.run import read_run
@@ -50,7 +51,7 @@ def locked(folder: Path) -> None:
         open_captured,
         lambda folder: export(folder, "party1", None, None),
         lambda folder: ledger(folder, check=False, head=True),
-        lambda folder: up(None, (), None, folder, insecure=True),
+        lambda folder: relaunch(Mock(), folder),
     ],
     ids=["lock", "report", "explain", "attack", "export", "ledger", "up"],
 )
