@@ -23,6 +23,8 @@ from colonnade.common.tracking.tracker import TrackedRun, Tracker, TrackerConfig
 
 EXTRA = "'colonnade[mlflow]'"
 
+_TRACKER = "colonnade.common.tracking.mlflow_tracker"
+
 _URI = "MLFLOW_TRACKING_URI"
 SQLITE = "sqlite:///"
 _SCHEMES = ("http", "https", "file", "sqlite")
@@ -100,9 +102,8 @@ class MlflowConfig(TrackerConfig):
     def open(self, run: TrackedRun) -> Tracker:
         """Makes the client. The first call that reaches the server is `begin`."""
         quieten()
-        from colonnade.common.tracking.mlflow_tracker import MlflowTracker  # noqa: PLC0415  # an optional package
-
-        return MlflowTracker(self, run)
+        tracker: Tracker = import_module(_TRACKER).MlflowTracker(self, run)  # it imports MLflow
+        return tracker
 
     def needed(self) -> Mapping[str, str]:
         """A SQLite file needs SQLAlchemy and Alembic too. Raises ConfigError: MLFLOW_TRACKING_URI has a password."""

@@ -32,9 +32,8 @@ class TensorBoardConfig(TrackerConfig):
 
     def open(self, run: TrackedRun) -> Tracker:
         below = run.folder / "tensorboard" if self.folder is None else run.base / self.folder / refuse_path(run.name)
-        from colonnade.common.tracking.tensorboard_tracker import TensorBoardTracker  # noqa: PLC0415  # optional
-
-        return TensorBoardTracker(below, run.round)
+        tracker: Tracker = import_module(_TENSORBOARD).TensorBoardTracker(below, run.round)
+        return tracker
 
 
 BUILT_IN: Mapping[str, type[TrackerConfig]] = {"mlflow": MlflowConfig, "tensorboard": TensorBoardConfig}

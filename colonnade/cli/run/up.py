@@ -57,10 +57,11 @@ def end(ended: Ended, ids: Path | None, *, insecure: bool) -> NoReturn:
     """Prints the summary of a run and exits; predicts the ids of a completed one before, into predictions.csv."""
     code = show(ended)
     if ids is not None and code == 0:
-        from colonnade.cli.run import predict  # noqa: PLC0415  # this imports torch
+        from colonnade.cli.run.predict import predict  # noqa: PLC0415  # these import torch
+        from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
 
-        terms = predict.PredictionTerms(secure=not insecure)
-        predict.predict(ended.folder, ids, RunFolder(ended.folder).predictions, "", None, terms)
+        terms = PredictionTerms(secure=not insecure)
+        predict(ended.folder, ids, RunFolder(ended.folder).predictions, "", None, terms)
     raise SystemExit(code)
 
 
