@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-from colonnade.search.workers import share_out
-from colonnade.search.simulated import failure
-from colonnade.search.simulated import Task
-from colonnade.search.workers import threads_each
-from colonnade.common.data.sources import load_features
-from colonnade.search.folds import align_once, pool_labels
-
 import threading
 import time
 from collections.abc import Mapping
@@ -18,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.common.config.members import Config
+from colonnade.common.data.sources import load_features
 from colonnade.common.errors import ColonnadeError, InputError
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.parsing.file import parse
@@ -36,13 +30,16 @@ from colonnade.search.folder import (
     relocated,
     write_config,
 )
+from colonnade.search.folds import align_once, pool_labels
 from colonnade.search.found import Search, as_csv, looked
 from colonnade.search.metrics import SearchMetric, search_metric
 from colonnade.search.pages.lines import Lines
 from colonnade.search.pages.privacy import is_private
 from colonnade.search.pages.tune_page import TunePage
+from colonnade.search.simulated import Task, failure
 from colonnade.search.space import Searched, Tree, applied, check_space, own_values, read_space, without_space
 from colonnade.search.study import PRUNERS, Asked, TrialStore, commonest, load_optuna, masked, open_store
+from colonnade.search.workers import share_out, threads_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-from colonnade.search.folds import align_once, folds_of, pool_labels
-from colonnade.search.workers import share_out
-from colonnade.search.simulated import Task
-from colonnade.search.workers import threads_each
-
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +9,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from rich.table import Table
 
 from colonnade.common.config.members import Config
@@ -27,13 +22,15 @@ from colonnade.reports.console.screen import out as console
 from colonnade.reports.html.markup import written
 from colonnade.reports.words import counted
 from colonnade.search.folder import SearchFolder, Tables, digest, place_of, refuse_fewer, refuse_incomplete
+from colonnade.search.folds import align_once, folds_of, pool_labels
 from colonnade.search.metrics import SearchMetric, fold_metric
 from colonnade.search.pages.cv_page import CvPage, FoldRecord, say_folds
 from colonnade.search.pages.privacy import FOLDS_PRIVACY, is_private
+from colonnade.search.simulated import Task
 from colonnade.search.space import Tree, without_space
+from colonnade.search.workers import share_out, threads_each
 
 if TYPE_CHECKING:
-
     from colonnade.search.folds import Fold
     from colonnade.search.workers import Performer
 

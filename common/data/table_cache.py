@@ -7,10 +7,6 @@ nothing executable. A copy that is torn, altered or another user's is made again
 
 from __future__ import annotations
 
-from safetensors import SafetensorError, safe_open
-from safetensors import SafetensorError
-from safetensors.torch import save_file
-
 import contextlib
 import hashlib
 import json
@@ -24,6 +20,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from colonnade.common.data.columns.features import Features

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from colonnade.search.comparison.kept_runs import RunShelf
-from colonnade.search.comparison.subject import read_subject
-from colonnade.search.references import REFERENCES
-from colonnade.search.workers import share_out
-from colonnade.search.comparison.reference_runs import reference_run
-
 import json
 import threading
 from collections.abc import Sequence
@@ -23,9 +17,12 @@ from colonnade.common.run.permissions import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
 from colonnade.reports.console.screen import out as console
 from colonnade.search.comparison.adapting import EPSILON, GivenSetup
+from colonnade.search.comparison.kept_runs import RunShelf
 from colonnade.search.comparison.outcomes import ProtocolOutcome, ReferenceOutcome
 from colonnade.search.comparison.outputs import ComparisonOutput
 from colonnade.search.comparison.pair import PairRuns
+from colonnade.search.comparison.reference_runs import reference_run
+from colonnade.search.comparison.subject import read_subject
 from colonnade.search.comparison.waiting import WaitingLine
 from colonnade.search.folder import (
     SearchFolder,
@@ -36,8 +33,10 @@ from colonnade.search.folder import (
     refuse_unvalidated,
 )
 from colonnade.search.metrics import SearchMetric, search_metric
+from colonnade.search.references import REFERENCES
 from colonnade.search.space import without_space
 from colonnade.search.study import load_optuna
+from colonnade.search.workers import share_out
 
 if TYPE_CHECKING:
     import pyarrow as pa
