@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import grpc
 
@@ -36,6 +37,16 @@ class ClientTls:
 # Probes the server at (host, port) and returns the TLS settings; None for plain text. Called in a thread before every
 # attempt; an EnvironmentFault means that the server is not up yet.
 Prepare = Callable[[str, int], ClientTls | None]
+
+
+class Dialling(Protocol):
+    """The party's end of a transport; it is made with `Dialer`'s arguments."""
+
+    async def dial(self, find_address: Callable[[], str], prepare: Prepare, patience: float) -> Connection:
+        """A connection to the server, as `Dialer.dial`."""
+
+    async def close(self) -> None:
+        """Ends what the connection was made with."""
 
 
 class Dialer:

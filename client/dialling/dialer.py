@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from colonnade.client.dialling.dial import ClientTls, Dialer
+from colonnade.client.dialling.dial import ClientTls, Dialer, Dialling
 from colonnade.client.dialling.instructions import ended_early
 from colonnade.client.dialling.probe import fetch_certificate
 from colonnade.common.conversation.capacity import Bounded, Capacity, bound
@@ -59,10 +59,18 @@ class Membership:
     Args:
         largest: bytes of the largest frame that the server may send.
         ledger: the party's; None records no control messages (tests).
+        transport: makes the party's end of connections.
     """
 
-    def __init__(self, codec: Codec, largest: int, telemetry: Telemetry, ledger: Path | None = None) -> None:
-        self._dialer = Dialer(codec, largest)
+    def __init__(
+        self,
+        codec: Codec,
+        largest: int,
+        telemetry: Telemetry,
+        ledger: Path | None = None,
+        transport: Callable[[Codec, int], Dialling] = Dialer,
+    ) -> None:
+        self._dialer = transport(codec, largest)
         self._telemetry, self._ledger = telemetry, Ledger(ledger)
         self._connection: Connection | None = None
         self._largest = largest

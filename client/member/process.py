@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from colonnade.client.alignment.rows import TableRenewed
+from colonnade.client.dialling.dial import Dialer, Dialling
 from colonnade.client.dialling.dialer import Membership
 from colonnade.client.member.reloading import TableReload
 from colonnade.client.member.sessions import PartySessions
@@ -46,7 +47,7 @@ from colonnade.common.wire.frame import FRAME_ALLOWANCE
 
 
 @dataclass
-class ClientRun:
+class PartyMember:
     """One start of a party.
 
     Args:
@@ -54,6 +55,7 @@ class ClientRun:
         secure: False for no TLS, on loopback only.
         find_address: HOST:PORT of the server, or "" while it is not known yet; None uses the configuration's.
         answers: True for predictions of a run that has ended.
+        transport: makes the party's end of connections.
     """
 
     name: str
@@ -65,6 +67,7 @@ class ClientRun:
     find_address: Callable[[], str] | None = None
     listeners: tuple[Listener, ...] = ()
     answers: bool = False
+    transport: Callable[[Codec, int], Dialling] = Dialer
     _table: Features | None = field(default=None, init=False)
 
     async def run(self) -> None:
@@ -112,7 +115,7 @@ class ClientRun:
                 telemetry.add(tracking)
                 tracking.report = telemetry.pass_on
                 ending.enter_context(tracked(tracking, sessions))
-            membership = Membership(Codec(kinds, incoming, limits), largest, telemetry, folder.ledger)
+            membership = Membership(Codec(kinds, incoming, limits), largest, telemetry, folder.ledger, self.transport)
             watch.show(ClientMetrics(sessions, membership))
             watch.announce(telemetry)
             for doubt in doubtful:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 
@@ -55,6 +55,16 @@ async def begin(server: grpc.aio.Server) -> None:
         await asyncio.shield(starting)
     finally:
         await starting
+
+
+class Door(Protocol):
+    """The end of a transport that parties reach; it is made with `Listener`'s arguments."""
+
+    async def start(self, address: str, tls: ServerTls | None) -> int:
+        """Lets parties in at HOST:PORT; returns the port."""
+
+    async def stop(self) -> None:
+        """Lets nobody in any more, and ends all streams."""
 
 
 class Listener(grpc.GenericRpcHandler):

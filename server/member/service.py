@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,15 @@ from colonnade.common.errors import ConfigError, IdentityError
 from colonnade.common.messaging.forms import Form
 from colonnade.common.messaging.message import Kinds, largest_bytes
 from colonnade.common.observability.endpoints import Endpoints
-from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.observability.telemetry import Listener, Telemetry
+from colonnade.common.run.descriptors import raise_limit
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
 from colonnade.server.member.admission import Admission, DataShape
 from colonnade.server.member.handshakes import watch_handshakes
 from colonnade.server.member.hub import Hub
+from colonnade.server.member.listen import Door, Greet, ServerTls
 from colonnade.server.member.listen import Listener as Port
-from colonnade.server.member.listen import ServerTls
 
 _PARTING = 10.0  # seconds that parties have for their farewell
 _PARTING_EARLY = 2.0  # the same if the server was interrupted or has failed
@@ -89,35 +90,60 @@ def prediction_task(federation: FederationConfig) -> ServerTask:
     )
 
 
-class Service:
-    """One start of the server. `secure` is False for no TLS, on loopback only; there is no `identity` then."""
+@dataclass
+class ServerMember:
+    """One start of the server: certificate, port, admission and farewell. Its tasks are training and prediction.
 
-    def __init__(
-        self, federation: FederationConfig, config: ServerConfig, base: Path, task: ServerTask, *, secure: bool
-    ) -> None:
-        self._federation, self._config, self._secure, self.task = federation, config, secure, task
-        self.identity = own_identity(federation, config, base, secure=secure)
-        self._revoked = RevocationList(None if config.revoked is None else base / config.revoked)
+    Args:
+        base: the folder that paths in the configuration are relative to.
+        out: the run's folder, which exists.
+        secure: False for no TLS, on loopback only; there is no `identity` then.
+        transport: makes the end that parties reach.
+    """
+
+    federation: FederationConfig
+    config: ServerConfig
+    base: Path
+    out: Path
+    _: KW_ONLY
+    secure: bool = True
+    listeners: tuple[Listener, ...] = ()
+    transport: Callable[[Codec, int, Greet, int], Door] = Port
+    task: ServerTask = field(init=False)
+    identity: Identity | None = field(init=False)
+    _revoked: RevocationList = field(init=False)
+
+    async def run(self) -> None:
+        """Serves the task to its end."""
+        raise_limit()
+        with Endpoints(SERVER, self.config) as watch:
+            await self._serve(watch)
+
+    async def _serve(self, watch: Endpoints) -> None:
+        raise NotImplementedError
+
+    def take_up(self, task: ServerTask) -> None:
+        """Takes up a task, and reads the member's identity."""
+        self.task, self.identity = task, own_identity(self.federation, self.config, self.base, secure=self.secure)
+        self._revoked = RevocationList(None if self.config.revoked is None else self.base / self.config.revoked)
 
     def admission(self, data_shape: DataShape, run: str) -> Admission:
-        return Admission(
-            self._federation, data_shape, run, self._revoked, secure=self._secure, purpose=self.task.purpose
-        )
+        return Admission(self.federation, data_shape, run, self._revoked, secure=self.secure, purpose=self.task.purpose)
 
     def watch_handshakes(self, telemetry: Telemetry) -> AbstractContextManager[None]:
-        if not self._secure:
+        if not self.secure:
             return nullcontext()
         return watch_handshakes(lambda reason: telemetry.refused("unknown", reason))
 
     @asynccontextmanager
     async def listen(self, hub: Hub, telemetry: Telemetry, watch: Endpoints) -> AsyncIterator[None]:
         """Listens for parties. Raises EnvironmentFault if the port is not available."""
-        names, identity = list(self._federation.names), self.identity
+        names, identity = list(self.federation.names), self.identity
         tls = None if identity is None else ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)
-        port = Port(self.task.codec(), self.task.largest + FRAME_ALLOWANCE, hub.greet, len(names))
+        port = self.transport(self.task.codec(), self.task.largest + FRAME_ALLOWANCE, hub.greet, len(names))
         try:
-            bound = await port.start(self._config.listen, tls)
-            host = self._config.listen.rpartition(":")[0]
+            bound = await port.start(self.config.listen, tls)
+            host = self.config.listen.rpartition(":")[0]
             telemetry.event("listening", address=f"{host}:{bound}", waiting_for=names)
             watch.announce(telemetry)  # after the event that begins a start
             yield
@@ -163,8 +189,8 @@ class Service:
     @property
     def _parting(self) -> float:
         """Seconds that parties have for their farewell; long if each waits for the others' last statements."""
-        compared = self._federation.transcript.every and not self.task.dismisses
-        return max(_PARTING, self._federation.timeouts.answer) if compared else _PARTING
+        compared = self.federation.transcript.every and not self.task.dismisses
+        return max(_PARTING, self.federation.timeouts.answer) if compared else _PARTING
 
 
 def own_identity(federation: FederationConfig, config: ServerConfig, base: Path, *, secure: bool) -> Identity | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -18,8 +18,6 @@ from colonnade.common.alignment.psi_member import NAME as SEED
 from colonnade.common.alignment.psi_member import Seed
 from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.config.chaos import UNUSED_RATE
-from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.members import ServerConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.kept_encoder import EncoderFile
@@ -29,10 +27,9 @@ from colonnade.common.data.sources import load_labels
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.observability.endpoints import Endpoints
 from colonnade.common.observability.ports import refuse_taken
-from colonnade.common.observability.telemetry import Event, Listener, Telemetry, advances
+from colonnade.common.observability.telemetry import Event, Telemetry, advances
 from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.common.run.checkpoints import Checkpoints, Owner
-from colonnade.common.run.descriptors import raise_limit
 from colonnade.common.run.device import choose_device
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import RunFolder
@@ -43,7 +40,7 @@ from colonnade.server.alignment.rows import ServerRows, server_keeping
 from colonnade.server.member.admission import Admission, DataShape
 from colonnade.server.member.metrics import ServerMetrics
 from colonnade.server.member.saving import COMMITTED, refuse_older, run_number
-from colonnade.server.member.service import Service, training
+from colonnade.server.member.service import ServerMember, training
 from colonnade.server.member.sessions import ServerSessions
 from colonnade.server.member.summary import summarise, write_whole
 from colonnade.server.member.timeline import timeline
@@ -56,23 +53,14 @@ from colonnade.server.training.fusion.active import load_columns
 
 
 @dataclass
-class ServerRun:
-    """One start of the server.
+class ServerRun(ServerMember):
+    """One start of the server in training, from a configuration to summary.json, which is written however it ends.
 
     Args:
-        base: the folder that paths in the configuration are relative to.
-        out: the run's folder, which exists.
-        secure: False for no TLS, on loopback only.
         launched: when the run was started, seconds since 1970.
     """
 
-    federation: FederationConfig
-    config: ServerConfig
-    base: Path
-    out: Path
-    secure: bool = True
-    launched: float = 0.0
-    listeners: tuple[Listener, ...] = ()
+    launched: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         self.launched = self.launched or time.time()
@@ -81,15 +69,9 @@ class ServerRun:
         self.went_on = False
         """True if this start has reached a round or the end of the run; else an earlier start's summary stays valid."""
 
-    async def run(self) -> None:
-        """Serves the federation to its end and writes summary.json, however it ends."""
-        raise_limit()
-        with Endpoints(SERVER, self.config) as watch:
-            await self._serve(watch)
-
     async def _serve(self, watch: Endpoints) -> None:
         device = choose_device(self.config.device)
-        service = Service(self.federation, self.config, self.base, training(self.federation), secure=self.secure)
+        self.take_up(training(self.federation))
         tracking = server_tracking(
             self.federation, self.config, self.base, self.out, lambda: self._folder.number() or ""
         )
@@ -112,30 +94,30 @@ class ServerRun:
         self._refuse_older("sums", times_written(run_cache), self._folder.run_cache / f"{SUMS}.record")
         start = StartSecret(self._folder.start, self._folder.start_record(), public=self.federation.public_start)
         ctx.draws = own_draws(self.federation, SERVER, start.value)
-        ctx.identity, ctx.run_cache = service.identity, run_cache
+        ctx.identity, ctx.run_cache = self.identity, run_cache
         data_shape, rows = DataShape(len(labels.values), labels.official_test), None
         if keys is None:
             self._equip(ctx, labels, begun=begun)
         else:
             record = AlignmentRecord(run_cache, keys, SERVER)
             again = partial(self._dress, ctx, labels, begun=bool(record.number))
-            kinds = service.task.contract.kinds
+            kinds = self.task.contract.kinds
             seed = Seed(self._folder.run_cache / SEED)
             keeping = server_keeping(self.federation, self.config, self.base, self.out, telemetry, secure=self.secure)
             rows = ServerRows(self.federation, record, telemetry, kinds, again, seed, keeping)
         doubtful = [*filter(None, [labels.without]), *map(str, labels.doubts)]
         held = None if begun or aligned else digest_of(labels)
         del labels, values  # the context alone has the protected values
-        with closing(telemetry), service.watch_handshakes(telemetry):
-            session = self._sessions(ctx, service.admission(data_shape, number), rows, number, start)
+        with closing(telemetry), self.watch_handshakes(telemetry):
+            session = self._sessions(ctx, self.admission(data_shape, number), rows, number, start)
             watch.show(ServerMetrics(session))
-            async with service.listen(session.hub, telemetry, watch):
+            async with self.listen(session.hub, telemetry, watch):
                 self._tables.keep()
                 for reason in doubtful:
                     ctx.warn(reason)
                 if held is not None:
                     hold_labels(run_cache, held)
-                await service.converse(session.hub, self._work(session), partial(self._end, session, tracking))
+                await self.converse(session.hub, self._work(session), partial(self._end, session, tracking))
 
     def _protect(
         self, labels: LabelColumn, schedule: Schedule, begun: bool

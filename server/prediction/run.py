@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,8 +15,6 @@ from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.psi_member import NAME as SEED
 from colonnade.common.alignment.psi_member import Seed
 from colonnade.common.alignment.record import AlignmentRecord
-from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.members import ServerConfig
 from colonnade.common.contracts import prediction
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
@@ -26,16 +23,15 @@ from colonnade.common.data.sources import load_labels
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import CheckpointError, ColonnadeError, InputError
 from colonnade.common.observability.endpoints import Endpoints
-from colonnade.common.observability.telemetry import Listener, Telemetry
+from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.run.checkpoints import Checkpoints, Owner
-from colonnade.common.run.descriptors import raise_limit
 from colonnade.common.run.device import choose_device
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.server.alignment.rows import server_keeping
 from colonnade.server.member.admission import DataShape
 from colonnade.server.member.hub import Hub
-from colonnade.server.member.service import Service, prediction_task
+from colonnade.server.member.service import ServerMember, prediction_task
 from colonnade.server.member.session_numbers import SessionNumbers
 from colonnade.server.prediction.exchange import Questions
 from colonnade.server.prediction.model import Model
@@ -52,41 +48,34 @@ Work = Callable[[Model], Awaitable[None]]
 
 
 @dataclass
-class PredictionRun:
-    """One start of a server for predictions.
+class PredictionRun(ServerMember):
+    """One start of the server for predictions.
 
     Args:
-        base: the folder that paths in the configuration are relative to.
         work: uses the model; when it returns, the parties are dismissed.
         ids: ids that may be asked for, where rows are aligned; None for the training rows' ids.
     """
 
-    federation: FederationConfig
-    config: ServerConfig
-    base: Path
-    out: Path
-    work: Work
+    work: Work = field(kw_only=False)
     terms: PredictionTerms = field(default=PredictionTerms(), kw_only=True)
     ids: Collection[str] | None = field(default=None, kw_only=True)
-    listeners: tuple[Listener, ...] = field(default=(), kw_only=True)
 
     _data_shape: DataShape = field(init=False)
 
     def __post_init__(self) -> None:
-        self._folder = RunFolder(self.out)
+        self._folder, self.secure = RunFolder(self.out), self.terms.secure
 
-    async def run(self) -> None:
-        raise_limit()
-        task, (owner, store, held) = prediction_task(self.federation), self.check()
-        service = Service(self.federation, self.config, self.base, task, secure=self.terms.secure)
+    async def _serve(self, watch: Endpoints) -> None:
+        owner, store, held = self.check()
+        self.take_up(prediction_task(self.federation))
         with (
-            Endpoints(SERVER, self.config) as watch,
             closing(Telemetry(self._folder.prediction_events, watch, *self.listeners, log="server")) as telemetry,
-            service.watch_handshakes(telemetry),
+            self.watch_handshakes(telemetry),
         ):
             ctx, row_index = self._context(telemetry)
-            ctx.identity = service.identity
-            admission, numbers = service.admission(self._data_shape, owner.run), SessionNumbers(self.out)
+            ctx.identity = self.identity
+            admission, numbers = self.admission(self._data_shape, owner.run), SessionNumbers(self.out)
+            task = self.task
             hub = Hub(task.federation, task.contract, admission, owner.run, telemetry, numbers=numbers)
             ctx.traffic, ctx.phases = hub.totals.wire, hub.phases
             sessions = PredictionSessions(
@@ -100,8 +89,8 @@ class PredictionRun:
                 row_index=row_index,
                 folder=self.out,
             )
-            async with service.listen(hub, telemetry, watch):
-                await self._converse(service, sessions, self._model(ctx, row_index, owner.run, held[0], watch))
+            async with self.listen(hub, telemetry, watch):
+                await self._ask(sessions, self._model(ctx, row_index, owner.run, held[0], watch))
 
     def check(self) -> tuple[Owner, Checkpoints, list[int]]:
         """Refuses unusable models and terms before any party is started or any file is written.
@@ -126,9 +115,7 @@ class PredictionRun:
             )
         return owner, store, held
 
-    async def _converse(
-        self, service: Service, sessions: PredictionSessions, model: Callable[[Questions], Model]
-    ) -> None:
+    async def _ask(self, sessions: PredictionSessions, model: Callable[[Questions], Model]) -> None:
         """Runs the work and the sessions concurrently; the first failure ends both."""
         questions, ctx = Questions(), sessions.ctx
         work = asyncio.ensure_future(self.work(model(questions)))
@@ -143,7 +130,7 @@ class PredictionRun:
         def over(status: str, _reason: str | None) -> None:
             ctx.telemetry.event("end", status=status, round=ctx.round)
 
-        await service.converse(sessions.hub, _all_done(both), over, shared=shared, beside=both)
+        await self.converse(sessions.hub, _all_done(both), over, shared=shared, beside=both)
 
     def _context(self, telemetry: Telemetry) -> tuple[ServerContext, RowIndex]:
         federation, cache = self.federation, TableCache(self.out, writes=True)

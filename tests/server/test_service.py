@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.conversation.compression import arriving
 from colonnade.common.errors import PartyFailed
-from colonnade.server.member.service import Service, prediction_task, training
+from colonnade.server.member.service import ServerMember, ServerTask, prediction_task, training
 from tests.server.stage import play
 from tests.support.federation import config
 
@@ -39,11 +40,17 @@ class Hub:
         self.calls.append(("part", patience))
 
 
+def member(federation: FederationConfig, task: ServerTask) -> ServerMember:
+    made = ServerMember(federation, SERVER, Path(), Path(), secure=False)
+    made.take_up(task)
+    return made
+
+
 def converse(work: Awaitable[None], *, dismisses: bool = False, **more: Any) -> list[tuple[object, ...]]:
     """Recorded calls, the work's own error last."""
     federation = config({"name": "split"}).federation
     task = replace(training(federation), dismisses=dismisses)
-    service, hub = Service(federation, SERVER, Path(), task, secure=False), Hub()
+    service, hub = member(federation, task), Hub()
     found: Any = hub
 
     async def scene() -> None:
@@ -100,7 +107,7 @@ def test_background_tasks_end_before_the_farewell() -> None:
 
     async def scene() -> None:
         federation = config({"name": "split"}).federation
-        service, hub = Service(federation, SERVER, Path(), training(federation), secure=False), Hub()
+        service, hub = member(federation, training(federation)), Hub()
         found: Any = hub
         task = asyncio.ensure_future(beside())
         await service.converse(

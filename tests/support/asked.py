@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from colonnade.client.member.process import ClientRun
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.conversation.inprocess import run_virtual
@@ -18,7 +18,7 @@ from colonnade.server.prediction import sessions
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.run import PredictionRun
 from colonnade.server.prediction.terms import PredictionTerms
-from tests.support.in_memory import LONG, members
+from tests.support.in_memory import LONG, PipeListener, members
 
 Spoil = Callable[[Cohort], None]
 """Alters what a server of predictions sends, from the beginning of each session."""
@@ -84,13 +84,11 @@ class Asked:
                 asking = PredictionRun(
                     federation, config, self.folder, there.home(SERVER), work,
                     terms=PredictionTerms(secure=False, **terms), listeners=(there.events.append,),
+                    transport=partial(PipeListener, there),
                 )  # fmt: skip
                 runs: dict[str, Any] = {SERVER: asking}
                 for name in here or federation.names:
-                    runs[name] = ClientRun(
-                        name, federation, self.config.parties[name], self.folder, there.home(name), False,
-                        lambda: "127.0.0.1:1", (there.events.append,), answers=True,
-                    )  # fmt: skip
+                    runs[name] = there.party(name, answers=True)
                 await self._end({name: asyncio.ensure_future(run.run()) for name, run in runs.items()})
                 self.events = list(there.events)
 

@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from unittest.mock import patch
 
-from colonnade.client.member.process import ClientRun
+from colonnade.client.member.process import PartyMember
 from colonnade.common.alignment.messages import all_kinds
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
@@ -74,11 +74,20 @@ class Members:
         federation, listeners = self.config.federation, (self.events.append,)
         if name == SERVER:
             assert self.config.server is not None
-            server = ServerRun(federation, self.config.server, self.folder, home, secure=False, listeners=listeners)
+            server = ServerRun(
+                federation, self.config.server, self.folder, home,
+                secure=False, listeners=listeners, transport=partial(PipeListener, self),
+            )  # fmt: skip
             return asyncio.ensure_future(server.run())
-        own = self.config.parties[name]
-        party = ClientRun(name, federation, own, self.folder, home, False, lambda: "127.0.0.1:1", listeners)
-        return asyncio.ensure_future(party.run())
+        return asyncio.ensure_future(self.party(name).run())
+
+    def party(self, name: str, *, answers: bool = False) -> PartyMember:
+        """A party that dials over streams in memory."""
+        return PartyMember(
+            name, self.config.federation, self.config.parties[name], self.folder, self.home(name),
+            secure=False, find_address=lambda: "127.0.0.1:1", listeners=(self.events.append,), answers=answers,
+            transport=partial(PipeDialer, self),
+        )  # fmt: skip
 
     def home(self, name: str) -> Path:
         """The folder of a member."""
@@ -128,40 +137,42 @@ class Members:
         self.up = False
 
 
+class PipeDialer:
+    """A party's end of streams in memory."""
+
+    def __init__(self, there: Members, codec: Codec, largest: int) -> None:
+        self._there, self._codec, self._largest = there, codec, largest
+        self._connection: Connection | None = None
+
+    async def dial(self, *_how: object) -> Connection:
+        self._connection = connected(self._there.through(self._there.dial()), self._codec, self._largest, SERVER)
+        return self._connection
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.done.set()
+
+
+class PipeListener:
+    """A server's end of streams in memory."""
+
+    def __init__(self, there: Members, codec: Codec, largest: int, greet: Greet, _parties: int) -> None:
+        self._there, self._start = there, lambda: there.listen(codec, largest, greet)
+
+    async def start(self, *_where: object) -> int:
+        self._start()
+        return 1
+
+    async def stop(self) -> None:
+        self._there.hang_up()
+
+
 @contextmanager
 def members(folder: Path, cfg: Config | None = None) -> Iterator[Members]:
-    """Members without a network, and without threads, which a virtual clock does not wait for."""
+    """Members without a network; at the end no party reaches a server any more."""
     there = Members(cfg or agreed(), folder)
-
-    class PipeDialer:
-        def __init__(self, codec: Codec, largest: int) -> None:
-            self._codec, self._largest = codec, largest
-            self._connection: Connection | None = None
-
-        async def dial(self, *_how: object) -> Connection:
-            self._connection = connected(there.through(there.dial()), self._codec, self._largest, SERVER)
-            return self._connection
-
-        async def close(self) -> None:
-            if self._connection is not None:
-                self._connection.done.set()
-
-    class PipeListener:
-        def __init__(self, codec: Codec, largest: int, greet: Greet, _parties: int) -> None:
-            self._start = lambda: there.listen(codec, largest, greet)
-
-        async def start(self, *_where: object) -> int:
-            self._start()
-            return 1
-
-        async def stop(self) -> None:
-            there.hang_up()
-
-    with (
-        patch("colonnade.client.dialling.dialer.Dialer", PipeDialer),
-        patch("colonnade.server.member.service.Port", PipeListener),
-    ):
-        yield there
+    yield there
+    there.hang_up()
 
 
 def _content(path: Path) -> bytes:

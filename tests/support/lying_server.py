@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from colonnade.client.member.process import ClientRun
+from colonnade.client.member.process import PartyMember
 from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
@@ -78,7 +78,7 @@ class Liar:
             out.mkdir(parents=True, exist_ok=True)
             own = self.config.parties[name]
             find, broadcast = lambda: self.address, (self.events.put_nowait,)
-            run = ClientRun(name, federation, own, self.folder, out, False, find, broadcast)
+            run = PartyMember(name, federation, own, self.folder, out, False, find, broadcast)
             self.parties[name] = asyncio.ensure_future(run.run())
 
     def home(self, name: str) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from colonnade.client.member.process import ClientRun
+from colonnade.client.member.process import PartyMember
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.observability.telemetry import Event
@@ -94,7 +94,7 @@ class Watched:
             ).run()
             return
         own, find = self.config.parties[name], lambda: self.address if name in self.invited else ""
-        await ClientRun(name, federation, own, Path(), self.home(name), secure=False, find_address=find).run()
+        await PartyMember(name, federation, own, Path(), self.home(name), secure=False, find_address=find).run()
 
     def _hear(self, event: Event) -> None:
         if event["kind"] == "listening":

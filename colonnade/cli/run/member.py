@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 import torch
 from pydantic import TypeAdapter, ValidationError
 
-from colonnade.client.member.process import ClientRun
+from colonnade.client.member.process import PartyMember
 from colonnade.common.config.members import Config, Endpoint, PartyConfig, ServerConfig
 from colonnade.common.data.draws import reseed_torch
 from colonnade.common.errors import ConfigError, InputError, nearest
@@ -116,7 +116,7 @@ def participate(
     with place.open(f"{config.federation.id}-{name}") as folder:
         config = as_begun(config, folder)
         base = base or file.parent.resolve()
-        run = ClientRun(
+        run = PartyMember(
             name,
             config.federation,
             own,

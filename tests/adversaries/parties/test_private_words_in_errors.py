@@ -15,7 +15,7 @@ import grpc
 import pytest
 
 import colonnade
-from colonnade.client.member.process import ClientRun
+from colonnade.client.member.process import PartyMember
 from colonnade.common.aggregation.confirmed_sets import SetError
 from colonnade.common.aggregation.masks import BlindError
 from colonnade.common.config.members import Config
@@ -136,7 +136,9 @@ class Scene:
     def _server(self) -> ServerRun:
         assert self.config.server is not None
         federation, out = self.config.federation, self.home(SERVER)
-        return ServerRun(federation, self.config.server, self.folder / "code", out, False, listeners=(self._hear,))
+        return ServerRun(
+            federation, self.config.server, self.folder / "code", out, secure=False, listeners=(self._hear,)
+        )
 
     def _hear(self, event: Event) -> None:
         if event["kind"] == "listening":
@@ -144,14 +146,14 @@ class Scene:
 
     async def _all(self, first: ServerRun | PredictionRun, *, answers: bool) -> None:
         parties = {
-            name: ClientRun(
+            name: PartyMember(
                 name, self.config.federation, self.config.parties[name], self.folder / "code", self.home(name),
                 secure=False, find_address=lambda: self._address, answers=answers,
             )
             for name in self.config.federation.names
         }  # fmt: skip
 
-        async def member(name: str, run: ServerRun | PredictionRun | ClientRun) -> None:
+        async def member(name: str, run: ServerRun | PredictionRun | PartyMember) -> None:
             try:
                 await run.run()
             except Exception as error:  # noqa: BLE001  # to be looked at
