@@ -147,7 +147,7 @@ def _output(process: subprocess.Popen[str]) -> str:
 
 
 def _kill(home: Path) -> None:
-    os.kill(int((home / ".lock").read_text(encoding="utf-8")), signal.SIGKILL)
+    os.kill(int((home / ".lock").read_text(encoding="utf-8").split()[0]), signal.SIGKILL)
 
 
 def _kill_all(process: subprocess.Popen[str]) -> None:

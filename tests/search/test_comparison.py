@@ -46,7 +46,7 @@ from tests.support import warm
 def _one_reference(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Trees take a second to grow; few tests need them."""
     if "every_reference" not in request.fixturenames:
-        monkeypatch.setattr(references, "REFERENCES", {"constant": references.REFERENCES["constant"]})
+        monkeypatch.setattr(compared, "REFERENCES", {"constant": references.REFERENCES["constant"]})
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.keys.pins import prepare
 from colonnade.common.crypto.pki import files
 from colonnade.common.crypto.pki.authority import Authority, Role
 from colonnade.common.crypto.pki.certificates import certificate_pem, describe, in_words, name_of, read_certificate
@@ -135,6 +134,8 @@ def pin(
     replace: Annotated[bool, typer.Option("--replace", help="Replace other fingerprints.")] = False,
 ) -> None:
     """Write the fingerprints of certificates into a configuration's roster, and show them."""
+    from colonnade.cli.keys.pins import prepare  # noqa: PLC0415  # .2 s of imports, for one command of six
+
     prepare(file, named, ca, replace=replace).write()
 
 

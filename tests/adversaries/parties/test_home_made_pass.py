@@ -27,6 +27,7 @@ TYPES = {"Released", "MaskedTensor", "Outgoing"}
 MAKERS = {
     "common/messaging/outgoing.py": {"Outgoing", "MaskedTensor"},
     "common/privacy/release.py": {"Released"},
+    "common/privacy/gaussian.py": {"Released"},
     "common/privacy/rows.py": {"Released"},
     "common/privacy/codes/release.py": {"Released"},
     "common/crypto/sealing.py": {"MaskedTensor"},
