@@ -31,7 +31,9 @@ def load(name: str, wanted: str) -> Any:
     Raises:
         InputError: it is not installed, or has another version than this package.
     """
-    hint = f"pip install colonnade-lab=={VERSION}, or the file colonnade_lab-{VERSION}-py3-none-any.whl"
+    hint = (
+        f"pip install colonnade-lab=={VERSION}, or the file {DISTRIBUTION.replace('-', '_')}-{VERSION}-py3-none-any.whl"
+    )
     if (entry := installed().get(name)) is None:
         raise InputError(f"{wanted} is part of {DISTRIBUTION}, which is not installed", hint=hint)
     if entry.dist is not None and entry.dist.version != VERSION:
