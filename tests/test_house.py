@@ -20,8 +20,6 @@ ACROSS = {
     "colonnade/cli/checks/noise.py",
     "colonnade/cli/checks/untuned.py",
     "colonnade/cli/start.py",
-    "colonnade/launcher/restarts.py",
-    "colonnade/search/comparison/reference_runs.py",
     "client/prediction/own_predictions.py",
     "client/training/secret_steps.py",
     "common/encryption/gaussian.py",

@@ -9,7 +9,7 @@ from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import Link
 
 
-class Exchange(Protocol):
+class Turn(Protocol):
     async def __call__(self, t: int, turn: int, until: int) -> bool:
         """Takes one turn. False if it was given up, because the server is beyond round `until`: it is repeated.
 
@@ -22,7 +22,7 @@ class Exchange(Protocol):
 async def follow_rounds(
     ctx: ClientContext,
     server: Link,
-    exchange: Exchange,
+    exchange: Turn,
     evaluate: Callable[[int], Awaitable[None]],
     *,
     arrivals: bool,

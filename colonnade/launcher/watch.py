@@ -7,14 +7,15 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from colonnade.common.config.members import Config
+from colonnade.common.config.members import Config, LaunchConfig
 from colonnade.common.config.remedy import command
 from colonnade.common.errors import MemberFailed
 from colonnade.common.observability.telemetry import Listener, advances
@@ -27,7 +28,6 @@ from colonnade.launcher.configuration import GivenConfig
 from colonnade.launcher.folder_lock import remove_new
 from colonnade.launcher.processes import Processes, last_words
 from colonnade.launcher.readiness import refuse_other_keys
-from colonnade.launcher.restarts import Restarts
 from colonnade.launcher.scratch import temporary_identities
 from colonnade.reports.console.progress import Progress
 from colonnade.reports.console.screen import INTERRUPTED, debugging
@@ -340,3 +340,32 @@ class Launch:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+class Restarts:
+    def __init__(self, config: LaunchConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self._config, self._clock = config, clock
+        self._used: Counter[str] = Counter()
+        self._at: dict[str, float] = {}
+
+    def hopeful(self, name: str, code: int) -> bool:
+        """True if a member that ended with this code will be restarted.
+
+        Only a killed member (a negative code) is: a member that exits by itself would fail again.
+        """
+        return code < 0 and (name in self._at or self._used[name] < self._config.restarts)
+
+    def noticed(self, name: str) -> bool:
+        """Schedules the restart of a member; True the first time."""
+        if name in self._at:
+            return False
+        self._at[name] = self._clock() + self._config.backoff * 2 ** self._used[name]
+        self._used[name] += 1
+        return True
+
+    def due(self, name: str) -> bool:
+        """True, once, when it is time to restart the member."""
+        if self._clock() < self._at[name]:
+            return False
+        del self._at[name]
+        return True

@@ -21,7 +21,6 @@ from colonnade.search.comparison.kept_runs import RunShelf
 from colonnade.search.comparison.outcomes import ProtocolOutcome, ReferenceOutcome
 from colonnade.search.comparison.outputs import ComparisonOutput
 from colonnade.search.comparison.pair import PairRuns
-from colonnade.search.comparison.reference_runs import reference_run
 from colonnade.search.comparison.subject import read_subject
 from colonnade.search.comparison.waiting import WaitingLine
 from colonnade.search.folder import (
@@ -43,6 +42,17 @@ if TYPE_CHECKING:
 
     from colonnade.search.comparison.subject import Subject
     from colonnade.search.workers import Performer
+from typing import TYPE_CHECKING
+
+from colonnade.common.errors import EnvironmentFault
+from colonnade.search.comparison.kept_runs import DONE, FAILED, LOST, KeptRun
+from colonnade.search.comparison.subject import Subject
+from colonnade.search.references import ReferenceTask
+from colonnade.search.simulated import failure
+
+if TYPE_CHECKING:
+    from colonnade.search.workers import Performer
+
 
 LEFT_OUT = ("local", "centralized")
 """Protocols that share nothing or everything: not compared unless they are named."""
@@ -250,3 +260,32 @@ class _Pairs:
         with self._lock:
             self.output.references.append(ReferenceOutcome(name, REFERENCES[name], run))
             self.output.references.sort(key=lambda found: list(REFERENCES).index(found.name))
+
+
+def reference_run(name: str, subject: Subject, shelf: RunShelf, goal: SearchMetric, performer: Performer) -> KeptRun:
+    """Runs a reference, one of REFERENCES, on a comparison's data, or returns its stored result.
+
+    Args:
+        goal: metric that decides when it ends.
+    """
+    key = shelf.reference_key(name, goal.metric, 0)
+    if (kept := shelf.get(key)) is not None:
+        return kept
+    columns = tuple(str(subject.columns(member)) for member in subject.shapes)
+    task = ReferenceTask(
+        name, columns, str(subject.label_file), str(subject.parts), subject.regression, goal.metric, goal.direction
+    )
+    try:
+        result = performer.perform(task, lambda _number, _metrics, _last: True)
+    except Exception as error:  # noqa: BLE001  # no error may stop other runs
+        if isinstance(error, EnvironmentFault):
+            return KeptRun(LOST, str(error))
+        reason, hint = failure(error)
+        run = KeptRun(FAILED, f"{reason} ({hint})" if hint else reason)
+    else:
+        run = KeptRun(
+            DONE, "", result.metrics, result.tested, (), result.round, result.rounds, result.seconds, 0,
+            result.errors, result.chance,
+        )  # fmt: skip
+    shelf.keep(key, run, {"reference": name})
+    return run
