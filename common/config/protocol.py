@@ -60,7 +60,7 @@ class ProtocolConfig(Section):
     """Base of every protocol's config: its name, which selects the protocol, and what other code asks of the keys.
 
     The properties answer from the keys that protocols call alike; a protocol that has none of them, or another name,
-    overrides the property.
+    overrides the property. The keys may be properties too.
 
     Attributes:
         defaults: of the members' sections with this protocol.
@@ -110,16 +110,16 @@ class ProtocolConfig(Section):
 
     @property
     def local_steps_taken(self) -> int:
-        """Most steps that a party takes after one release: 1 without `steps_key`."""
-        return int(self._key(self.steps_key, 1))
+        """Most steps that a party takes after one release: `tau` or `local_steps`; 1 without."""
+        return int(self._key("tau", self._key("local_steps", 1)))
 
     @property
     def encoder_draws(self) -> tuple[int, int]:
-        """Steps of the training of linear encoders, and rows expected in a step."""
-        return 1, 1
+        """Steps of the training of linear encoders, and rows expected in a step: `steps`, `drawn`; 1 without."""
+        return int(self._key("steps", 1)), int(self._key("drawn", 1))
 
     def _key(self, key: str, otherwise: Any) -> Any:
-        return getattr(self, key) if key in type(self).model_fields else otherwise
+        return getattr(self, key, otherwise)  # also of a property: steps that it names must be accounted for
 
     def coded_batch(self, batch: int, parties: int) -> int:  # noqa: ARG002
         """Rows for which a party computes a response: those of a batch, or fewer with coded rows."""

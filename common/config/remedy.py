@@ -79,7 +79,7 @@ def _defaults(federation: FederationConfig) -> str:
 
 def _steps(federation: FederationConfig) -> tuple[str, int] | None:
     """Name and a third of the local steps, where a run may change them."""
-    steps = federation.protocol.local_steps_taken
-    if steps == 1 or federation.privacy is not None:
+    steps, key = federation.protocol.local_steps_taken, federation.protocol.steps_key
+    if not key or steps == 1 or federation.privacy is not None:
         return None
-    return federation.protocol.steps_key, max(1, round(steps / _SHARE))
+    return key, max(1, round(steps / _SHARE))

@@ -53,11 +53,6 @@ class Config(ProtocolConfig):
     lr: float = Field(default=60.0, gt=0, description="learning rate of the encoders, on inputs of a norm of at most 1")
     iterations: int = Field(default=30, ge=1, description="of EM at the server, in every round")
 
-    @property
-    def encoder_draws(self) -> tuple[int, int]:
-        """`steps`, and `drawn`."""
-        return self.steps, self.drawn
-
 
 @message
 class Lessons(ServerMessage):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from colonnade.common.config.optimisers import AdamConfig, AdamWConfig, SgdConfig
+from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
@@ -70,3 +71,17 @@ def test_a_constant_may_depend_on_the_task_and_what_a_file_says_counts() -> None
     assert made("linear_admm", task="regression", classes=0).federation.protocol.rho == 0.5
     tree = digits({"name": "vimadmm", "rho": 1}, task="regression", classes=0)
     assert parse(tree).federation.protocol.rho == 1  # type: ignore[attr-defined]
+
+
+def test_steps_that_a_config_computes_are_accounted_for() -> None:
+    """A plug-in may name its steps by a property, which is no key of the section."""
+
+    class Computed(ProtocolConfig):
+        name: str = "computed"
+        twice: int = 3
+
+        @property
+        def local_steps(self) -> int:
+            return 2 * self.twice
+
+    assert Computed().local_steps_taken == 6 and Computed().steps_key == ""
