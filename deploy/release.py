@@ -94,7 +94,7 @@ def bill_of_materials() -> dict[str, Any]:
     bom: dict[str, Any] = json.loads(made)
     wanted = runtime_packages()
     parts = [part for part in bom["components"] if canonicalize_name(part["name"]) in wanted]
-    _refuse_untested(parts)
+    refuse_untested(parts)
     refs = {part["bom-ref"]: canonicalize_name(part["name"]) for part in parts}
     main = bom["metadata"]["component"]["bom-ref"]
     edges = [{"ref": main, "dependsOn": _refs_of(refs, direct("colonnade"))}]
@@ -180,7 +180,7 @@ def _check_bom(path: Path, version: str) -> None:
         raise ReleaseRefusedError(f"{path} is not valid CycloneDX 1.6: {wrong}")
 
 
-def _refuse_untested(parts: Iterable[dict[str, Any]]) -> None:
+def refuse_untested(parts: Iterable[dict[str, Any]]) -> None:
     pins = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.M))
     tested = {canonicalize_name(name): Version(version).public for name, version in pins.items()}
     for part in parts:

@@ -98,9 +98,9 @@ def test_the_list_has_what_runs_and_nothing_of_development(bom: dict) -> None:
 def test_a_package_of_an_untested_version_is_refused(bom: dict) -> None:
     part = dict(bom["components"][0], version="0.0.1")
     with pytest.raises(release.ReleaseRefusedError, match=r"is 0\.0\.1 here, and constraints\.txt has"):
-        release._refuse_untested([part])
+        release.refuse_untested([part])
     with pytest.raises(release.ReleaseRefusedError, match="no version of it"):
-        release._refuse_untested([{"name": "colonnade-unknown", "version": "1"}])
+        release.refuse_untested([{"name": "colonnade-unknown", "version": "1"}])
 
 
 def metadata(version: str = VERSION, name: str = "colonnade") -> bytes:

@@ -76,9 +76,9 @@ class PartyRows:
         self._seed, path = Seed(self.kept / SEED), self.kept / NAME
         most, most_predicted = self.policy.max_other_rows, self.policy.max_predicted_rows
         if self.whole or most_predicted is None:
-            self._foreign = ForeignKeys(self.name, most, path=path)
+            self.foreign = ForeignKeys(self.name, most, path=path)
         else:
-            self._foreign = ForeignKeys(self.name, most_predicted, "max_predicted_rows", path)
+            self.foreign = ForeignKeys(self.name, most_predicted, "max_predicted_rows", path)
 
     async def align(self, membership: Membership, begin: Begin) -> Features | None:
         """Rows that all members have, in the common order; None if the server wants to go back.
@@ -94,7 +94,7 @@ class PartyRows:
         if begin.aligned:
             with membership.telling():
                 rows = self.record.rows(begin.aligned)
-                self._foreign.settle()
+                self.foreign.settle()
                 return self.features.rows(rows)
         with membership.telling():
             self._refuse_again()
@@ -107,7 +107,7 @@ class PartyRows:
             async def match() -> None:
                 finding = self._finding(link, egress, begin)
                 found.append((await finding(), finding.reused))
-                self._foreign.settle()
+                self.foreign.settle()
                 self._seed.forget()
                 await aside(partial(self.keeping.close, complete=True))
 
@@ -124,7 +124,7 @@ class PartyRows:
 
     def _refuse_again(self) -> None:
         """Refuses to align a run's rows twice; predictions align theirs every time. Raises CheckpointError."""
-        if self.whole and self._foreign.settled:
+        if self.whole and self.foreign.settled:
             raise CheckpointError(
                 f"{self.name}: rows are aligned, and the server wants to align them again",
                 hint="resume the server from its own folder of this run, or begin a new run with another --out",
@@ -158,7 +158,7 @@ class PartyRows:
                 self.name, there, self.policy, keys,
                 session=session, server=link, admit_masked=egress.admit_masked, keep=keep, work=aside,
                 report=tenths(partial(self.telemetry.event, "aligning", party=self.name)),
-                seed=self._seed, foreign=self._foreign, warn=self._warn,
+                seed=self._seed, foreign=self.foreign, warn=self._warn,
                 exponent=exponent, after=after, already=already, daily=self.keeping.daily,
                 checks=checks, nonces=terms.nonces, identity=self.identity, partial=not self.whole,
             )  # fmt: skip

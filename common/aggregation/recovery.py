@@ -103,10 +103,10 @@ class SharedKeys:
         rounds = range(first, first + BLOCK)
         sealed = octets ^ _rows([self._pad(self._name, to, t, s) for t in rounds for s in range(SECRETS)
                                  for to in self._roster]).reshape(octets.shape)  # fmt: skip
-        keys = [_key(secret) for secret in secrets.view(-1, _ELEMENTS)]
+        keys = [derived_key(secret) for secret in secrets.view(-1, _ELEMENTS)]
         self._own = {t: key for t, key in self._own.items() if t >= first - BLOCK}
         self._own |= dict(zip(rounds, keys[_OWN::SECRETS], strict=True))
-        wrapped = [_wrapped(key, self._pair_keys(t)) for t, key in zip(rounds, keys[_PAIRS::SECRETS], strict=True)]
+        wrapped = [wrapped_keys(key, self._pair_keys(t)) for t, key in zip(rounds, keys[_PAIRS::SECRETS], strict=True)]
         return SealedShares(first, torch.from_numpy(sealed), torch.from_numpy(np.stack(wrapped)))
 
     def of_round(self, round: int) -> RoundKeys:
@@ -206,18 +206,18 @@ def recover(
     owners = [party for party in roster if party in laid]
     which = {party: _OWN if party in summed else _PAIRS for party in owners}
     sealed = np.stack([dealt[party].shares[at, which[party]].numpy()[places] for party in owners], axis=1)
-    shares = _elements(sealed ^ pads[:, [roster.index(party) for party in owners]])  # (m, owners, elements)
+    shares = elements_of(sealed ^ pads[:, [roster.index(party) for party in owners]])  # (m, owners, elements)
     check_shares(sharing, dict(zip(holders, places, strict=True)), owners, shares)
     secrets = dict(zip(owners, sharing.combine(places[:t], shares[:t]), strict=True))
     pairs: dict[tuple[str, str], bytes] = {}
     for gone in (party for party in owners if party not in summed):
-        keys = _wrapped(_key(secrets[gone]), dealt[gone].pair_keys[at].numpy())
+        keys = wrapped_keys(derived_key(secrets[gone]), dealt[gone].pair_keys[at].numpy())
         pairs |= {(there, gone): keys[roster.index(there)].tobytes() for there in owners if there in summed}
-    own = {party: _key(secrets[party]) for party in owners if party in summed}
+    own = {party: derived_key(secrets[party]) for party in owners if party in summed}
     return Recovered(own, pairs, tuple(holders) if len(holders) == t else ())
 
 
-def _key(secret: Tensor) -> bytes:
+def derived_key(secret: Tensor) -> bytes:
     return sha256(_octets(secret).tobytes()).digest()
 
 
@@ -226,7 +226,7 @@ def _octets(elements: Tensor) -> _Octets:
     return elements.numpy().astype("<u4").view(np.uint8)
 
 
-def _elements(octets: _Octets) -> Tensor:
+def elements_of(octets: _Octets) -> Tensor:
     """The reverse of `_octets`, modulo p: a share altered to p or more fits no others, or spoils the sum."""
     return torch.from_numpy(np.ascontiguousarray(octets).view("<u4").astype(np.int64) % LARGEST)
 
@@ -235,7 +235,7 @@ def _rows(pieces: Sequence[bytes]) -> _Octets:
     return np.frombuffer(b"".join(pieces), np.uint8).reshape(len(pieces), -1)
 
 
-def _wrapped(key: bytes, keys: _Octets) -> _Octets:
+def wrapped_keys(key: bytes, keys: _Octets) -> _Octets:
     """Encrypts or decrypts keys, (parties, 32), by a keystream."""
     stream = Cipher(ChaCha20(key, _NONCE), mode=None).encryptor().update(bytes(keys.size))
     return keys ^ np.frombuffer(stream, np.uint8).reshape(keys.shape)

@@ -97,7 +97,7 @@ class Link(Capacity):
         self.watch: MessageWatch | None = None
         self.last: int | None = None
         self._carry, self._compress, self._outlet = carry, compress, Unlimited() if outlet is None else outlet
-        self._newest, self._opened, self.closed = 0, 0, False
+        self.newest, self._opened, self.closed = 0, 0, False
         self._asked: Save | None = None
 
     async def send(self, message: Message) -> None:
@@ -180,7 +180,7 @@ class Link(Capacity):
     def done_with(self, round: int, until: int = 0) -> bool:
         """True if the server has opened a later round (and one after `until`), requests a checkpoint, or has closed."""
         asked = self._asked is not None and self._asked.round >= round
-        return self.closed or asked or self._newest > max(round, until)
+        return self.closed or asked or self.newest > max(round, until)
 
     async def rounds(self, after: int = 0) -> AsyncIterator[int]:
         """The rounds that the server opens after `after`: yields the newest open one, and skips older ones.
@@ -192,8 +192,8 @@ class Link(Capacity):
                 self._refuse_if_broken()
                 asked, self._asked = self._asked, None
                 self.on_save(asked)
-            if self._newest > after:
-                after = self._newest
+            if self.newest > after:
+                after = self.newest
                 yield after
                 self.on_round(after)
             elif self.closed:
@@ -209,7 +209,7 @@ class Link(Capacity):
             case Open(round=round) if self.last is not None and round > self.last:
                 self.lose(ContractError(self.peer, "Open", "round", f"at most {self.last}, as agreed", str(round)))
             case Open(round=round):
-                self._newest, self.known = max(self._newest, round), max(self.known, round)
+                self.newest, self.known = max(self.newest, round), max(self.known, round)
                 self._opened += 1
                 self.mailbox.ring()
             case Close():

@@ -59,7 +59,7 @@ def _halves(words: Words) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     return low, (rest >> np.uint64(32)).astype(np.uint32).view(np.int32)
 
 
-def _limbs(words: Words) -> NDArray[np.float64]:
+def limbs(words: Words) -> NDArray[np.float64]:
     """Signed limbs (3, ...) with words = Σ 2^place limb modulo 2^64."""
     rest, found = words.view(np.int64), []
     for place, end in zip(_PLACES, (*_PLACES[1:], 64), strict=True):
@@ -93,7 +93,7 @@ class Public:
         stream = Cipher(ChaCha20(seed, bytes(16)), mode=None).encryptor()
         words = np.frombuffer(stream.update(bytes(8 * count * DEGREE)), "<u8").reshape(count, DEGREE)
         self.words = words.astype(np.uint64)
-        self._spectra = forward(_limbs(self.words))  # (3, k, N/2)
+        self._spectra = forward(limbs(self.words))  # (3, k, N/2)
 
     def __len__(self) -> int:
         return len(self.words)

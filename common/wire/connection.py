@@ -27,7 +27,7 @@ from colonnade.common.wire.grpc_bounds import fixed_window
 
 _OVERHEAD = 64  # overhead bytes of a waiting frame
 _IDLE_FRAMES = 4096  # unused frames in excess of used ones, such as those of an earlier session
-_IDLE_LARGEST = 64  # unused bytes of a session, in multiples of the largest frame and of at least 1 MB
+IDLE_LARGEST = 64  # unused bytes of a session, in multiples of the largest frame and of at least 1 MB
 CLOSING = 5.0  # seconds for a peer to read the rest when its stream is closed
 
 # Keepalives detect a dead peer within 20 s, also on an idle stream, and tolerate one that hangs for 10 s. gRPC has two
@@ -104,7 +104,7 @@ class Connection:
         self.session = 0
         self.wire = WireBytes()
         self.done = asyncio.Event()
-        self._stream, self._codec, self._largest = stream, codec, largest
+        self.stream, self._codec, self._largest = stream, codec, largest
         self._receive: Callable[[Parcel], None] = lambda _parcel: None
         self._lost: Callable[[Exception], None] = lambda _loss: None
         self._inlet: Inlet = _Everything()
@@ -124,7 +124,7 @@ class Connection:
             PartyAway: the stream has ended.
         """
         try:
-            frame = await self._stream.read()
+            frame = await self.stream.read()
             if frame is grpc.aio.EOF:
                 raise PartyAway(self.peer, "the connection was closed")
             self.wire.received += len(frame) + 5
@@ -193,11 +193,11 @@ class Connection:
     async def _say_the_last(self) -> None:
         if self._writer is not None:
             await self._writer
-        if isinstance(self._stream, grpc.aio.StreamStreamCall) and not self.done.is_set():
+        if isinstance(self.stream, grpc.aio.StreamStreamCall) and not self.done.is_set():
             # gRPC discards data that the server has not read yet when a stream is cut: the server, which may be busy,
             # reads to the end and then ends the stream itself.
             with contextlib.suppress(grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
-                await self._stream.done_writing()
+                await self.stream.done_writing()
                 await self.done.wait()
 
     async def _read(self) -> None:
@@ -206,7 +206,7 @@ class Connection:
             while True:
                 if self._inlet.full:
                     await self._park()
-                if (frame := await self._stream.read()) is grpc.aio.EOF:
+                if (frame := await self.stream.read()) is grpc.aio.EOF:
                     break
                 self._accept(frame)
         except WireError as malformed:
@@ -251,7 +251,7 @@ class Connection:
         if self._useless_in != self.session:
             self._useless_in, self._useless_bytes = self.session, 0
         self._useless_bytes += size
-        most = _IDLE_LARGEST * max(self._largest, 1 << 20)
+        most = IDLE_LARGEST * max(self._largest, 1 << 20)
         if self._useless > _IDLE_FRAMES or self._useless_bytes > most:
             expected = f"at most {_IDLE_FRAMES} frames that are empty or of another session"
             got = "more" if self._useless > _IDLE_FRAMES else f"more than {most >> 20} MB"
@@ -262,7 +262,7 @@ class Connection:
             while self.outlet:
                 frame = self._next_frame()
                 self.wire.sent += len(frame) + 5
-                await self._stream.write(frame)
+                await self.stream.write(frame)
         except (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError, asyncio.CancelledError):
             self.hang_up()  # the stream is over: its reader gets the reason and reports it
 

@@ -110,7 +110,7 @@ class Hub:
         """
         try:
             async with asyncio.timeout(patience):
-                while missing := [name for name in self._missing() if names is None or name in names]:
+                while missing := [name for name in self.missing() if names is None or name in names]:
                     if self._failure is not None:
                         raise self._failure
                     self._changed.clear()
@@ -174,7 +174,7 @@ class Hub:
 
     @property
     def here(self) -> tuple[str, ...]:
-        missing = self._missing()
+        missing = self.missing()
         return tuple(name for name in self._federation.names if name not in missing)
 
     @property
@@ -388,7 +388,7 @@ class Hub:
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
-    def _missing(self) -> list[str]:
+    def missing(self) -> list[str]:
         there = {name for name, member in self.members.items() if member.state not in (Stage.STOPPED, Stage.OVER)}
         return [name for name in self._federation.names if name not in there]
 

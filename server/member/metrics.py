@@ -24,20 +24,20 @@ class ServerMetrics:
 
     def __init__(self, sessions: ServerSessions) -> None:
         self._sessions = sessions
-        self._done, self._refused = 0, 0
-        self._round, self._when = 0, math.nan
-        self._scores: dict[tuple[str, str], float] = {}  # by part and metric
+        self._done, self.refused = 0, 0
+        self.round, self._when = 0, math.nan
+        self.scores: dict[tuple[str, str], float] = {}  # by part and metric
         self._counts = {kind: Counter[str](dict.fromkeys(sessions.hub.totals.parties, 0)) for kind in _COUNTED}
         self._saved = (0.0, 0.0)  # number of checkpoints, and total seconds to commit them
 
     def __call__(self, event: Event) -> None:
         match event["kind"]:
             case "begin":
-                self._round = event["round"]
+                self.round = event["round"]
             case "round":
-                self._done, self._round, self._when = self._done + 1, event["round"], event["time"]
+                self._done, self.round, self._when = self._done + 1, event["round"], event["time"]
                 if "loss" in event:  # absent in a skipped round
-                    self._scores["training", "loss"] = event["loss"]
+                    self.scores["training", "loss"] = event["loss"]
             case "evaluation":
                 self._note_scores(event)
             case "missing" | "late" as kind:
@@ -45,18 +45,18 @@ class ServerMetrics:
             case "checkpoint":
                 self._saved = (self._saved[0] + 1, self._saved[1] + event["seconds"])
             case "refused":  # without the name, which a stranger can choose freely
-                self._refused += 1
+                self.refused += 1
 
     def _note_scores(self, event: Event) -> None:
         prefix = "val" if event["part"] == "validation" else event["part"]
         for what in ("accuracy", "rmse", "loss"):
             if f"{prefix}_{what}" in event:
-                self._scores[event["part"], what] = event[f"{prefix}_{what}"]
+                self.scores[event["part"], what] = event[f"{prefix}_{what}"]
 
     def collect(self) -> Iterator[Metric]:
         ctx, hub = self._sessions.ctx, self._sessions.hub
         yield metric.build(ctx.federation, SERVER)
-        yield from metric.rounds(self._done, self._round, ctx.schedule.rounds)
+        yield from metric.rounds(self._done, self.round, ctx.schedule.rounds)
         yield metric.round_seconds(ctx.phases.seconds(), self._done)
         yield from metric.traffic(hub.totals.books())
         yield metric.wire(hub.totals.frames())
@@ -74,9 +74,9 @@ class ServerMetrics:
         for kind, (name, about) in _COUNTED.items():
             yield Metric("counter", name, about, {(p,): n for p, n in self._counts[kind].items()}, ("party",))
         about = "Connections that were turned away."
-        yield number("counter", "colonnade_refused_connections", about, self._refused)
+        yield number("counter", "colonnade_refused_connections", about, self.refused)
         yield Metric("summary", "colonnade_checkpoint_seconds", "Seconds until everyone had saved.", {(): self._saved})
-        scores = dict(self._scores)
+        scores = dict(self.scores)
         for what, name, about in (
             ("accuracy", "colonnade_accuracy_ratio", "Share of the rows of a part that is right, when last evaluated."),
             ("rmse", "colonnade_rmse", "RMSE of the rows of a part in the targets' own units, when last evaluated."),

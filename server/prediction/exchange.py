@@ -119,7 +119,7 @@ async def predict(
     rounds = clients.rounds(sys.maxsize, after=ctx.round)
     questions.hearing.set()
     while (question := await questions.next()) is not None:
-        rows, lines = _lines(positions(question.ids))
+        rows, lines = distinct_lines(positions(question.ids))
         if not len(rows):
             _tell(question, Outputs(lines, torch.empty(0, ctx.federation.outputs)))
             continue
@@ -146,7 +146,7 @@ async def predict(
         pass
 
 
-def _lines(positions: Tensor) -> tuple[Tensor, Tensor]:
+def distinct_lines(positions: Tensor) -> tuple[Tensor, Tensor]:
     """The distinct rows at these positions, ascending; and the line of each position among them, -1 for -1."""
     known = positions >= 0
     rows, found = torch.unique(positions[known], return_inverse=True)

@@ -181,7 +181,7 @@ class PredictionRun(ServerMember):
         names, classes = row_index.labels.classes, ctx.scale is None
         if ctx.scale is not None:
             names = tuple(f"value_{number}" for number in range(1, self.federation.outputs + 1))
-        finish = partial(_probabilities, ctx) if ctx.scale is None else ctx.scale.undo
+        finish = partial(probabilities, ctx) if ctx.scale is None else ctx.scale.undo
         return lambda questions: Model(
             run, round, row_index, names, classes=classes, questions=questions, finish=finish,
             decide=lambda: ctx.decision, paid=self.federation.privacy is not None, show=watch.show, able=self._able,
@@ -193,7 +193,7 @@ class PredictionRun(ServerMember):
         return Owner(SERVER, run, self.federation.lasting_hashes())
 
 
-def _probabilities(ctx: ServerContext, logits: Tensor) -> Tensor:
+def probabilities(ctx: ServerContext, logits: Tensor) -> Tensor:
     """Class probabilities, (rows, classes), calibrated if the checkpoint's decision is."""
     if (decision := ctx.decision) is None:
         return torch.softmax(logits, dim=1)

@@ -103,8 +103,8 @@ def test_predictions_have_a_limit_of_their_own(
         "party1", federation(2), PolicyConfig(**policy), features, RunCache(), tmp_path / "once", tmp_path,
         Telemetry(None), TrainingProgress(), whole,
     )  # fmt: skip
-    assert rows._foreign.most == most
+    assert rows.foreign.most == most
     if most is not None:
         rule = "max_other_rows" if whole or most == 5 else "max_predicted_rows"
         with pytest.raises(ConfigError, match=f"{rule} = {most}"):
-            rows._foreign.expect("server", most + 1)
+            rows.foreign.expect("server", most + 1)

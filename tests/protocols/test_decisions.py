@@ -18,7 +18,7 @@ from colonnade.server.member.planned import planned
 from colonnade.server.prediction.exchange import Outputs, Questions
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.row_index import RowIndex
-from colonnade.server.prediction.run import _probabilities
+from colonnade.server.prediction.run import probabilities
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.metrics import decision
 from tests.protocols.test_resume import same
@@ -85,7 +85,7 @@ def test_predictions_are_of_the_kept_decision(server: dict[str, Any]) -> None:
     logits = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
     index: RowIndex = object()  # type: ignore[assignment]  # not asked
     model = Model(
-        "run", ROUNDS, index, ctx.classes, True, Questions(), partial(_probabilities, ctx), lambda: ctx.decision
+        "run", ROUNDS, index, ctx.classes, True, Questions(), partial(probabilities, ctx), lambda: ctx.decision
     )
 
     async def asked(_ids: Any) -> Outputs:

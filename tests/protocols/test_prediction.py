@@ -20,7 +20,7 @@ from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.conversation.inprocess import Delay, connect, run_virtual
 from colonnade.common.errors import ContractError, InputError, PartyLost
 from colonnade.common.messaging.message import Message, payload_bytes
-from colonnade.server.prediction.exchange import Questions, _lines, predict
+from colonnade.server.prediction.exchange import Questions, distinct_lines, predict
 from colonnade.server.training.absence import Absent
 from tests.support.altered_lines import change_each
 from tests.support.federation import config, federate
@@ -130,9 +130,9 @@ def test_repeated_rows_have_lines_of_their_own() -> None:
 
 
 def test_lines_are_of_ascending_rows_each_once() -> None:
-    rows, lines = _lines(torch.tensor([9, -1, 4, 9, -1]))
+    rows, lines = distinct_lines(torch.tensor([9, -1, 4, 9, -1]))
     assert rows.tolist() == [4, 9] and lines.tolist() == [1, -1, 0, 1, -1]
-    rows, lines = _lines(torch.tensor([-1, -1]))
+    rows, lines = distinct_lines(torch.tensor([-1, -1]))
     assert rows.tolist() == [] and lines.tolist() == [-1, -1]
 
 

@@ -64,7 +64,7 @@ def test_metrics_keep_the_loss_before_and_trackers_get_none(middle: Outcome) -> 
     metrics = ServerMetrics(SimpleNamespace(hub=SimpleNamespace(totals=SimpleNamespace(parties=()))))  # type: ignore[arg-type]
     for event in middle.of_kind("round"):
         metrics(event)
-    assert metrics._scores["training", "loss"] == middle.of_kind("round")[1]["loss"] and metrics._round == 4
+    assert metrics.scores["training", "loss"] == middle.of_kind("round")[1]["loss"] and metrics.round == 4
     assert ["train_loss" in round_metrics(event) for event in middle.of_kind("round")] == [True, True, False, False]
 
 

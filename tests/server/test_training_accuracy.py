@@ -16,7 +16,7 @@ from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.server.training.context import ServerContext
 from colonnade_lab.papers.measures import known_measure, unit
-from colonnade_lab.papers.running import _Course
+from colonnade_lab.papers.running import Course
 from tests.support.federation import config
 
 BATCH = torch.arange(8)
@@ -59,7 +59,7 @@ def test_protected_labels_are_not_compared() -> None:
 
 
 def test_a_record_has_the_mean_of_the_last_epoch() -> None:
-    course = _Course()
+    course = Course()
     assert course.training is None
     for epoch, right in ((0.5, 0.1), (1.0, 0.2), (1.5, 0.4), (2.0, 0.8)):
         course({"kind": "round", "epoch": epoch, "bytes_up": 1, "bytes_down": 1, "right": right, "time": 0.0})

@@ -21,23 +21,23 @@ class PipeEnd:
     """One end of a stream, as gRPC's. What was sent before the end can still be read."""
 
     def __init__(self) -> None:
-        self._frames: deque[bytes] = deque()
-        self._rung = asyncio.Event()
+        self.frames: deque[bytes] = deque()
+        self.rung = asyncio.Event()
         self.over = False
         self.other: PipeEnd
 
     async def read(self) -> object:
         """The next frame, or grpc.aio.EOF."""
-        while not self._frames:
+        while not self.frames:
             if self.over:
                 return grpc.aio.EOF
             await self._change()
         self._ring()
-        return self._frames.popleft()
+        return self.frames.popleft()
 
     async def write(self, frame: bytes) -> None:
         """Sends a frame once there is room for it."""
-        while len(self.other._frames) >= _ROOM and not self.over:
+        while len(self.other.frames) >= _ROOM and not self.over:
             await self._change()
         self.put(frame)
 
@@ -45,7 +45,7 @@ class PipeEnd:
         """Sends a frame now."""
         if self.over:
             raise asyncio.InvalidStateError("the stream is over")
-        self.other._frames.append(frame)
+        self.other.frames.append(frame)
         self._ring()
 
     def close(self) -> None:
@@ -54,12 +54,12 @@ class PipeEnd:
         self._ring()
 
     async def _change(self) -> None:
-        await self._rung.wait()
+        await self.rung.wait()
 
     def _ring(self) -> None:
         for end in (self, self.other):
-            end._rung.set()
-            end._rung = asyncio.Event()
+            end.rung.set()
+            end.rung = asyncio.Event()
 
 
 def pipe() -> tuple[PipeEnd, PipeEnd]:

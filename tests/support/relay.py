@@ -318,8 +318,8 @@ class _Watch:
                 self._wrong(f"the server side got {what} outside of a session")
         elif not any(link is one for one in self.live):
             self._wrong(f"a party side got {what} outside of a session")
-        elif isinstance(item, Open) and item.round <= link._newest:
-            self._wrong(f"a party side was taken back from round {link._newest} to {item.round}")
+        elif isinstance(item, Open) and item.round <= link.newest:
+            self._wrong(f"a party side was taken back from round {link.newest} to {item.round}")
 
     def _check_round(self, party: str, round: int) -> None:
         held = {int("".join(filter(str.isdigit, path.stem))) for path in self._checkpoints(party)}

@@ -58,7 +58,7 @@ class RecorderConfig(TrackerConfig):
     name: Literal["recorder"] = "recorder"
 
     def model_post_init(self, _context: object) -> None:
-        object.__setattr__(self, "_opened", [])
+        object.__setattr__(self, "opened", [])
 
     def prepare(self) -> None:
         pass
@@ -67,12 +67,12 @@ class RecorderConfig(TrackerConfig):
         pass
 
     def open(self, run: TrackedRun) -> Recorder:
-        self._opened.append(Recorder(run, self))  # type: ignore[attr-defined]
-        return self._opened[-1]  # type: ignore[attr-defined]
+        self.opened.append(Recorder(run, self))  # type: ignore[attr-defined]
+        return self.opened[-1]  # type: ignore[attr-defined]
 
     @property
     def last(self) -> Recorder:
-        return self._opened[-1]  # type: ignore[attr-defined]
+        return self.opened[-1]  # type: ignore[attr-defined]
 
 
 def with_trackers(config: Config, *trackers: TrackerConfig) -> Config:

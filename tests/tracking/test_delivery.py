@@ -45,10 +45,10 @@ class Stuck(RecorderConfig):
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
-        object.__setattr__(self, "_released", threading.Event())
+        object.__setattr__(self, "released", threading.Event())
 
     def before(self, call: tuple[Any, ...]) -> None:
-        self._released.wait()
+        self.released.wait()
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +107,7 @@ def test_a_tracker_that_does_not_return_holds_up_no_round(tmp_path: Path, monkey
         assert outcome.server.round == ROUNDS
         assert warnings(events)[0]["reason"].endswith("records were not delivered")
     finally:
-        stuck._released.set()
+        stuck.released.set()
 
 
 def test_another_tracker_is_served_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_another_tracker_is_served_meanwhile(tmp_path: Path, monkeypatch: pytest
         run_tracked(with_trackers(SPLIT, stuck, other), tmp_path / "run")
         assert other.last.of("end") == [("completed",)]
     finally:
-        stuck._released.set()
+        stuck.released.set()
 
 
 def test_a_full_queue_drops_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_a_full_queue_drops_and_counts(tmp_path: Path, monkeypatch: pytest.Monke
     made = Delivery("server.trackers.0", stuck, TrackedRun("f", "server", tmp_path, tmp_path))
     for round in range(9):
         made.put(lambda tracker, round=round: tracker.metrics(round, {}))
-    stuck._released.set()
+    stuck.released.set()
     made.end("completed")
     made.join(time.monotonic() + LONG)
     assert [round for round, _ in stuck.last.of("metrics")] == [0, 1, 2, 3, 4]
@@ -146,7 +146,7 @@ def test_a_failed_run_is_ended_as_failed(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="canary"):
         run_tracked(with_trackers(SPLIT, config), tmp_path / "run", on_cohort=fail)
-    assert not config._opened  # it had not begun
+    assert not config.opened  # it had not begun
 
     class Later(RecorderConfig):
         """Breaks the run from a listener's side, after two rounds."""

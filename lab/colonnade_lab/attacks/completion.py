@@ -29,7 +29,7 @@ from colonnade_lab.attacks.run import AttackedRun, accuracy
 from colonnade_lab.attacks.simulated import Deviation, Simulate, deviating
 
 _ROUNDS = 5  # rounds of pseudo-labels
-_DRAWS = 5  # draws of the known labels
+DRAWS = 5  # draws of the known labels
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ def complete(run: AttackedRun, party: str, known: int, seed: int) -> Completion:
     with torch.no_grad():
         embedded = local(x).flatten(1)
     found, raw = [], []
-    for draw in range(_DRAWS):
-        have = balanced(labels, known, seed * _DRAWS + draw)
+    for draw in range(DRAWS):
+        have = balanced(labels, known, seed * DRAWS + draw)
         found.append(completed(embedded, labels, have))
         raw.append(completed(x.flatten(1), labels, have))
     chance = (torch.bincount(labels).max() / len(labels)).item()

@@ -13,8 +13,8 @@ from colonnade.common.config.optimisers import AdamConfig
 from colonnade.common.data.rows import generator
 from colonnade.common.models.optimiser import build_optimiser
 
-_HIDDEN, _BATCH, _RATE = 256, 64, 1e-3
-_EPOCHS, _PATIENCE = 300, 10
+HIDDEN, _BATCH, _RATE = 256, 64, 1e-3
+EPOCHS, _PATIENCE = 300, 10
 _PENALTIES = [10.0**power for power in range(-3, 7)]
 _LEAST = 0.2  # least deviation of an input, relative to the largest
 
@@ -40,7 +40,7 @@ def fit(x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor], outputs:
     held_out, train = order[: max(1, len(x) // 10)], order[max(1, len(x) // 10) :]
     optimiser = build_optimiser(AdamConfig(lr=_RATE), network.parameters())
     best, kept, since = float("inf"), copy.deepcopy(network.state_dict()), 0
-    for _ in range(_EPOCHS):
+    for _ in range(EPOCHS):
         for batch in torch.split(train[torch.randperm(len(train), generator=draws)], _BATCH):
             optimiser.zero_grad(set_to_none=True)
             torch.autograd.backward(loss(network(scaled[batch]), y[batch]))
@@ -79,7 +79,7 @@ def _build(inputs: int, outputs: int, seed: int) -> nn.Sequential:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Sequential(
-            nn.Linear(inputs, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, outputs)
+            nn.Linear(inputs, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, outputs)
         )
 
 

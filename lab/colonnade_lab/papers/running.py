@@ -78,7 +78,7 @@ def _prepare(job: Job) -> None:
 
 
 @dataclass
-class _Course:
+class Course:
     """Measures collected during a run.
 
     Bytes are those of training messages where links count by kind. Over the wire, events report all bytes, including
@@ -133,10 +133,10 @@ def simulate(job: Job, *listeners: Callable[[Event], None]) -> RunRecord:
     """Runs a job on the virtual clock in this process, with additional event listeners. Its wall time stays 0."""
     torch.set_num_threads(1)
     config = load(job.run.path, job.sets)
-    course = _Course()
+    course = Course()
     telemetry = Telemetry(None, course, *listeners)
     outcome = Simulation(config, job.run.path.parent, telemetry=telemetry, on_cohort=course.watch).run()
-    record = _record(summarise(outcome), course)
+    record = run_record(summarise(outcome), course)
     return record.model_copy(update={"metrics": record.metrics | _head_norms(outcome)})
 
 
@@ -165,13 +165,13 @@ def _over_the_wire(job: Job) -> RunRecord:
             raise EnvironmentFault(f"{job.name} with seed {job.seed} has failed: {said[-1] if said else 'no word'}")
         found = RunFolder(out).read_summary() or {}
         events = list(read_lines(RunFolder(out).events))
-    course = _Course()
+    course = Course()
     for event in events:
         course(event)
-    return _record(found, course)
+    return run_record(found, course)
 
 
-def _record(found: dict[str, Any], course: _Course) -> RunRecord:
+def run_record(found: dict[str, Any], course: Course) -> RunRecord:
     sizes, points = course.bytes, tuple(course.points)
     metrics = dict(found["metrics"]) | ({} if course.training is None else {TRAINING: course.training})
     confusion = ((found.get("details") or {}).get("test") or {}).get("confusion") or []

@@ -44,8 +44,8 @@ def inverted(said: Tensor, known: int = 250) -> Inversion:
 def short() -> Iterator[None]:
     """A third of the epochs suffices for the tests here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(network, "_EPOCHS", 100)
-        patch.setattr(network, "_HIDDEN", 128)
+        patch.setattr(network, "EPOCHS", 100)
+        patch.setattr(network, "HIDDEN", 128)
         yield
 
 

@@ -116,7 +116,7 @@ def test_features_from_predictions(
 def test_completion_of_parties_that_captured_nothing(
     simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(completion, "_DRAWS", 2)
+    monkeypatch.setattr(completion, "DRAWS", 2)
     argv = (simulated, "--kind", "completion", "--party", "party4", "--out", tmp_path, "--labels", "30")
     assert attack(monkeypatch, capfd, *argv)[0] == 0
     said = found(tmp_path / "completion.json")["parties"]

@@ -10,7 +10,7 @@ from colonnade.common.parsing.file import load
 from colonnade.launcher.demo import EXPERIMENTS
 from colonnade_lab.papers.measures import RunRecord, unit, value
 from colonnade_lab.papers.papers import Cell, read_paper
-from colonnade_lab.papers.running import _Course, _record
+from colonnade_lab.papers.running import Course, run_record
 
 ROWS, WIDTH, BATCH = 60_000, 64, 64
 MESSAGES = math.ceil(ROWS / BATCH)
@@ -51,9 +51,9 @@ def test_the_other_unit_does_not_fit(row: str, other: str) -> None:
 def test_the_theorems_quantities_are_measures() -> None:
     bare = {"metrics": {}, "rounds": 1, "parties": {}}
     theorem = {"zeta": 5.71468, "variance": 0.470209, "epsilon": 0.001635537, "turns": 9, "caveat": "not a guarantee"}
-    found = _record({**bare, "theorem": theorem}, _Course())
+    found = run_record({**bare, "theorem": theorem}, Course())
     assert [value(found, f"theorem@{name}") for name in ("zeta", "variance", "epsilon")] == [5.715, 0.4702, 0.001636]
-    assert math.isnan(value(_record({**bare, "theorem": None}, _Course()), "theorem@zeta"))
+    assert math.isnan(value(run_record({**bare, "theorem": None}, Course()), "theorem@zeta"))
     old = RunRecord.model_validate(
         {"metrics": {}, "points": (), "rounds": 1, "parties": 1, "bytes_up": 0, "bytes_down": 0, "wall": 0}
     )
@@ -62,7 +62,7 @@ def test_the_theorems_quantities_are_measures() -> None:
 
 def test_noise_on_answers_has_its_accounted_epsilon_in_the_record() -> None:
     summary = {"metrics": {}, "rounds": 1, "parties": {}, "answer_privacy": {"accounted": 100.0}}
-    assert value(_record(summary, _Course()), "epsilon") == 100
+    assert value(run_record(summary, Course()), "epsilon") == 100
 
 
 @pytest.mark.parametrize("file", sorted({run.file for run in PAPER.runs.values()} | BESIDE))

@@ -68,7 +68,7 @@ class Batcher:
         self._waiting.append(request)
         self._news.set()
         found = await request.answer
-        self._note(time.perf_counter() - begin, len(ids))
+        self.note(time.perf_counter() - begin, len(ids))
         return [Reply(id, id in found, *found.get(id, ())) for id in ids]
 
     async def run(self) -> None:
@@ -110,7 +110,7 @@ class Batcher:
                 size += len(request.ids)
         return taken
 
-    def _note(self, seconds: float, ids: int) -> None:
+    def note(self, seconds: float, ids: int) -> None:
         self._seconds.append(seconds)
         self._count, self._total, self._ids = self._count + 1, self._total + seconds, self._ids + ids
 

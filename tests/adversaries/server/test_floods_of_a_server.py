@@ -70,7 +70,7 @@ def test_frames_of_another_session_are_bounded_in_bytes_too(tmp_path: Path) -> N
             line.send_bytes(one)
         assert "or of another session, got more than 1 MB" in str(await server.error(party))
 
-    with patch.object(connection, "_IDLE_LARGEST", 1):
+    with patch.object(connection, "IDLE_LARGEST", 1):
         play(tmp_path, scene)
 
 
@@ -88,5 +88,5 @@ def test_sessions_without_a_round_end(tmp_path: Path) -> None:
         assert isinstance(error, ContractError)
         assert str(error) == "server sent Rewind: expected a round in one of 12 sessions, got none"
 
-    with patch.object(sessions, "_IDLE_SESSIONS", 12):
+    with patch.object(sessions, "IDLE_SESSIONS", 12):
         play(tmp_path, scene)

@@ -155,7 +155,7 @@ def test_the_metric_counts_every_refusal_at_once() -> None:
     telemetry = Telemetry(None, metrics)
     for _ in range(3000):
         telemetry.refused("unknown", "it does not speak TLS")
-    assert metrics._refused == 3000
+    assert metrics.refused == 3000
 
 
 def test_a_refusal_at_hello_is_short_for_any_hello() -> None:

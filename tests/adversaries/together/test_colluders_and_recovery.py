@@ -16,7 +16,7 @@ from torch import Tensor
 
 from colonnade.common.aggregation.masks import BlindError, remove_masks
 from colonnade.common.aggregation.messages import OpenedShares
-from colonnade.common.aggregation.recovery import _elements, _key, _wrapped
+from colonnade.common.aggregation.recovery import derived_key, elements_of, wrapped_keys
 from tests.common.aggregation.test_recovery import ABOUT, Parties, drawn
 
 ROUND = 5
@@ -61,14 +61,14 @@ def key_of(there: Parties, owner: str, view: View) -> bytes:
     holders = [there.names.index(name) for name in opened][:threshold]
     sealed = there.dealt[owner].shares[ROUND - 1, 0 if owner in over else 1].numpy()[holders]
     pads = torch.stack([share.pads[place] for share in list(opened.values())[:threshold]]).numpy()
-    (secret,) = there.sharing.combine(holders, _elements(sealed ^ pads)[:, None])
-    return _key(secret)
+    (secret,) = there.sharing.combine(holders, elements_of(sealed ^ pads)[:, None])
+    return derived_key(secret)
 
 
 def uncovered(there: Parties, victim: str, message: Tensor, views: list[View]) -> Tensor:
     """The victim's message without its own mask and those of its pairs, as far as the keys are right."""
     with_it, without = sorted(views, key=lambda view: victim not in view[0])
-    row = _wrapped(key_of(there, victim, without), there.dealt[victim].pair_keys[ROUND - 1].numpy())
+    row = wrapped_keys(key_of(there, victim, without), there.dealt[victim].pair_keys[ROUND - 1].numpy())
     pairs = {(victim, name): row[place].tobytes() for place, name in enumerate(there.names) if name != victim}
     return remove_masks(message, ROUND, 0, there.names, {victim: key_of(there, victim, with_it)}, pairs, about=ABOUT)
 

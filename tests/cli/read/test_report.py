@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import signal
+import time
 from html import unescape
 from importlib.metadata import version
 from itertools import pairwise
@@ -363,7 +364,7 @@ def test_a_page_is_made_again_until_the_run_is_completed(tmp_path: Path, monkeyp
             shutil.copy(said, folder)
         assert len(seen) <= len(stages) + 3, "it goes on after the end"
 
-    monkeypatch.setattr("colonnade.cli.read.report.time.sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     follow(folder, out)
     refresh = '<meta http-equiv="refresh" content="5">'
     assert seen[0] == "" and all(refresh in made for made in seen[1:]) and len(seen) == 7
@@ -387,17 +388,17 @@ def test_an_abandoned_run_is_left_after_a_while(tmp_path: Path, monkeypatch, sta
         if clock["now"] == 300:
             held.__exit__(None, None, None)
 
-    monkeypatch.setattr("colonnade.cli.read.report.time.sleep", sleep)
-    monkeypatch.setattr("colonnade.cli.read.report.time.monotonic", lambda: clock["now"])
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: clock["now"])
     follow(folder, None)
     assert 300 + 85 <= clock["now"] <= 300 + 100
     assert "refresh" not in (folder / "report.html").read_text()
 
 
 def test_an_empty_folder_and_a_partys_own_are_reported(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("colonnade.cli.read.report.time.sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     clock = iter(range(0, 10_000, 10))
-    monkeypatch.setattr("colonnade.cli.read.report.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     with pytest.raises(EnvironmentFault, match="nobody has begun a run"):
         follow(tmp_path, None)
     (tmp_path / "events.jsonl").write_text(json.dumps(event("end", 1.0, party="party1", round=3)) + "\n")

@@ -32,7 +32,7 @@ class Given(Public):
         from colonnade.common.encryption import ring
 
         self.words = words[None]
-        self._spectra = forward(ring._limbs(self.words))
+        self._spectra = forward(ring.limbs(self.words))
 
 
 RNG = np.random.default_rng(5)

@@ -198,7 +198,7 @@ def test_posting_into_a_stream_that_the_party_left_is_silent_and_closing_it_too(
 def test_a_malformed_frame_ends_the_stream_and_names_the_sender() -> None:
     async def body(pair: Pair) -> None:
         server = pair.server.attach()
-        await pair.party.connection._stream.write(b"\xff" * 20)
+        await pair.party.connection.stream.write(b"\xff" * 20)
         lost = await server.lost.get()
         assert isinstance(lost, ContractError)
         assert str(lost) == "ada sent a frame: expected a number of at most 64 bits, got a longer one"
@@ -218,7 +218,7 @@ def test_closing_does_not_wait_long_for_a_peer_that_does_not_read(monkeypatch: p
                 await asyncio.Event().wait()
 
         server = pair.server.connection
-        server._stream = Stalled()  # type: ignore[assignment]
+        server.stream = Stalled()  # type: ignore[assignment]
         server.post(Farewell())
         await asyncio.wait_for(server.close(), PATIENCE)
         assert stalled.is_set()
@@ -230,14 +230,14 @@ def test_the_last_message_of_a_party_reaches_a_busy_server() -> None:
     """gRPC drops messages that a server has not read when the other end cuts the stream."""
 
     async def body(pair: Pair) -> None:
-        free, stream, server = asyncio.Event(), pair.server.connection._stream, pair.server.attach()
+        free, stream, server = asyncio.Event(), pair.server.connection.stream, pair.server.attach()
 
         class Busy:
             async def read(self) -> Any:
                 await free.wait()
                 return await stream.read()
 
-        pair.server.connection._stream = Busy()  # type: ignore[assignment]
+        pair.server.connection.stream = Busy()  # type: ignore[assignment]
         last = [Embedding(1, torch.rand(100, 4)), Embedding(2, torch.rand(100, 4)), Failure("", "why")]
 
         async def leave() -> None:

@@ -134,7 +134,7 @@ def test_a_party_that_differs_after_a_rewind_is_cut_off() -> None:
         ada.arrive(replace(hello("ada"), rows=99))
         await asyncio.wait_for(ada.closed.wait(), PATIENCE)
         assert isinstance(ada.last, Refusal) and "'ada' has 99 rows" in ada.last.reason
-        assert there.hub._missing() == ["ada", "bob"]
+        assert there.hub.missing() == ["ada", "bob"]
 
     play(scene())
 

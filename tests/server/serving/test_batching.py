@@ -107,7 +107,7 @@ def test_the_quantiles_are_those_of_the_newest_requests() -> None:
     batcher = Stage().batcher
     assert batcher.quantiles() == {}
     for number in range(1, 101):
-        batcher._note(float(number), 1)
+        batcher.note(float(number), 1)
     assert batcher.quantiles() == {0.5: 51.0, 0.95: 96.0}
     assert {metric.name for metric in batcher.collect()} >= {
         "colonnade_serve_seconds",
