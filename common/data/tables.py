@@ -97,7 +97,7 @@ def read_features(
     else:
         found = cache.features(table, config.settings("columns", *chosen), source.features)
     left = _not_trained(config, table, chosen) if trained else _left_out(config, table)
-    return replace(found, doubts=(*left, *found.doubts))
+    return replace(found, doubts=(*left, *found.doubts), place=table.place)
 
 
 def _trained(
@@ -191,6 +191,9 @@ def _classes(config: sections.TableLabelsConfig, table: Table, label: str) -> La
     _refuse_none(table, int(known.sum()))
     values, classes = classify_coded(codes[known], found.words, f"{table}, column {label!r}")
     doubtful = tuple(key_doubts(keys, config.key or "")) if keys is not None else ()
+    if found.trimmed:
+        what = f"has white space around the class in {found.trimmed} rows, which is left out"
+        doubtful = (Doubt(label, what, "write the names in `federation.classes` without it"), *doubtful)
     return LabelColumn(values, classes, 0, _those(keys, known), len(codes) - len(values), doubtful)
 
 

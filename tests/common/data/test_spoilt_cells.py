@@ -72,6 +72,12 @@ def test_words_that_are_probably_one_are_said_with_their_line(tmp_path: Path, sp
     assert "t.csv, line 42" in said
 
 
+def test_white_space_around_classes_is_said(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,y\nk1,no\nk2, yes\nk3,no \n")
+    found = load_labels(labels({"source": "csv", "path": "t.csv", "key": "id", "label": "y"}), tmp_path)
+    assert found.classes == ("no", "yes") and "white space around the class in 2 rows" in str(found.doubts[0])
+
+
 @given(
     st.sampled_from(
         ["NAN", "Nan", "-nan", "+NaN", "nan(1)", "INF", "-inf", "Infinity", "１２", "١", "1_0", "0x1p3", "1e400"]
