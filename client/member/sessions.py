@@ -160,12 +160,12 @@ class PartySessions:
         places = aligned_places(self.federation, plan, self._folder, features.ids, trained, predicts=others)
         self._privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger, rows=rows, places=places)
         self.progress.privacy = self._privacy
-        train, seed = self._schedule.partition.train, self.federation.seed
+        train, seed, typed = self._schedule.partition.train, self.federation.seed, self.federation.protocol.typed
         kept = EncoderFile(self.out, begun=bool(self.store.run()))
         if others:
-            columns = prepare_others(self.config.data, features, seed, self.name, kept)
+            columns = prepare_others(self.config.data, features, seed, self.name, kept, typed=typed)
         else:
-            columns = prepare(self.config.data, features, train, seed, self.name, kept)
+            columns = prepare(self.config.data, features, train, seed, self.name, kept, typed=typed)
         self._columns = columns.to(self.device)
         if self.task.predicts:
             self._scored.take(features)

@@ -19,6 +19,7 @@ from colonnade.common.config.models import UserModule, user_parts
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import PairKeys, Session
+from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.errors import ConfigError
@@ -77,6 +78,20 @@ class ClientContext:
     encoder: OwnEncoder | None = None
     keyed: Callable[[PairKeys], None] = lambda _keys: None
     receipts: Receipts = field(default_factory=Receipts)
+
+    @property
+    def table(self) -> Features:
+        """The party's columns before they are encoded, in the rows of `features` and on the CPU.
+
+        Of a table: numbers as they are and places of words (`Features.fields`), float64 with NaN for missing ones. Of
+        other sources: bytes or float64 of the shape of `features`, not scaled.
+
+        Raises:
+            TypeError: the protocol's config is not `typed`.
+        """
+        if self.features.table is None:
+            raise TypeError(f"ctx.table: {type(self.federation.protocol).__name__} does not say typed = True")
+        return self.features.table
 
     def model(self, width: int) -> nn.Module:
         return self.state.keep("model", lambda: self._build(width))

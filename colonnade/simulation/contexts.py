@@ -136,7 +136,8 @@ def client_context(
                 warn(str(doubt))
         features = sampled(read, sample)
         schedule = timetable(federation, len(features.values), features.official_test)
-        columns = prepare(party.data, features, schedule.partition.train, federation.seed, name, kept)
+        train, typed = schedule.partition.train, federation.protocol.typed
+        columns = prepare(party.data, features, train, federation.seed, name, kept, typed=typed)
     device = _device(party.device, federation.names.index(name))
     columns = columns.to(device)
     return ClientContext(

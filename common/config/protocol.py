@@ -67,12 +67,14 @@ class ProtocolConfig(Section):
         active: True if the server holds columns of its own (`server.active`), as the active party.
         optimisers: those that the protocol uses: a party's, that of a party's own head, the server's.
         few_rounds: True if a run of less than a hundred rounds is usual.
+        typed: True if parties learn from their tables before these are encoded, `ctx.table`.
     """
 
     defaults: ClassVar[Defaults] = Defaults()
     active: ClassVar[bool] = False
     optimisers: ClassVar[frozenset[str]] = frozenset({"party", "server"})
     few_rounds: ClassVar[bool] = False
+    typed: ClassVar[bool] = False
 
     name: str = Field(description="the protocol, which decides the other keys of this section")
 

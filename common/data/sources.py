@@ -131,7 +131,14 @@ def _load_features(
 
 
 def prepare(
-    config: DataConfig, features: Features, train_rows: Tensor, seed: int, party: str, kept: EncoderFile | None = None
+    config: DataConfig,
+    features: Features,
+    train_rows: Tensor,
+    seed: int,
+    party: str,
+    kept: EncoderFile | None = None,
+    *,
+    typed: bool = False,
 ) -> Columns:
     """A party's values as its model sees them: encoded, and with noise if configured.
 
@@ -140,28 +147,43 @@ def prepare(
         train_rows: (m,) int64; the encoder is fitted on these alone.
         seed, party: seed of the noise.
         kept: the run's encoder file; None fits an encoder without storing it.
+        typed: True to keep the table beside its encoding.
 
     Raises:
         DataError: values cannot be encoded, or the table has changed since the run was begun.
         CheckpointError: the stored encoder is torn, or of another configuration.
+        ConfigError: noise is configured, which a table before encoding does not have.
     """
     how = encoding(config)
     encoder = Encoder.fit(how, features, train_rows) if kept is None else kept.get(how, features, train_rows)
-    return _columns(config, encoder, features, (seed, party), train_rows)
+    return _columns(config, encoder, features, (seed, party), train_rows, typed=typed)
 
 
-def prepare_others(config: DataConfig, features: Features, seed: int, party: str, kept: EncoderFile) -> Columns:
+def prepare_others(
+    config: DataConfig, features: Features, seed: int, party: str, kept: EncoderFile, *, typed: bool = False
+) -> Columns:
     """`prepare` for rows to predict, with the encoder that the model was trained with."""
-    return _columns(config, kept.read(), features, (seed, party))
+    return _columns(config, kept.read(), features, (seed, party), typed=typed)
 
 
 def _columns(
-    config: DataConfig, encoder: Encoder, features: Features, of: tuple[int, str], train_rows: Tensor | None = None
+    config: DataConfig,
+    encoder: Encoder,
+    features: Features,
+    of: tuple[int, str],
+    train_rows: Tensor | None = None,
+    *,
+    typed: bool,
 ) -> Columns:
     coded = (encoder.apply(features), Scaler.none()) if encoder.codes else (features.values, encoder.scaler)
-    columns = Columns(*coded)
+    columns = Columns(*coded, features if typed else None)
     if config.noise is None:
         return columns
+    if typed:
+        raise ConfigError(
+            "`noise` is of encoded values, and the protocol learns from the table before it is encoded",
+            hint="leave `noise` out",
+        )
     return Columns(noised(config.noise, columns[torch.arange(len(features.values))], *of, train_rows), Scaler.none())
 
 

@@ -120,7 +120,8 @@ def _open(place: ExportPlace, party: str) -> OpenedParty:
         raise CheckpointError(f"{place.home.checkpoints} holds no whole checkpoint", hint="see --party")
     kept = EncoderFile(place.home.path, begun=True)
     features = load_features(own.data, federation.party_index(party), place.base, TableCache(place.home.path), kept)
-    columns = prepare_others(own.data, features, federation.seed, party, kept)
+    typed = federation.protocol.typed
+    columns = prepare_others(own.data, features, federation.seed, party, kept, typed=typed)
     aligned = federation.align != "none"
     rows = len(kept_rows(RunCache(place.home.run_cache), party)) if aligned else len(features.values)
     schedule = Schedule(federation, rows, 0 if aligned else features.official_test)

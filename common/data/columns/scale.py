@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.data.columns import MeanStd, ScaleConfig
+from colonnade.common.data.columns.features import Features
 
 _BYTE = 255.0
 _TABLE = 2  # axes: rows and columns
@@ -124,9 +125,13 @@ class Columns:
     """A party's values of all rows, scaled: `columns[rows]` is float32 (m, ...) on their device.
 
     Bytes stay bytes and are scaled on access, to the same numbers: one of 14 parties of MNIST holds 4 MB instead of 16.
+
+    Args:
+        table: the same rows before they were encoded, for protocols that are `typed`.
     """
 
-    def __init__(self, values: Tensor, scaler: Scaler) -> None:
+    def __init__(self, values: Tensor, scaler: Scaler, table: Features | None = None) -> None:
+        self.table = table
         self._lazy = values.dtype == torch.uint8
         ready = self._lazy or (values.dtype == torch.float32 and scaler.idle)
         self.values = values if ready else scaler.apply(values)

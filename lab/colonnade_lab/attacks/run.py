@@ -87,7 +87,8 @@ class AttackedRun:
         if federation.align != "none":
             sample = kept_rows(RunCache(home.run_cache), party)
         read = load_features(data, federation.party_index(party), self.base, TableCache(home.path))
-        return prepare(data, sampled(read, sample), self.schedule.partition.train, federation.seed, party)
+        train, typed = self.schedule.partition.train, federation.protocol.typed
+        return prepare(data, sampled(read, sample), train, federation.seed, party, typed=typed)
 
     @property
     def opens(self) -> bool:

@@ -1,0 +1,1 @@
+"""Boosted trees: a party's columns as bins."""

@@ -1,0 +1,374 @@
+"""A party's columns as bins, for boosted trees: fitted on its training rows once in a run, and kept with its state.
+
+Numbers: greedy bins as in LightGBM (Ke et al. 2017). Of up to `most` different values each has a bin; of more, a value
+that is more frequent than a mean bin has one alone, and bins of others grow until they hold their share. A cut lies
+half-way between two neighbouring values. Words: a bin for each frequent one, and one for all others, which new words
+join. Missing values have the last bin.
+
+Every row is in exactly one bin of a column, and every bin holds `least` training rows: sums over few rows would show
+what they are sums of. Neighbouring values that are fewer share a bin; missing values that are fewer join the median's,
+rare words that are fewer in total join the most frequent word's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from colonnade.client.training.context import ClientContext
+from colonnade.common.data.columns.features import Features
+from colonnade.common.encryption.linear import Bins
+from colonnade.common.errors import DataError, InputError
+
+MOST, LEAST = 64, 20
+"""Bins of a column, besides that of missing values, and training rows of a bin."""
+
+_NAMED = 10  # columns in a warning
+_DIGITS = 12  # of a cut in words
+
+Numbers = NDArray[np.float64]
+Codes = NDArray[np.unsignedinteger]
+
+
+@dataclass(frozen=True, eq=False)
+class Binning:
+    """Bins of one column, numbered from 0.
+
+    Args:
+        cuts: of numbers, float64 (k,), ascending; bin b holds cuts[b - 1] < x <= cuts[b]. None of words.
+        words: that have a bin each, from 0, the most frequent first; none of numbers.
+        other: the bin of all other words: the next, or 0.
+        missing: the bin of missing values: the last, or one that they share.
+    """
+
+    name: str
+    cuts: Numbers | None = None
+    words: tuple[str, ...] = ()
+    other: int = 0
+    missing: int = 0
+
+    @classmethod
+    def fit(cls, name: str, cells: Numbers, words: Sequence[str] | None, most: int, least: int) -> Self:
+        """Bins of training rows.
+
+        Args:
+            cells: (rows,): numbers, or places in `words`; NaN is missing.
+            words: None of numbers.
+            most: bins, besides that of missing values; at least 2.
+            least: rows of a bin; at least 1.
+        """
+        present = cells[~np.isnan(cells)]
+        absent = len(cells) - len(present)
+        if len(present) < least:  # even a bin of all of them would show too much
+            return cls(name, np.empty(0) if words is None else None)
+        if words is not None:
+            return cls._of_words(name, np.bincount(present.astype(np.int64)), words, absent, most, least)
+        values, counts = np.unique(present, return_counts=True)
+        ends = few_values(counts, least) if len(values) <= most else greedy(counts, most, least)
+        cuts = _between(values[ends], values[ends + 1])
+        median = values[np.searchsorted(np.cumsum(counts), len(present) / 2)]
+        return cls(name, cuts, missing=len(cuts) + 1 if absent >= least else int(np.searchsorted(cuts, median)))
+
+    @classmethod
+    def _of_words(
+        cls, name: str, counts: NDArray[np.int64], words: Sequence[str], absent: int, most: int, least: int
+    ) -> Self:
+        order = np.argsort(-counts, kind="stable")
+        often = order[counts[order] >= least][:most]
+        own = absent >= least
+        rest = int(counts.sum() - counts[often].sum()) + (0 if own else absent)
+        if len(often) == most and rest >= least:
+            often, rest = often[:-1], rest + int(counts[often[-1]])
+        other = len(often) if rest >= least else 0
+        missing = max(len(often), other + 1) if own else other
+        return cls(name, None, tuple(words[place] for place in often), other, missing)
+
+    @property
+    def values(self) -> int:
+        """Bins that are not of missing values alone."""
+        return max(len(self.words), self.other + 1) if self.cuts is None else len(self.cuts) + 1
+
+    @property
+    def count(self) -> int:
+        return max(self.values, self.missing + 1)
+
+    def codes(self, cells: Numbers, words: Sequence[str] | None) -> NDArray[np.int64]:
+        """The bin of each cell, (rows,). Arguments as of `fit`: `words` may be of another table than in training."""
+        absent = np.isnan(cells)
+        if self.cuts is not None:
+            found = np.searchsorted(self.cuts, cells)
+        else:
+            own = {word: place for place, word in enumerate(self.words)}
+            places = np.array([own.get(word, self.other) for word in words or ()] + [self.missing])
+            found = places[np.where(absent, len(places) - 1, cells).astype(np.int64)]
+        return np.where(absent, self.missing, found)
+
+    def left(self, bin: int | Collection[int], *, missing_left: bool) -> NDArray[np.bool_]:
+        """For every bin, True if it lies on the left side of a split, (count,).
+
+        Args:
+            bin: the last one of numbers on the left side; or, of words, all on the left side.
+            missing_left: the side of missing values, if they have a bin alone; else they follow those that they share
+                a bin with.
+
+        Raises:
+            InputError: a bin that the column does not have, or one bin for several.
+        """
+        wanted = [bin] if isinstance(bin, int) else sorted(bin)
+        if not all(0 <= each < self.values for each in wanted):
+            raise InputError(f"a split by bins {wanted} of a column that has {self.values}")
+        if isinstance(bin, int) == (self.cuts is None):
+            raise InputError(
+                "a split by one bin of words" if self.cuts is None else "a split by several bins of numbers"
+            )
+        found = np.zeros(self.count, np.bool_)
+        if self.cuts is None:
+            found[wanted] = True
+        else:
+            found[: wanted[0] + 1] = True
+        found[self.values :] = missing_left
+        return found
+
+    def describe(self, bin: int | Collection[int], *, missing_left: bool) -> str:
+        """What is on the left side, in words, for the party's own eyes: `age <= 37.5`. Arguments as of `left`."""
+        left = self.left(bin, missing_left=missing_left)
+        parts = []
+        if self.cuts is None:
+            named = [word for word, there in zip(self.words, left, strict=False) if there]
+            named += ["another word"] if self.other == len(self.words) and left[self.other] else []
+            parts += [f"{self.name} is {' or '.join(named)}"] if named else []
+        else:
+            last = int(left[: self.values].sum()) - 1
+            within = last < len(self.cuts)
+            parts.append(f"{self.name} <= {self.cuts[last]:.{_DIGITS}g}" if within else f"{self.name} is a number")
+        if left[self.values :].any():
+            parts.append("missing" if parts else f"{self.name} is missing")
+        return " or ".join(parts) or f"{self.name} is nothing"
+
+
+def few_values(counts: NDArray[np.int64], least: int) -> NDArray[np.int64]:
+    """The last value of every bin but the last one: a bin for each value, or for neighbours that are few.
+
+    Args:
+        counts: rows of each value, in the values' order.
+    """
+    ends, size = list[int](), 0
+    for place, count in enumerate(counts.tolist()):
+        size += count
+        if size >= least:
+            ends.append(place)
+            size = 0
+    return np.array(ends[:-1], np.int64)  # what is left over joins the last one
+
+
+def greedy(counts: NDArray[np.int64], most: int, least: int) -> NDArray[np.int64]:
+    """As `few_values`, in at most `most` bins."""
+    total = np.concatenate([[0], np.cumsum(counts)])
+    most = max(1, min(most, int(total[-1]) // least))
+    large = np.flatnonzero(counts * most >= total[-1])  # at most `most` values; each has a bin
+    small, rest = most - len(large), int(total[-1] - counts[large].sum())
+    ends, start = list[int](), 0
+    while start < len(counts):
+        after = large[np.searchsorted(large, start) :]
+        first = int(after[0]) if len(after) else len(counts)
+        share = max(rest / max(small, 1), least)
+        end = int(np.searchsorted(total, total[start] + share)) - 1
+        before = int(total[first] - total[start])
+        if end < first and small:
+            small, rest = small - 1, rest - int(total[end + 1] - total[start])
+        elif first < len(counts) and before >= least and small > 1:
+            end, small, rest = first - 1, small - 1, rest - before
+        elif first < len(counts):
+            end, rest = first, rest - before
+        else:  # less than a share is left
+            end = len(counts) - 1
+            if before < least or not small:
+                break
+        ends.append(end)
+        start = end + 1
+    return np.array(ends[:-1], np.int64)
+
+
+def _between(below: Numbers, above: Numbers) -> Numbers:
+    """Half-way between neighbouring values, or the lower ones where no number lies between."""
+    middle = below / 2 + above / 2  # their sum may overflow
+    return np.where((below <= middle) & (middle < above), middle, below)
+
+
+def binned(ctx: ClientContext, *, most: int = MOST, least: int = LEAST) -> BinnedTable:
+    """The rows of `ctx.table` as bins, which are fitted on the training rows at the beginning of a run and then kept in
+    `ctx.state`, so that a resumed run and a prediction have the same. Arguments and errors as of `TableBins.fit`.
+    """
+    bins = ctx.state.keep("bins", TableBins)
+    if not bins.columns:
+        bins.fit(ctx.table, ctx.schedule.partition.train, ctx.warn, most=most, least=least)
+    return bins.of(ctx.table)
+
+
+class TableBins:
+    """Bins of a party's columns, as its state keeps them. Empty until they are fitted or restored.
+
+    Attributes:
+        places: of the columns in the table that have two bins at least, ascending.
+        columns: one each.
+    """
+
+    def __init__(self) -> None:
+        self.places: tuple[int, ...] = ()
+        self.columns: tuple[Binning, ...] = ()
+
+    def fit(
+        self, table: Features, rows: Tensor, warn: Callable[[str], None], *, most: int = MOST, least: int = LEAST
+    ) -> None:
+        """Fits the bins on training rows, int64 (m,), alone. Columns with one bin are left out, with a warning.
+
+        Args:
+            warn: called with their names, which are the party's own.
+
+        Raises:
+            DataError: no column has two bins.
+        """
+        if most < 2 or least < 1:
+            raise InputError(f"{most} bins of {least} rows", hint="take 2 bins at least, of 1 row at least")
+        cells = table.values[rows].flatten(1)
+        words = _words(table)
+        found = [
+            Binning.fit(name, _numbers(cells[:, place]), words[place], most, least)
+            for place, name in enumerate(table.names)
+        ]
+        if single := [one.name for one in found if one.count == 1]:
+            named = ", ".join(map(repr, single[:_NAMED])) + (" .." if len(single) > _NAMED else "")
+            said = f"{len(single)} of {len(found)} columns are left out: {named}"
+            why = f"no two of their values are in {least} training rows each"
+            if len(single) == len(found):
+                hint = "bring columns that vary, or take fewer rows for a bin"
+                raise DataError(f"{said}; {why}", hint=hint, shared="none of its columns has two bins")
+            warn(f"{said}; {why}")
+        self.places = tuple(place for place, one in enumerate(found) if one.count > 1)
+        self.columns = tuple(one for one in found if one.count > 1)
+
+    def of(self, table: Features) -> BinnedTable:
+        """The bins of a table's rows: those of training, or others.
+
+        Raises:
+            DataError: the table has other columns than in training.
+        """
+        words = _words(table)
+        for place, column in zip(self.places, self.columns, strict=True):
+            there = place < len(words) and table.names[place] == column.name
+            if not there or (words[place] is None) != (column.cuts is not None):
+                raise DataError(
+                    f"the table has no column {column.name!r} of {'words' if column.cuts is None else 'numbers'} in "
+                    "its place",
+                    hint="give the columns of training, and say no other `types` of them",
+                    shared="its table has other columns than in training",
+                )
+        cells = table.values.flatten(1)
+        wide = max((column.count for column in self.columns), default=0) > 1 << 8
+        codes: Codes = np.empty((len(cells), len(self.columns)), np.uint16 if wide else np.uint8)
+        for number, (place, column) in enumerate(zip(self.places, self.columns, strict=True)):
+            codes[:, number] = column.codes(_numbers(cells[:, place]), words[place])
+        return BinnedTable(self.columns, codes)
+
+    def state(self) -> dict[str, Any]:
+        cuts = [column.cuts for column in self.columns if column.cuts is not None]
+        return {
+            "cuts": torch.from_numpy(np.concatenate([np.empty(0), *cuts])),
+            "columns": [
+                {
+                    "place": place,
+                    "name": column.name,
+                    "cuts": None if column.cuts is None else len(column.cuts),
+                    "words": list(column.words),
+                    "other": column.other,
+                    "missing": column.missing,
+                }
+                for place, column in zip(self.places, self.columns, strict=True)
+            ],
+        }
+
+    def restore(self, saved: Any) -> None:
+        cuts, records = saved["cuts"].numpy(), saved["columns"]
+        ends = np.cumsum([0, *(record["cuts"] or 0 for record in records)])
+        if cuts.dtype != np.float64 or cuts.shape != (ends[-1],):
+            raise ValueError(f"{cuts.dtype} {cuts.shape} for {ends[-1]} cuts")
+        self.places = tuple(record["place"] for record in records)
+        self.columns = tuple(
+            Binning(
+                record["name"],
+                None if record["cuts"] is None else cuts[start : start + record["cuts"]],
+                tuple(record["words"]),
+                record["other"],
+                record["missing"],
+            )
+            for start, record in zip(ends, records, strict=False)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedTable:
+    """Some rows of a party's table as bins.
+
+    Args:
+        columns: the k columns that have two bins at least.
+        codes: the bin of every row in each of them, uint8 or uint16 (rows, k).
+    """
+
+    columns: tuple[Binning, ...]
+    codes: Codes
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, for the party alone."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Bins of each column, that of missing values included."""
+        return tuple(column.count for column in self.columns)
+
+    def one_hot(self, rows: Tensor) -> Bins:
+        """The matrix of these rows, int64 (m,), for sums under encryption: (sum of `counts`, m), with a 1 in every row
+        and column.
+        """
+        return Bins(self.codes[rows.numpy()], self.counts)
+
+    def sides(
+        self, column: int, bin: int | Collection[int], *, missing_left: bool = False, rows: Tensor | None = None
+    ) -> NDArray[np.bool_]:
+        """For every row, True if it is on the left side of a split, (rows,).
+
+        Args:
+            column: its number here.
+            bin, missing_left: as of `Binning.left`.
+            rows: int64 (m,); None for all.
+
+        Raises:
+            InputError: a column or a bin that there is not.
+        """
+        codes = self.codes[:, self._known(column)]
+        left = self.columns[column].left(bin, missing_left=missing_left)
+        return left[codes if rows is None else codes[rows.numpy()]]
+
+    def describe(self, column: int, bin: int | Collection[int], *, missing_left: bool = False) -> str:
+        """The left side of a split in words, for the party alone. Arguments and errors as of `sides`."""
+        return self.columns[self._known(column)].describe(bin, missing_left=missing_left)
+
+    def _known(self, column: int) -> int:
+        if not 0 <= column < len(self.columns):
+            raise InputError(f"column {column} of {len(self.columns)}")
+        return column
+
+
+def _words(table: Features) -> Sequence[tuple[str, ...] | None]:
+    return [field.words for field in table.fields] or [None] * len(table.names)
+
+
+def _numbers(cells: Tensor) -> Numbers:
+    return np.ascontiguousarray(cells.numpy(), dtype=np.float64)

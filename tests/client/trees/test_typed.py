@@ -1,0 +1,113 @@
+"""What a protocol that is typed learns from: the table before it is encoded, by the same reading rules."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import TypeAdapter
+
+from colonnade.client.training.trees.bins import BinnedTable, TableBins
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.config.data.sources import DataConfig
+from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.data.columns.scale import Columns
+from colonnade.common.data.sources import load_features, prepare, prepare_others
+from colonnade.common.data.table_cache import TableCache
+from colonnade.common.errors import ConfigError, DataError
+
+HEADER = ["id", "age", "plan", "since", "share", "postcode"]
+ROWS = 200
+
+
+def config(**more: Any) -> Any:
+    tree = {
+        "source": "csv", "path": "t.csv", "key": "id", "missing": "mean", "unseen": "zero", "missing_values": ["-1"],
+        "types": {"since": "date %d.%m.%Y", "share": "percent", "postcode": "category"},
+    }  # fmt: skip
+    return TypeAdapter(DataConfig).validate_python({**tree, **more})
+
+
+def row(number: int) -> list[str]:
+    age = "-1" if number % 5 == 0 else f"{20 + number % 7}.5"
+    plan = "" if number % 4 == 0 else f" {'basic' if number % 3 else 'plus'}"
+    return [f"k{number}", age, plan, f"{1 + number % 28:02}.03.2024", f"{number % 3} %", f"0{number % 2}"]
+
+
+def write(folder: Path, rows: list[list[str]], header: list[str] = HEADER) -> None:
+    with (folder / "t.csv").open("w", newline="") as lines:
+        csv.writer(lines).writerows([header, *rows])
+
+
+def trained(folder: Path, **more: Any) -> TableBins:
+    """Bins that were fitted at the beginning of a run in a folder."""
+    write(folder, [row(number) for number in range(ROWS)])
+    kept, data = EncoderFile(folder, begun=False), config(**more)
+    features = load_features(data, PartyIndex(0, 1), folder)
+    columns = prepare(data, features, torch.arange(ROWS), 0, "bank", kept, typed=True)
+    assert columns.table is not None
+    bins = TableBins()
+    bins.fit(columns.table, torch.arange(ROWS), print)
+    return bins
+
+
+def read(folder: Path, **more: Any) -> Columns:
+    """The columns of a prediction."""
+    kept, data = EncoderFile(folder, begun=True), config(**more)
+    return prepare_others(
+        data, load_features(data, PartyIndex(0, 1), folder, TableCache(folder), kept), 0, "bank", kept, typed=True
+    )
+
+
+def binned(bins: TableBins, columns: Columns) -> BinnedTable:
+    assert columns.table is not None
+    return bins.of(columns.table)
+
+
+def test_a_new_file_is_read_as_the_one_of_training(tmp_path: Path) -> None:
+    bins = trained(tmp_path)
+    before = binned(bins, read(tmp_path))
+    assert before.names == ("age", "plan", "since", "share", "postcode")
+    assert before.counts == (7 + 1, 2 + 1, 9, 3, 2)
+    assert before.describe(0, 1) == "age <= 22" and before.describe(1, {1}) == "plan is plus"
+    assert before.describe(3, 0) == "share <= 0.005" and before.describe(4, {0}) == "postcode is 00"
+
+    write(tmp_path, [row(number)[::-1] for number in range(10)], HEADER[::-1])
+    assert np.array_equal(binned(bins, read(tmp_path)).codes, before.codes[:10])
+    write(tmp_path, [["k1", "-1", "", "01.01.1999", "100 %", "1"], ["k2", "1e30", "gold", "", "", ""]])
+    age, plan, since, share, postcode = binned(bins, read(tmp_path)).codes.T.tolist()
+    assert age == [7, 6] and plan == [2, 0] and postcode == [0, 0]  # unseen words join the most frequent one
+    assert since == [0, 4] and share == [2, 1]  # missing values were none in training, and join the median
+
+
+def test_what_encoding_refuses_is_refused(tmp_path: Path) -> None:
+    trained(tmp_path, unseen="refuse", missing="mean")
+    write(tmp_path, [row(1), [*row(2)[:2], "gold", *row(2)[3:]]])
+    with pytest.raises(DataError, match=r"t\.csv, line 3, column 'plan': 1 row has a word that no training row has"):
+        read(tmp_path, unseen="refuse")
+    write(tmp_path, [["k1", "inf", *row(1)[2:]]])
+    with pytest.raises(DataError, match="column 'age'"):
+        read(tmp_path)
+    with pytest.raises(ConfigError, match="noise"):
+        trained(tmp_path, noise={"std": 1.0})
+
+
+def test_other_protocols_keep_no_table(tmp_path: Path) -> None:
+    trained(tmp_path)
+    data = config()
+    features = load_features(data, PartyIndex(0, 1), tmp_path)
+    assert prepare(data, features, torch.arange(ROWS), 0, "bank").table is None
+
+
+def test_images_keep_their_bytes() -> None:
+    data = TypeAdapter(DataConfig).validate_python({"source": "sklearn", "name": "digits"})
+    features = load_features(data, PartyIndex(1, 4), Path())
+    columns = prepare(data, features, torch.arange(1000), 0, "bank", typed=True)
+    bins = TableBins()
+    bins.fit(features, torch.arange(1000), print)
+    found = binned(bins, columns)
+    assert found.codes.shape == (len(features.values), len(bins.columns)) and max(found.counts) <= 17
