@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -41,7 +42,7 @@ class KeyColumn(Sequence[str]):
     def __getitem__(self, row: slice, /) -> tuple[str, ...]: ...
 
     def __getitem__(self, row: int | slice, /) -> str | tuple[str, ...]:
-        return tuple(self._words[row]) if isinstance(row, slice) else self._words[row]
+        return tuple(self.text[row].to_pylist()) if isinstance(row, slice) else self._words[row]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._words)
@@ -114,7 +115,7 @@ def check_keys(keys: Sequence[str], where: str, place: Callable[[int], str]) -> 
     """
     if not (isinstance(keys, KeyColumn) and keys.unique) and len(set(keys)) < len(keys):
         raise _repeated(keys, where, place)
-    if _FRACTION.fullmatch(keys[0].strip()) and all(_FRACTION.fullmatch(key.strip()) for key in keys):
+    if _FRACTION.fullmatch(keys[:1][0].strip()) and all(_FRACTION.fullmatch(key.strip()) for key in keys):
         short = any(re.match(_SHORTENED, key.strip()) for key in keys)
         hint = (
             _GIVEN_BACK if short else "keys are words or whole numbers: write them without the fraction, as 17 for 17.0"
@@ -123,6 +124,7 @@ def check_keys(keys: Sequence[str], where: str, place: Callable[[int], str]) -> 
 
 
 _SHORTENED = r"^[+-]?\d+([.,]\d+)?[eE]\+?\d+$"
+_PLAIN = f"{string.digits}{string.ascii_letters}_-".encode()
 _GIVEN_BACK = "write all digits again, from the original table: they are lost here"
 _SPOILT = {
     r"^[+-]?\d+\.0*$": ("look like whole numbers that became fractions (as 17.0)", "write them without the fraction"),
@@ -144,7 +146,9 @@ def key_doubts(keys: KeyColumn, column: str) -> Iterator[Doubt]:
     """Warnings about keys that other members probably write differently; none quotes a key."""
     import pyarrow.compute as pc  # noqa: PLC0415  # 0.2 s, where a table has been read already
 
-    # No pattern finds anything in letters and digits alone, which most keys are: one look in place of six.
+    # No pattern finds anything in letters and digits alone, which most keys are.
+    if not keys.parts[1].tobytes().translate(None, _PLAIN):
+        return
     plain = pc.match_substring_regex(keys.text, "^[0-9A-Za-z_-]*$")
     text = pc.utf8_trim_whitespace(keys.text.filter(pc.invert(plain)))
     for pattern, (what, hint) in _SPOILT.items():

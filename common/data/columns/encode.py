@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -122,7 +123,8 @@ class Encoder:
         for begin in range(0, len(values), _BLOCK):
             some = slice(begin, begin + _BLOCK)
             scaled = self.scaler.apply(_numbers(values[some], self.codes, gaps))
-            if not bool(scaled.isfinite().all()):
+            # A sum with NaN or infinity is neither: one pass, without a mask. Few sums of numbers overflow.
+            if not math.isfinite(float(scaled.sum())) and not bool(scaled.isfinite().all()):
                 names = [code.name for code in self.codes if code.words is None]
                 raise _too_large(names[int((~scaled.isfinite()).any(0).nonzero()[0])])
             if len(into) == made.shape[1]:

@@ -16,6 +16,7 @@ from colonnade.common.data.columns.fields import Doubt, Kind
 from colonnade.common.data.columns.notation import FOREIGN, PLAIN, Notation, notations
 
 SAMPLE = 10_000  # cells that are examined
+_FIRST = 32  # of them, that decide for most columns
 _SURE, _DOUBTFUL = 0.5, 0.1  # shares of a column
 
 _NUMBER = "[+-]?[0-9.,'’ \u00a0\u202f]*[0-9]"
@@ -51,7 +52,7 @@ _CELLS = 1_000_000  # of a table, that are examined for codes
 _FEW, _EACH = 50, 20  # different whole numbers that may be codes, and rows of each
 _DECORATION = re.compile("[\"'`’“”\\s\u200b-\u200f\ufeff]+")
 _MOST_WORDS = 10_000  # of a column that is looked at: more cannot be encoded
-_GROUPS = r"^[1-9]\d{0,2}\.\d{3}$"
+_GROUPS_OR_SMALL = r"^([1-9]\d{0,2}\.\d{3}|\d{1,3})$"
 _COMPACT = r"^(19|20|99)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
 
 
@@ -89,9 +90,11 @@ def guess(name: str, column: pa.Array, notation: Notation, marks: Sequence[str] 
         Misfit: it would be a category, and at least half of it looks like numbers or dates in an undeclared notation.
     """
     written = cells.written(column)
-    text = cells.without_marks(written)
+    text, fits = written, notation.fits(written)
+    if not pc.all(fits).as_py():  # no mark is a number
+        text = cells.without_marks(written)
+        fits = pc.if_else(pc.is_valid(text), fits, pa.scalar(None, pa.bool_()))
     filled = len(text) - text.null_count
-    fits = notation.fits(text)
     numbers = int(pc.sum(fits).as_py() or 0)
     sample = text.slice(0, SAMPLE)
     if filled == 0 == written.null_count - len(written) or (numbers and _numbers_with_marks(text, fits)):
@@ -235,17 +238,20 @@ def _refusal(name: str, text: pa.Array, look: Look, present: int) -> cells.Misfi
 
 def _numeric(name: str, text: pa.Array, notation: Notation) -> Iterator[Doubt]:
     filled = text.drop_null()
-    if pc.all(pc.match_substring_regex(filled, _COMPACT), min_count=1).as_py():
+    if _all_match(filled, _COMPACT):
         said = f"if they are dates, say {entry(name, 'date %Y%m%d')}; if not, {entry(name, 'number')}"
         yield Doubt(name, "is taken as numbers, all of which look like dates without marks (YYYYMMDD)", said)
     if notation != PLAIN:
         return
-    points = pc.match_substring(filled, ".")
-    grouped = pc.match_substring_regex(filled, _GROUPS)
-    small = pc.and_not(pc.match_substring_regex(filled, r"^\d{1,3}$"), points)
-    if pc.sum(grouped).as_py() and pc.all(pc.or_(grouped, small)).as_py():
+    if _all_match(filled, _GROUPS_OR_SMALL) and pc.any(pc.match_substring(filled, ".")).as_py():
         said = f"if it is, `decimal: ',', thousands: '.'`; if not, {entry(name, 'number')}"
         yield Doubt(name, "has a point before three digits in all its larger numbers: it may separate thousands", said)
+
+
+def _all_match(text: pa.Array, pattern: str) -> bool:
+    """True if there is a cell and all match; the first cells decide for most columns."""
+    parts = (text.slice(0, _FIRST), text)
+    return all(pc.all(pc.match_substring_regex(part, pattern), min_count=1).as_py() for part in parts)
 
 
 def coded(name: str, text: pa.Array, place: Callable[[int], str]) -> Iterator[Doubt]:

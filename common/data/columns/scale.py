@@ -41,9 +41,10 @@ class Bends:
     width: Tensor
 
     @classmethod
-    def fit(cls, values: Tensor) -> Bends | None:
-        """Fits to training rows, floats (m, columns); None if no column has a long tail."""
-        std, mean = torch.std_mean(values, dim=0, correction=0)
+    def fit(cls, values: Tensor, std: Tensor, mean: Tensor) -> Bends | None:
+        """Fits to training rows, floats (m, columns), of these deviations and means; None if no column has a long
+        tail.
+        """
         far = (values.amax(0) - mean).maximum(mean - values.amin(0)) > _TAIL * std
         tailed = [place for place in far.nonzero().flatten().tolist() if varied(values[:, place].contiguous())]
         if not tailed:
@@ -86,10 +87,11 @@ class Scaler:
             case MeanStd(mean=mean, std=std):
                 return cls(torch.tensor(mean * unit), torch.tensor(std * unit))
             case "auto" if values.ndim == _TABLE and values.dtype != torch.uint8 and len(values):
-                bends = Bends.fit(_floats(values))
-                return _standard(values if bends is None else bends.apply(_floats(values, copy=True)), bends)
+                moments = _std_mean(values)
+                bends = Bends.fit(values, *moments)
+                return _standard(moments if bends is None else _std_mean(bends.apply(values.clone())), bends)
             case "standard" | "auto":
-                return _standard(values)
+                return _standard(_std_mean(values))
             case "unit" if unit == 1.0:
                 return cls(torch.tensor(0.0), _no_zeros(values.abs().amax(dim=0)))
             case "unit":
@@ -151,10 +153,14 @@ class Columns:
         return self
 
 
-def _standard(values: Tensor, bends: Bends | None = None) -> Scaler:
-    # Sums of another layout may be rounded otherwise.
-    std, mean = torch.std_mean(_floats(values.contiguous()), dim=0, correction=0)
+def _standard(moments: tuple[Tensor, Tensor], bends: Bends | None = None) -> Scaler:
+    std, mean = moments
     return Scaler(mean, _no_zeros(std), bends)
+
+
+def _std_mean(values: Tensor) -> tuple[Tensor, Tensor]:
+    # Sums of another layout may be rounded otherwise.
+    return torch.std_mean(_floats(values.contiguous()), dim=0, correction=0)
 
 
 def varied(column: Tensor) -> bool:
