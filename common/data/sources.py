@@ -176,7 +176,7 @@ def _columns(
     typed: bool,
 ) -> Columns:
     coded = (encoder.apply(features), Scaler.none()) if encoder.codes else (features.values, encoder.scaler)
-    columns = Columns(*coded, features if typed else None)
+    columns = Columns(*coded, _typed(config, features) if typed else None)
     if config.noise is None:
         return columns
     if typed:
@@ -185,6 +185,10 @@ def _columns(
             hint="leave `noise` out",
         )
     return Columns(noised(config.noise, columns[torch.arange(len(features.values))], *of, train_rows), Scaler.none())
+
+
+def _typed(config: DataConfig, features: Features) -> Features:
+    return adult.typed(features) if isinstance(config, AdultData) else features
 
 
 def encoding(config: DataConfig) -> EncodeConfig:

@@ -73,7 +73,8 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
                 refuse_other_rows(name, len(features.values), len(labels.values))
             overlap.add(name, features.ids)
             schedule = schedules[name] = Schedule(federation, len(features.values), features.official_test)
-            columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
+            train, typed = schedule.partition.train, federation.protocol.typed
+            columns = prepare(party.data, features, train, federation.seed, name, typed=typed)
         shape = tuple(columns.shape[1:])
         model = None
         found = not run_models and _only_found(f"parties.{name}", base, party.model, party.head)

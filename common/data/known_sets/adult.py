@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.common.data.columns.features import Matrix
+from colonnade.common.data.columns.features import Features, Matrix
+from colonnade.common.data.columns.fields import TypedColumn
 from colonnade.common.data.formats.unpack import opened
 from colonnade.common.errors import ConfigError, DataError, nearest
 
@@ -80,6 +82,24 @@ def read_columns(folder: Path, fields: Sequence[str] = ()) -> Matrix:
     training, test = (_cells(folder, name, fields) for name in _FILES)
     names = [name for field in fields for name in [f"{field}={word}" for word in FIELDS[field]] or [field]]
     return Matrix(torch.from_numpy(np.concatenate((training, test))), tuple(names), official_test=len(test))
+
+
+def typed(columns: Features) -> Features:
+    """The columns `sex=Female`, .. of a party as one column of words each, float64; missing where all of them are 0."""
+    places = dict[str, dict[str, int]]()
+    for place, name in enumerate(columns.names):
+        field, _, word = name.partition("=")
+        places.setdefault(field, {})[word] = place
+    cells, fields = [], []
+    for field, of in places.items():
+        words = tuple(sorted(of))
+        marks = columns.values[:, [of[word] for word in words]]
+        if words == ("",):
+            cells.append(marks[:, 0])
+        else:
+            cells.append(torch.where(marks.any(1), marks.argmax(1), torch.nan))
+        fields.append(TypedColumn(field, None if words == ("",) else words))
+    return replace(columns, values=torch.stack(cells, 1).double(), names=tuple(places), fields=tuple(fields))
 
 
 def read_labels(folder: Path) -> tuple[Tensor, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,22 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
+from colonnade.client.protocols import split
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.trees import bins as trees
 from colonnade.client.training.trees.bins import BinnedTable, TableBins
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.data.sources import DataConfig
+from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.sources import load_features, prepare, prepare_others
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, DataError
+from colonnade.common.protocols.split import Config
+from tests.support.federation import federate
+from tests.support.in_memory import Members, agreed, members
 
 HEADER = ["id", "age", "plan", "since", "share", "postcode"]
 ROWS = 200
@@ -111,3 +120,30 @@ def test_images_keep_their_bytes() -> None:
     bins.fit(features, torch.arange(1000), print)
     found = binned(bins, columns)
     assert found.codes.shape == (len(features.values), len(bins.columns)) and max(found.counts) <= 17
+
+
+def test_parties_have_their_tables_in_members_and_in_simulations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, list[list[int]]] = {}
+
+    async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
+        seen.setdefault(ctx.name, []).append(trees.binned(ctx).codes.sum(0).tolist())
+        await own(ctx, server, cfg)
+
+    own = split.participate
+    monkeypatch.setattr(split, "participate", participate)
+    with pytest.raises(TypeError, match="typed = True"):
+        federate(agreed())
+    monkeypatch.setattr(Config, "typed", True)
+    federate(agreed())
+    with members(tmp_path) as there:
+        run_virtual(everyone(there))
+    assert sorted(seen) == sorted(there.config.federation.names)
+    assert all(simulated == served for simulated, served in seen.values())
+
+
+async def everyone(there: Members) -> None:
+    server = there.start(SERVER)
+    await there.listening.wait()
+    await asyncio.gather(server, *map(there.start, there.config.federation.names))

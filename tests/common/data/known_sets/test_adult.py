@@ -71,6 +71,17 @@ def test_numbers_are_scaled_by_the_training_rows_and_words_stay(tmp_path: Path) 
     torch.testing.assert_close(columns[torch.arange(2)], torch.tensor([[1.0, 0, 1], [50 / 39, 1, 0]]))
 
 
+def test_words_are_put_together_again_before_they_are_encoded(tmp_path: Path) -> None:
+    config = data({"source": "adult", "folder": "a", "columns": ["sex", "age", "workclass"]})
+    features = load_features(config, ALONE, write(tmp_path / "a").parent)
+    table = prepare(config, features, torch.tensor([0]), 0, "party", typed=True).table
+    assert table is not None and table.names == ("sex", "age", "workclass")
+    sex, age, work = table.fields
+    assert age.words is None and (sex.words, len(work.words or ())) == (("Female", "Male"), 8)
+    assert table.values.nan_to_num(-1).tolist() == [[1, 39, 6], [0, 50, -1], [1, 39, 6]]
+    assert work.words is not None and work.words[6] == "State-gov"
+
+
 def test_labels_with_and_without_a_full_stop(tmp_path: Path) -> None:
     found = load_labels(labels({"source": "adult", "folder": "a"}), write(tmp_path / "a").parent)
     assert found.values.tolist() == [0, 1, 0] and found.values.dtype == torch.int64
