@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from colonnade.client.member.task import PartyTask
@@ -14,11 +15,12 @@ from colonnade.client.transcript.capture import Capture
 from colonnade.client.transcript.transcript import PartyTranscript, always_in_step, report_finding
 from colonnade.common.config.chaos import ChaosConfig, PatternIndex
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.run_options import with_lower_rates
 from colonnade.common.conversation.capacity import Capacity
 from colonnade.common.conversation.chaos import Chaos, Incidents
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER, Carrier, Link
-from colonnade.common.data.draws import Draws
+from colonnade.common.crypto.sealing import Session
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.run.state import State
@@ -32,20 +34,26 @@ class PartyLine:
     transcript, the capture, then injected faults, and reaches the link last.
 
     Args:
+        ctx: over the party's rows, as `party_context` makes it.
+        session: the session; `round` is the one after which it continues, with the party's `state` after it.
         post: sends an item over the connection.
         outlet: the connection's; None for unlimited room.
         busy: wraps what the egress sends; on the virtual clock a message leaves when earlier work is done.
+
+    Attributes:
+        ctx: the session's.
     """
 
     def __init__(
         self,
         task: PartyTask,
+        ctx: ClientContext,
         privacy: Privacy,
         progress: TrainingProgress,
         *,
+        session: Session,
         round: int,
         state: State,
-        draws: Draws,
         ledger: Ledger,
         post: Carrier,
         outlet: Capacity,
@@ -56,15 +64,28 @@ class PartyLine:
         self._task, self._post, self._chaos, self._capture = task, post, chaos, capture
         carry = post if capture is None else capture.outward(post)
         carry = carry if chaos is None else chaos.outward(carry, outlet)
-        stage = privacy.stage(State() if task.predicts else state, draws)
-        self.egress = Egress(busy(carry), SERVER, stage, ledger, progress.traffic.sent)
+        stage = privacy.stage(State() if task.predicts else state, ctx.draws)
+        egress = Egress(busy(carry), SERVER, stage, ledger, progress.traffic.sent)
         contract, limits = task.contract, task.contract.limits_of(task.federation)
-        self.link = Link(SERVER, contract.kinds, limits, self.egress, progress.mailbox(), outlet=outlet)
+        self.link = Link(SERVER, contract.kinds, limits, egress, progress.mailbox(), outlet=outlet)
         self.link.known = round
         progress.follow(self.link, round)
+        self.ctx = replace(
+            ctx,
+            federation=task.federation,
+            config=with_lower_rates(ctx.config, session.backed_off),
+            release=egress.release,
+            admit_masked=egress.admit_masked,
+            state=state,
+            round=round,
+            session=session,
+            steps=privacy.steps,
+            encoder=privacy.encoder,
+        )
 
-    def begin(self, ctx: ClientContext, telemetry: Telemetry) -> tuple[PartyTranscript, Callable[[Item], None]]:
+    def begin(self, telemetry: Telemetry) -> tuple[PartyTranscript, Callable[[Item], None]]:
         """Begins the session's transcript, before anything arrives. Returns it, and what takes in what arrives."""
+        ctx = self.ctx
         # All parties that are present take part in every request of a prediction.
         in_step = self._task.predicts or always_in_step(ctx.federation, self._task.contract)
         transcript = PartyTranscript(
@@ -78,10 +99,10 @@ class PartyLine:
         transcript.begin()
         return transcript, transcript.inward(deliver)
 
-    async def side(self, ctx: ClientContext) -> None:
+    async def side(self) -> None:
         """Runs the party's side of its task."""
-        with naming_user_code(f"parties.{ctx.name}", ctx.own_code):
-            await self._task.side(ctx, self.link)
+        with naming_user_code(f"parties.{self.ctx.name}", self.ctx.own_code):
+            await self._task.side(self.ctx, self.link)
 
 
 def injected_faults(

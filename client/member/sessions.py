@@ -19,6 +19,7 @@ import torch
 from colonnade.client.alignment.rows import PartyRows
 from colonnade.client.dialling.dialer import Membership
 from colonnade.client.dialling.instructions import Instructions
+from colonnade.client.member.context import party_context
 from colonnade.client.member.line import PartyLine, injected_faults
 from colonnade.client.member.pin import Pin
 from colonnade.client.member.task import PartyTask
@@ -37,7 +38,7 @@ from colonnade.common.alignment.record import kept_rows
 from colonnade.common.config.chaos import UNUSED_RATE, Pause
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
-from colonnade.common.config.run_options import MOST_BACK_OFFS, with_lower_rates
+from colonnade.common.config.run_options import MOST_BACK_OFFS
 from colonnade.common.contracts import prediction
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.chaos import Chaos
@@ -48,10 +49,8 @@ from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.kept_encoder import EncoderFile
-from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.draws import Draws, own_draws
 from colonnade.common.data.scored_rows import ScoredRows
-from colonnade.common.data.sources import prepare, prepare_others
 from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault, FloodError, declared
 from colonnade.common.models.torch_generators import keep_generators
 from colonnade.common.observability.telemetry import Telemetry
@@ -65,7 +64,7 @@ from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import PartyFolder
 from colonnade.common.run.state import Snapshot, State
 
-IDLE_SESSIONS = 1000  # each leaves lines in the ledger
+_IDLE_SESSIONS = 1000  # each leaves lines in the ledger
 
 
 @dataclass
@@ -97,7 +96,7 @@ class PartySessions:
     idle: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _folder: PartyFolder = field(init=False)
     _schedule: Schedule = field(init=False)
-    _columns: Columns = field(init=False)
+    _ctx: ClientContext = field(init=False)
     _privacy: Privacy = field(init=False)
     _own: OwnPredictions = field(init=False)
     _rows_known: str = field(default="", init=False)
@@ -160,13 +159,21 @@ class PartySessions:
         places = aligned_places(self.federation, plan, self._folder, features.ids, trained, predicts=others)
         self._privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger, rows=rows, places=places)
         self.progress.privacy = self._privacy
-        train, seed, typed = self._schedule.partition.train, self.federation.seed, self.federation.protocol.typed
         kept = EncoderFile(self.out, begun=bool(self.store.run()))
-        if others:
-            columns = prepare_others(self.config.data, features, seed, self.name, kept, typed=typed)
-        else:
-            columns = prepare(self.config.data, features, train, seed, self.name, kept, typed=typed)
-        self._columns = columns.to(self.device)
+        self._own = OwnPredictions(self._folder.own_predictions, features.ids, self.federation.classes)
+        self._ctx = replace(
+            party_context(
+                self.name, self.federation, self.config, features, self._schedule,
+                base=self.base, device=self.device, kept=kept, others=others,
+            ),
+            warn=self._warn,
+            keep=self._own.add,
+            scored=self._scored.add,
+            idle=self.idle,
+            draws=self._draws,
+            identity=self.identity,
+            run_cache=self._run_cache,
+        )  # fmt: skip
         if self.task.predicts:
             self._scored.take(features)
         self._rows_known = ""
@@ -175,7 +182,6 @@ class PartySessions:
             keys = digest_in_order(features.ids or (), self.federation.keys) if aligned else b""
             purpose = PREDICTION if self.task.predicts else TRAINING
             self._rows_known = rows_known(purpose, rows, features.official_test, keys)
-        self._own = OwnPredictions(self._folder.own_predictions, features.ids, self.federation.classes)
 
     def greeting(self, hello: Hello) -> Hello:
         """The Hello with our checkpoints and pinned run."""
@@ -196,8 +202,8 @@ class PartySessions:
                 if await self._go_on(membership, begin):
                     return
                 self._idle = 0 if self.progress.done > before else self._idle + 1
-                if self._idle >= IDLE_SESSIONS:
-                    expected = f"a round in one of {IDLE_SESSIONS} sessions"
+                if self._idle >= _IDLE_SESSIONS:
+                    expected = f"a round in one of {_IDLE_SESSIONS} sessions"
                     raise self._flooded(membership, FloodError(SERVER, "Rewind", "", expected, "none"))
                 await self._saved()
                 membership.greet_again(self.greeting(hello))
@@ -258,9 +264,14 @@ class PartySessions:
             capture, chaos = self._capture(begin.session, ending), self._chaos()
             if chaos is not None:
                 ending.callback(chaos.end)
+            session = Session(
+                self.federation.id, begin.run, begin.session, self.federation.hashes(),
+                roster=self.federation.pins, round=begin.round, backed_off=begin.backed_off,
+                parties=self._present(begin), rows=self._rows_known,
+            )  # fmt: skip
             line = PartyLine(
-                self.task, self._privacy, self.progress,
-                round=begin.round, state=state, draws=self._draws, ledger=ledger,
+                self.task, self._ctx, self._privacy, self.progress,
+                session=session, round=begin.round, state=state, ledger=ledger,
                 post=membership.post, outlet=membership.outlet, chaos=chaos, capture=capture,
             )  # fmt: skip
             link = line.link
@@ -273,38 +284,10 @@ class PartySessions:
                 rounds=self._schedule.rounds,
                 device=str(self.device),
             )
-            session = Session(
-                self.federation.id, begin.run, begin.session, self.federation.hashes(),
-                roster=self.federation.pins, round=begin.round, backed_off=begin.backed_off,
-                parties=self._present(begin), rows=self._rows_known,
-            )  # fmt: skip
-            ctx = ClientContext(
-                self.name,
-                self.task.federation,
-                with_lower_rates(self.config, begin.backed_off),
-                self._columns,
-                schedule=self._schedule,
-                release=line.egress.release,
-                admit_masked=line.egress.admit_masked,
-                warn=self._warn,
-                keep=self._own.add,
-                scored=self._scored.add,
-                idle=self.idle,
-                base=self.base,
-                device=self.device,
-                draws=self._draws,
-                state=state,
-                round=begin.round,
-                session=session,
-                identity=self.identity,
-                run_cache=self._run_cache,
-                steps=self._privacy.steps,
-                encoder=self._privacy.encoder,
-            )
-            link.on_save = lambda save: self._save(membership, owner, save, ctx.state)
-            transcript, deliver = line.begin(ctx, self.telemetry)
+            link.on_save = lambda save: self._save(membership, owner, save, state)
+            transcript, deliver = line.begin(self.telemetry)
             deliver = self._instructions(begin).checked(self._pin.before_rounds(deliver, link.lose), link.lose)
-            side = lambda: self._half(membership, line, ctx, transcript)  # noqa: E731
+            side = lambda: self._half(membership, line, transcript)  # noqa: E731
             return await membership.attend(deliver, side, link=link)
 
     def _ended(self) -> None:
@@ -369,13 +352,11 @@ class PartySessions:
         incidents = RealIncidents(self._folder.chaos)
         return injected_faults(self.name, self.federation, self.config.chaos, incidents, self.telemetry)
 
-    async def _half(
-        self, membership: Membership, line: PartyLine, ctx: ClientContext, transcript: PartyTranscript
-    ) -> None:
+    async def _half(self, membership: Membership, line: PartyLine, transcript: PartyTranscript) -> None:
         self._tell_spent(membership)
         self.progress.phases.turn(COMPUTING)
         try:
-            await line.side(ctx)
+            await line.side()
             self.progress.phases.turn(CHECKPOINT)
             await self._saved()
             await transcript.conclude(lambda: membership.gone)

@@ -20,7 +20,7 @@ from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.torch_defaults import torch_threads
 from colonnade.search.folds import read_aligned, read_parts
-from colonnade.simulation.contexts import Timetable
+from colonnade.server.member.context import Timetable
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.outcome import Outcome
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from colonnade.client.member.context import party_context
 from colonnade.client.training.context import ClientContext
 from colonnade.common.alignment.refusal import refuse_aligned
-from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
@@ -20,23 +21,20 @@ from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.draws import own_draws
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import sampled
-from colonnade.common.data.sources import load_features, load_labels, prepare
+from colonnade.common.data.sources import load_features
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, DataError
-from colonnade.common.messaging.outgoing import MaskedTensor, Released
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.run.device import choose_device
 from colonnade.common.run.run_cache import RunCache
+from colonnade.server.member.context import ServerParts, Timetable
 from colonnade.server.privacy.label_digest import digest_of, hold_labels, refuse_other_labels
-from colonnade.server.training.context import ServerContext, check_labels
-from colonnade.server.training.fusion.active import load_columns
+from colonnade.server.training.context import ServerContext
 from colonnade.simulation.files import RunFiles
 
 Side = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
 """(context, link or cohort, config of the protocol) -> one side of a run."""
-Timetable = Callable[[FederationConfig, int, int], Schedule]
-"""(agreed section, number of rows, number of official test rows) -> the schedule, the same for all members."""
 
 
 def server_context(
@@ -48,54 +46,38 @@ def server_context(
     files: RunFiles | None = None,
     timetable: Timetable = Schedule,
     cache: TableCache | None = None,
+    protected: bool = False,
 ) -> ServerContext:
     """The server's context, with its labels read.
 
     Args:
         sample: rows of the sources to use, int64; None for all.
+        protected: True to put noise on labels and responses, as a run does.
     """
     if config.server is None:
         raise ConfigError("no `server` section", hint="the server's labels are needed")
     if sample is None:
         refuse_aligned(config.federation.align, "a look at a run")
     cache = files.tables(SERVER) if cache is None and files is not None else cache
+    parts = ServerParts(
+        config.federation, config.server, base, telemetry, _device(config.server.device),
+        out=None if files is None else files.folder.path, cache=cache, timetable=timetable,
+    )  # fmt: skip
     with whose(SERVER):
-        labels = load_labels(config.server.labels, base, config.federation.task, config.server.copies(cache))
-    check_labels(labels, config.federation)
-    known = sampled(labels, sample)
-    schedule = timetable(config.federation, len(known.values), known.official_test)
+        labels = parts.labels()
     if labels.without and sample is None:
         telemetry.event("warning", party=SERVER, reason=labels.without)
     for doubt in labels.doubts:
         telemetry.event("warning", party=SERVER, reason=str(doubt))
-    device = _device(config.server.device)
-    ctx = ServerContext(
-        config.federation,
-        config.server,
-        known.values.to(device),
-        schedule,
-        telemetry=telemetry,
-        base=base,
-        device=device,
-        draws=own_draws(config.federation, SERVER, None if files is None else files.secret(SERVER)),
-        classes=labels.classes,
-    )
+    ctx = parts.context(labels, sample)
+    ctx.draws = own_draws(config.federation, SERVER, None if files is None else files.secret(SERVER))
     if files is not None:
         ctx.run_cache, ctx.session = files.run_cache(SERVER), files.session
         if sample is None:
             _hold(ctx.run_cache, labels, begun=files.begun)
-    columns = load_columns(
-        config.federation,
-        config.server,
-        schedule,
-        base,
-        len(labels.values),
-        sample=sample,
-        kept=None if files is None else files.encoder(SERVER),
-        ids=labels.ids,
-        cache=cache,
-    )
-    ctx.columns = columns and columns.to(device)
+    parts.add_columns(ctx, labels, sample, None if files is None else files.encoder(SERVER))
+    if protected:
+        parts.protect(ctx, begun=files is not None and files.begun)
     return ctx
 
 
@@ -111,8 +93,6 @@ def client_context(
     config: Config,
     name: str,
     base: Path,
-    release: Callable[..., Released],
-    admit_masked: Callable[..., MaskedTensor] = lambda value, _of=None: value,
     *,
     sample: Tensor | None = None,
     files: RunFiles | None = None,
@@ -120,7 +100,7 @@ def client_context(
     warn: Callable[[str], None] | None = None,
     cache: TableCache | None = None,
 ) -> ClientContext:
-    """A party's context, with its columns read, scaled and, if configured, noised.
+    """A party's context, with its columns read, scaled and, if configured, noised; in a run `PartyLine` completes it.
 
     Args:
         sample: rows of the sources to use, int64; None for all.
@@ -128,33 +108,29 @@ def client_context(
     """
     federation, party = config.federation, config.parties[name]
     cache = files.tables(name) if cache is None and files is not None else cache
+    kept = None if files is None else files.encoder(name)
     with whose(name):
-        kept = None if files is None else files.encoder(name)
         read = load_features(party.data, federation.party_index(name), base, cache, kept)
         if warn is not None:
             for doubt in doubts(read):
                 warn(str(doubt))
         features = sampled(read, sample)
         schedule = timetable(federation, len(features.values), features.official_test)
-        train, typed = schedule.partition.train, federation.protocol.typed
-        columns = prepare(party.data, features, train, federation.seed, name, kept, typed=typed)
-    device = _device(party.device, federation.names.index(name))
-    columns = columns.to(device)
-    return ClientContext(
-        name,
-        federation,
-        party,
-        columns,
-        schedule=schedule,
-        release=release,
-        admit_masked=admit_masked,
+        device = _device(party.device, federation.names.index(name))
+        ctx = party_context(name, federation, party, features, schedule, base=base, device=device, kept=kept)
+    return replace(
+        ctx,
+        release=_as_is,
+        admit_masked=_as_is,
         warn=warn or (lambda _reason: None),
-        base=base,
-        device=device,
         draws=own_draws(federation, name, None if files is None else files.secret(name)),
         run_cache=RunCache() if files is None else files.run_cache(name),
         session=Session() if files is None else files.session,
     )
+
+
+def _as_is(value: Any, *_of: Any, **_how: Any) -> Any:
+    return value
 
 
 def _device(wanted: str, index: int = 0) -> torch.device:

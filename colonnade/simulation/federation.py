@@ -21,7 +21,6 @@ from torch import Tensor
 
 from colonnade.client.member.line import PartyLine, injected_faults
 from colonnade.client.member.task import training
-from colonnade.client.privacy.egress import Egress
 from colonnade.client.privacy.stage import Privacy
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.progress import TrainingProgress
@@ -29,7 +28,6 @@ from colonnade.client.transcript.capture import Capture
 from colonnade.common.config.chaos import Pause
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.members import Config
-from colonnade.common.config.run_options import with_lower_rates
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation import inprocess
@@ -38,25 +36,22 @@ from colonnade.common.conversation.compression import Compressor
 from colonnade.common.conversation.control import Item, Save
 from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort
 from colonnade.common.conversation.inprocess import Delay, MemoryConnection
-from colonnade.common.data.draws import own_draws
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault, TrainingDiverged, declared
 from colonnade.common.messaging.message import Message, snapshot
 from colonnade.common.models.torch_generators import keep_generators
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
-from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.common.run.state import Snapshot, State
 from colonnade.common.run.user_code import naming_user_code
+from colonnade.server.member.context import Timetable
 from colonnade.server.member.divergence import after_divergence, refuse_sustained, worth_saving
 from colonnade.server.member.planned import tell_planned
 from colonnade.server.member.saving import Saving
-from colonnade.server.privacy.label_budget import open_releases
-from colonnade.server.privacy.noisy_labels import NoisyLabelFile
 from colonnade.server.protocols import SERVE
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.alignment import find_rows
 from colonnade.simulation.computing import Benches
-from colonnade.simulation.contexts import Side, Timetable, client_context, refuse_other_rows, server_context
+from colonnade.simulation.contexts import Side, client_context, refuse_other_rows, server_context
 from colonnade.simulation.files import RunFiles
 from colonnade.simulation.outcome import Outcome, both_ways
 
@@ -195,28 +190,26 @@ class Simulation:
         plan, policy = server.schedule.privacy, self.config.parties[name].policy
         privacy = outcome.privacy[name] = Privacy(name, federation, policy, plan, spent)
         outcome.left[name] = progress.traffic.sent
-        task = training(federation, self.instead.get(name))
-        faults = self.config.parties[name].chaos
+        faults, ctx = self.config.parties[name].chaos, self._context(server, name)
         line = PartyLine(
-            task, privacy, progress, round=round, state=state,
-            draws=own_draws(federation, name, None if self.files is None else self.files.secret(name)),
-            ledger=ledger, post=self._recorded(outcome, name, SERVER, end.post), outlet=end.outlet,
+            training(federation, self.instead.get(name)), ctx, privacy, progress,
+            session=ctx.session, round=round, state=state, ledger=ledger,
+            post=self._recorded(outcome, name, SERVER, end.post), outlet=end.outlet,
             chaos=injected_faults(name, federation, faults, VirtualIncidents(), server.telemetry),
             capture=self._capture(outcome, name), busy=partial(self._benches.outward, name),
         )  # fmt: skip
-        ctx = outcome.clients[name] = self._context(server, name, line.egress, state, round)
-        ctx.steps, ctx.encoder = privacy.steps, privacy.encoder
+        outcome.clients[name] = line.ctx
         line.link.on_save = partial(self._save, outcome, name, state)
-        return self._side(server, line, ctx, end)
+        return self._side(server, line, end)
 
-    async def _side(self, server: ServerContext, line: PartyLine, ctx: ClientContext, end: MemoryConnection) -> None:
-        transcript, deliver = line.begin(ctx, server.telemetry)
+    async def _side(self, server: ServerContext, line: PartyLine, end: MemoryConnection) -> None:
+        transcript, deliver = line.begin(server.telemetry)
         end.attach(deliver, line.link.lose, line.link)
         try:
-            await self._benches.work(ctx.name, line.side(ctx))
+            await self._benches.work(line.ctx.name, line.side())
             await transcript.conclude()
         except TrainingDiverged:
-            raise server.watch.blame_sender(ctx.name) from None
+            raise server.watch.blame_sender(line.ctx.name) from None
 
     def _end(self, outcome: Outcome) -> None:
         ctx = outcome.server
@@ -282,9 +275,10 @@ class Simulation:
         listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
         telemetry = Telemetry(None, *listeners, clock=self._time, log="simulation")
         rows = self._rows.get(SERVER, self.sample)
-        server = server_context(self.config, self.base, telemetry, rows, files=self.files, timetable=self.timetable)
+        server = server_context(
+            self.config, self.base, telemetry, rows, files=self.files, timetable=self.timetable, protected=True
+        )  # fmt: skip
         server.thorough = self.thorough
-        self._protect(server)
         server.clock = partial(self._benches.clock, asyncio.get_running_loop())
         round, states = self.start
         server.restore(round, states.get(SERVER), 0 if self.files is None else self.files.backed_off)
@@ -303,41 +297,18 @@ class Simulation:
             self._earlier = dict(server.state.keep("traffic", dict[str, int]))
         return outcome
 
-    def _protect(self, server: ServerContext) -> None:
-        assert self.config.server is not None  # otherwise there is no context
-        federation, private, files = self.config.federation, self.config.server.privacy, self.files
-        train, folder, begun = server.schedule.partition.train, None, False
-        if files is not None:
-            folder, begun = files.folder.path, files.begun
-            noisy = NoisyLabelFile(folder, begun=begun).get(
-                private.labels, server.labels, train, federation.outputs, federation.seed
-            )
-            server.protect(noisy)
-        elif private.labels is not None:
-            labels, seed = server.labels[train], federation.seed
-            noisy = NoisyLabels.draw(labels, federation.outputs, private.labels, seed)
-            server.protect(noisy.waiting(labels, train, private.labels, seed, lambda _: None))
-        parties, rows_of_all = len(federation.names), len(server.labels)
-        server.releases = open_releases(
-            private.answers, server.schedule, parties, rows_of_all, folder,
-            begun=begun, arrivals=federation.protocol.asynchronous,
-        )  # fmt: skip
-
     def _capture(self, outcome: Outcome, name: str) -> Capture | None:
         if (wanted := self.config.parties[name].capture) is None or self.files is None:
             return None
         found = Capture(self.files.home(name), wanted, self.config.federation, outcome.server.schedule)
         return outcome.captures.setdefault(name, found)
 
-    def _context(self, server: ServerContext, name: str, egress: Egress, state: State, round: int) -> ClientContext:
-        sample = self._rows.get(name, self.sample)
+    def _context(self, server: ServerContext, name: str) -> ClientContext:
         ctx = client_context(
-            self.config, name, self.base, egress.release, egress.admit_masked,
-            sample=sample, files=self.files, timetable=self.timetable,
-            warn=partial(warn, server.telemetry, name),
+            self.config, name, self.base, sample=self._rows.get(name, self.sample),
+            files=self.files, timetable=self.timetable, warn=partial(warn, server.telemetry, name),
         )  # fmt: skip
         refuse_other_rows(name, ctx.features.shape[0], len(server.labels))
-        ctx.state, ctx.round, ctx.config = state, round, with_lower_rates(ctx.config, server.backed_off)
         return ctx
 
     async def _between(self, outcome: Outcome, round: int) -> None:

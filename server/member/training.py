@@ -18,17 +18,14 @@ from colonnade.common.alignment.psi_member import NAME as SEED
 from colonnade.common.alignment.psi_member import Seed
 from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.config.chaos import UNUSED_RATE
-from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.draws import own_draws
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.data.sources import load_labels
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.observability.endpoints import Endpoints
 from colonnade.common.observability.ports import refuse_taken
 from colonnade.common.observability.telemetry import Event, Telemetry, advances
-from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.device import choose_device
 from colonnade.common.run.run_cache import RunCache
@@ -38,6 +35,7 @@ from colonnade.common.tracking.listener import Tracking
 from colonnade.common.tracking.tracker import Status
 from colonnade.server.alignment.rows import ServerRows, server_keeping
 from colonnade.server.member.admission import Admission, DataShape
+from colonnade.server.member.context import ServerParts
 from colonnade.server.member.metrics import ServerMetrics
 from colonnade.server.member.saving import COMMITTED, refuse_older, run_number
 from colonnade.server.member.service import ServerMember, training
@@ -45,11 +43,8 @@ from colonnade.server.member.sessions import ServerSessions
 from colonnade.server.member.summary import summarise, write_whole
 from colonnade.server.member.timeline import timeline
 from colonnade.server.member.tracking import server_model, server_tracking
-from colonnade.server.privacy.label_budget import RowReleases, open_releases
 from colonnade.server.privacy.label_digest import digest_of, hold_labels
-from colonnade.server.privacy.noisy_labels import NoisyLabelFile
-from colonnade.server.training.context import ServerContext, check_labels
-from colonnade.server.training.fusion.active import load_columns
+from colonnade.server.training.context import ServerContext
 
 
 @dataclass
@@ -79,35 +74,32 @@ class ServerRun(ServerMember):
         begun, number = self._folder.run.exists(), run_number(self._folder, store)
         store.refuse_others(SERVER, self.federation.lasting_hashes(), number)  # before anything is written
         refuse_taken(self.config.listen, "server.listen")
-        labels = load_labels(self.config.labels, self.base, self.federation.task, self.config.copies(self._tables))
-        check_labels(labels, self.federation)
-        schedule = Schedule(self.federation, len(labels.values), labels.official_test)
-        aligned, run_cache = self.federation.align != "none", RunCache(self._folder.run_cache)
-        keys = RowKeys.of(labels.ids, self.federation.keys, SERVER, self.out) if aligned else None
         telemetry = Telemetry(self._folder.events, self._note_first, watch, *self.listeners, tracking, log="server")
         tracking.report = telemetry.pass_on
-        values = labels.values.to(device)
-        ctx = ServerContext(
-            self.federation, self.config, values, schedule, telemetry=telemetry, base=self.base, device=device,
-            classes=labels.classes,
+        parts = ServerParts(
+            self.federation, self.config, self.base, telemetry, device, out=self.out, cache=self._tables
         )  # fmt: skip
+        labels = parts.labels()
+        aligned, run_cache = self.federation.align != "none", RunCache(self._folder.run_cache)
+        keys = RowKeys.of(labels.ids, self.federation.keys, SERVER, self.out) if aligned else None
+        ctx = parts.context(labels)
         self._refuse_older("sums", times_written(run_cache), self._folder.run_cache / f"{SUMS}.record")
         start = StartSecret(self._folder.start, self._folder.start_record(), public=self.federation.public_start)
         ctx.draws = own_draws(self.federation, SERVER, start.value)
         ctx.identity, ctx.run_cache = self.identity, run_cache
         data_shape, rows = DataShape(len(labels.values), labels.official_test), None
         if keys is None:
-            self._equip(ctx, labels, begun=begun)
+            self._equip(parts, ctx, labels, begun=begun)
         else:
             record = AlignmentRecord(run_cache, keys, SERVER)
-            again = partial(self._dress, ctx, labels, begun=bool(record.number))
+            again = partial(self._reduce, parts, ctx, labels, begun=bool(record.number))
             kinds = self.task.contract.kinds
             seed = Seed(self._folder.run_cache / SEED)
             keeping = server_keeping(self.federation, self.config, self.base, self.out, telemetry, secure=self.secure)
             rows = ServerRows(self.federation, record, telemetry, kinds, again, seed, keeping)
         doubtful = [*filter(None, [labels.without]), *map(str, labels.doubts)]
         held = None if begun or aligned else digest_of(labels)
-        del labels, values  # the context alone has the protected values
+        del labels  # the context alone has the protected values
         with closing(telemetry), self.watch_handshakes(telemetry):
             session = self._sessions(ctx, self.admission(data_shape, number), rows, number, start)
             watch.show(ServerMetrics(session))
@@ -119,51 +111,21 @@ class ServerRun(ServerMember):
                     hold_labels(run_cache, held)
                 await self.converse(session.hub, self._work(session), partial(self._end, session, tracking))
 
-    def _protect(
-        self, labels: LabelColumn, schedule: Schedule, begun: bool
-    ) -> tuple[NoisyLabels | None, RowReleases | None]:
-        private, federation = self.config.privacy, self.federation
-        noisy = NoisyLabelFile(self.out, begun=begun).get(
-            private.labels, labels.values, schedule.partition.train, federation.outputs, federation.seed
-        )
-        rows, parties = len(labels.values), len(federation.names)
-        arrivals = federation.protocol.asynchronous
-        return noisy, open_releases(private.answers, schedule, parties, rows, self.out, begun=begun, arrivals=arrivals)
-
-    def _dress(self, ctx: ServerContext, labels: LabelColumn, rows: Tensor, *, begun: bool) -> None:
+    def _reduce(
+        self, parts: ServerParts, ctx: ServerContext, labels: LabelColumn, rows: Tensor, *, begun: bool
+    ) -> None:
         """Reduces the context to the common rows, int64 (common,)."""
-        common = labels.rows(rows)
-        ctx.take(common.values.to(ctx.device), Schedule(self.federation, len(rows), 0))
-        self._equip(ctx, labels, common, rows, begun=begun)
+        parts.reduce(ctx, labels, rows)
+        self._equip(parts, ctx, labels, rows, begun=begun)
         self._tables.keep()
 
     def _equip(
-        self,
-        ctx: ServerContext,
-        labels: LabelColumn,
-        common: LabelColumn | None = None,
-        sample: Tensor | None = None,
-        *,
-        begun: bool,
+        self, parts: ServerParts, ctx: ServerContext, labels: LabelColumn, rows: Tensor | None = None, *, begun: bool
     ) -> None:
-        """Sets up the context for its rows; `common` and `sample` are aligned rows' labels and table positions."""
+        """Sets up the context for its rows, which are at the positions `rows` of aligned tables."""
         kept = EncoderFile(self.out, begun=begun and bool(Checkpoints(self._folder.checkpoints).usable()))
-        columns = load_columns(
-            self.federation,
-            self.config,
-            ctx.schedule,
-            self.base,
-            len(labels.values),
-            sample=sample,
-            kept=kept,
-            ids=labels.ids,
-            cache=self._tables,
-        )
-        ctx.columns = columns and columns.to(ctx.device)
-        noisy, ctx.releases = self._protect(
-            labels if common is None else common, ctx.schedule, begun
-        )  # last, as it draws noise and stores it
-        ctx.protect(noisy)
+        parts.add_columns(ctx, labels, rows, kept)
+        parts.protect(ctx, begun=begun)
         self._refuse_older("labels", ctx.labels_released, self._folder.noisy_labels)
 
     def _sessions(

@@ -16,10 +16,8 @@ from colonnade.common.alignment.psi_member import NAME as SEED
 from colonnade.common.alignment.psi_member import Seed
 from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.contracts import prediction
-from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.kept_encoder import EncoderFile
-from colonnade.common.data.sources import load_labels
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import CheckpointError, ColonnadeError, InputError
 from colonnade.common.observability.endpoints import Endpoints
@@ -30,6 +28,7 @@ from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.server.alignment.rows import server_keeping
 from colonnade.server.member.admission import DataShape
+from colonnade.server.member.context import ServerParts
 from colonnade.server.member.hub import Hub
 from colonnade.server.member.service import ServerMember, prediction_task
 from colonnade.server.member.session_numbers import SessionNumbers
@@ -39,8 +38,8 @@ from colonnade.server.prediction.row_index import RowIndex, distinct
 from colonnade.server.prediction.sessions import PredictionSessions
 from colonnade.server.prediction.terms import PredictionTerms
 from colonnade.server.privacy.label_digest import refuse_other_labels
-from colonnade.server.training.context import ServerContext, check_labels
-from colonnade.server.training.fusion.active import load_columns, own_keys
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.fusion.active import own_keys
 from colonnade.server.training.metrics.score import margins
 
 Work = Callable[[Model], Awaitable[None]]
@@ -134,8 +133,10 @@ class PredictionRun(ServerMember):
 
     def _context(self, telemetry: Telemetry) -> tuple[ServerContext, RowIndex]:
         federation, cache = self.federation, TableCache(self.out, writes=True)
-        labels = load_labels(self.config.labels, self.base, federation.task, self.config.copies(cache))
-        check_labels(labels, federation)
+        parts = ServerParts(
+            federation, self.config, self.base, telemetry, choose_device(self.config.device), cache=cache
+        )  # fmt: skip
+        labels = parts.labels()
         self._data_shape = DataShape(len(labels.values), labels.official_test)
         if federation.align != "none":
             record = AlignmentRecord(
@@ -146,25 +147,12 @@ class PredictionRun(ServerMember):
             kept = record.kept(keeping.terms) if keeping.terms else None
         else:
             refuse_other_labels(RunCache(self._folder.run_cache), labels)
-        schedule = Schedule(federation, len(labels.values), labels.official_test)
-        device = choose_device(self.config.device)
-        ctx = ServerContext(
-            prediction.prediction_federation(federation),
-            self.config,
-            labels.values.to(device),
-            schedule,
-            telemetry=telemetry,
-            base=self.base,
-            device=device,
-        )
+        ctx = parts.context(labels)
+        ctx.federation = prediction.prediction_federation(federation)
         ctx.run_cache = RunCache(self._folder.prediction_cache)
         if federation.align == "none":
-            encoder = EncoderFile(self.out, begun=True)
-            columns = load_columns(
-                federation, self.config, schedule, self.base, len(labels.values), kept=encoder, cache=cache
-            )
+            parts.add_columns(ctx, labels, kept=EncoderFile(self.out, begun=True))
             cache.keep()
-            ctx.columns = columns and columns.to(device)
             return ctx, RowIndex(federation, labels)
         cache.keep()
         seed, able = Seed(self._folder.prediction_cache / SEED), self._able(self.ids or labels.ids or ())

@@ -19,13 +19,16 @@ _ANEW = "begin a new run, which draws noise and spends epsilon anew"
 
 
 class NoisyLabelFile:
-    """File of a run's noisy labels. `begun` is True if the run has begun, so labels have been used already.
+    """File of a run's noisy labels; without a folder they are kept in memory only.
 
     It stores fingerprints of the labels and settings; the fingerprint of the true labels never leaves the server.
+
+    Args:
+        begun: True if the run has begun, so labels have been used already.
     """
 
-    def __init__(self, folder: Path, *, begun: bool) -> None:
-        self._path, self._begun = RunFolder(folder).noisy_labels, begun
+    def __init__(self, folder: Path | None, *, begun: bool) -> None:
+        self._path, self._begun = None if folder is None else RunFolder(folder).noisy_labels, begun
 
     def get(
         self, config: LabelPrivacyConfig | None, labels: Tensor, rows: Tensor, classes: int, seed: int
@@ -38,30 +41,36 @@ class NoisyLabelFile:
 
         Raises CheckpointError if the run was begun with other labels or other settings.
         """
-        there = self._path.exists()
+        path = self._path
+        there = path is not None and path.exists()
         if config is None and not there:
             return None
         if config is None or (self._begun and not there):
             before, now = ("with", "without") if there else ("without", "with")
             raise CheckpointError(f"the run was begun {before} label privacy and cannot go on {now} it", hint=_ANEW)
         about = _about(config, labels, rows, classes)
-        if there:
-            drawn = self._read(about, config, (len(rows), classes))
+        if path is not None and there:
+            drawn = _read(path, about, config, (len(rows), classes))
         else:
             drawn = NoisyLabels.draw(labels[rows], classes, config, seed)
-            write_tensor(self._path, drawn.values, about)
-        return drawn.waiting(labels[rows], rows, config, seed, lambda values: write_tensor(self._path, values, about))
+            self._write(drawn.values, about)
+        return drawn.waiting(labels[rows], rows, config, seed, lambda values: self._write(values, about))
 
-    def _read(self, about: dict[str, str], config: LabelPrivacyConfig, shape: tuple[int, int]) -> NoisyLabels:
-        values, found = read_recorded(self._path, _ANEW)
-        if not about.keys() <= found.keys() or values.dtype != torch.float64 or not bool(values.isfinite().all()):
-            raise CheckpointError(f"{self._path} is torn or was altered", hint=_ANEW)
-        for what, wanted in about.items():
-            if found[what] != wanted:
-                raise CheckpointError(f"{self._path} was drawn for other {what}", hint=f"restore them, or {_ANEW}")
-        if values.shape != shape:  # the checksum covers bytes, not the shape
-            raise CheckpointError(f"{self._path} was altered: it is of shape {tuple(values.shape)}", hint=_ANEW)
-        return NoisyLabels(values, label_noise(config, shape[1]), config.seeded)
+    def _write(self, values: Tensor, about: dict[str, str]) -> None:
+        if self._path is not None:
+            write_tensor(self._path, values, about)
+
+
+def _read(path: Path, about: dict[str, str], config: LabelPrivacyConfig, shape: tuple[int, int]) -> NoisyLabels:
+    values, found = read_recorded(path, _ANEW)
+    if not about.keys() <= found.keys() or values.dtype != torch.float64 or not bool(values.isfinite().all()):
+        raise CheckpointError(f"{path} is torn or was altered", hint=_ANEW)
+    for what, wanted in about.items():
+        if found[what] != wanted:
+            raise CheckpointError(f"{path} was drawn for other {what}", hint=f"restore them, or {_ANEW}")
+    if values.shape != shape:  # the checksum covers bytes, not the shape
+        raise CheckpointError(f"{path} was altered: it is of shape {tuple(values.shape)}", hint=_ANEW)
+    return NoisyLabels(values, label_noise(config, shape[1]), config.seeded)
 
 
 def _about(config: LabelPrivacyConfig, labels: Tensor, rows: Tensor, classes: int) -> dict[str, str]:

@@ -64,7 +64,7 @@ def test_the_active_party_has_index_0() -> None:
 def test_every_column_belongs_to_one_member() -> None:
     cfg = config(AGG, "server.active.data.scale=none", "every_party.data.scale=none")
     server, rows = server_context(cfg, Path(), Telemetry()), torch.arange(20)
-    parties = [client_context(cfg, name, Path(), lambda values: values) for name in cfg.federation.names]
+    parties = [client_context(cfg, name, Path()) for name in cfg.federation.names]
     whole = server_context(
         config(AGG, "server.active.data.split=all", "server.active.data.scale=none"), Path(), Telemetry()
     )
@@ -139,7 +139,7 @@ def test_equal_models_do_not_start_equal() -> None:
     cfg = config(AGG, "server.active.data.split=all", "every_party.data.split=all")
     server = server_context(cfg, Path(), Telemetry())
     active_party(server, 16)
-    parties = [client_context(cfg, name, Path(), lambda values: values) for name in cfg.federation.names]
+    parties = [client_context(cfg, name, Path()) for name in cfg.federation.names]
     models = [server.state["active model"], *(ctx.model(16) for ctx in parties)]
     heads = [server.state["head"], *(ctx.head(16) for ctx in parties)]
     for modules in (models, heads):

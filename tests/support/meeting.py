@@ -96,7 +96,7 @@ def contexts() -> tuple[ServerContext, dict[str, ClientContext]]:
     """Parties of a small federation; nothing here needs their data."""
     roster, protocol = ", ".join(NAMES), {"name": "fedvs", "stragglers": 0}
     cfg: Config = config(protocol, f"federation.parties=[{roster}]", "federation.timeouts.answer=5")
-    clients = {name: client_context(cfg, name, Path(), lambda value: value) for name in NAMES}
+    clients = {name: client_context(cfg, name, Path()) for name in NAMES}
     return server_context(cfg, Path(), Telemetry()), clients
 
 

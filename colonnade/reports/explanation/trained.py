@@ -99,7 +99,7 @@ def _open_party(trained: Trained, run: RunFolder, name: str, snapshot: Snapshot)
     """Adds a party, and returns its own head as before the first round, if it has one."""
     rows = _rows(trained.config, run, name)
     cache = TableCache(run.party(name).path)
-    ctx = client_context(trained.config, name, trained.base, lambda values: values, sample=rows, cache=cache)
+    ctx = client_context(trained.config, name, trained.base, sample=rows, cache=cache)
     protocol = trained.config.federation.protocol
     make = LOCAL[protocol.name]
     first = make(ctx, protocol).weight
