@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from torch import Tensor
 
 from colonnade.client.alignment.finding import PartyFinding
 from colonnade.client.alignment.matching import Matching
 from colonnade.client.alignment.reuse import PartyReuse, ReuseTerms
-from colonnade.client.dialling.dialer import Membership
 from colonnade.client.privacy.egress import Egress
 from colonnade.client.training.progress import TrainingProgress
 from colonnade.common.alignment.checks.modes import checks_of, one_time
@@ -30,7 +30,9 @@ from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.work import aside, tenths
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
-from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.conversation.capacity import Capacity
+from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.conversation import SERVER, Carrier, Link
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
@@ -47,12 +49,26 @@ class TableRenewed(Exception):  # not an error: the party rejoins at once
     """A prediction's rows were aligned with an earlier table: the party has to join again."""
 
 
+class Attending(Protocol):
+    """What an alignment needs of a `Membership`."""
+
+    @property
+    def post(self) -> Carrier: ...
+    @property
+    def outlet(self) -> Capacity: ...
+    def telling(self) -> AbstractContextManager[None]: ...
+    async def attend(
+        self, deliver: Callable[[Item], None], side: Callable[[], Awaitable[None]], *, last: bool, link: Link
+    ) -> bool: ...
+
+
 @dataclass
 class PartyRows:
     """A party's table before it is aligned.
 
     Args:
-        kept: folder of what one alignment needs over all its attempts.
+        kept: folder of what one alignment needs over all its attempts; None keeps that in memory.
+        out: the party's folder; None has no ledger.
         whole: True if rows are aligned with the whole roster, not only with the present parties.
     """
 
@@ -61,8 +77,8 @@ class PartyRows:
     policy: PolicyConfig
     features: Features
     run_cache: RunCache
-    kept: Path
-    out: Path
+    kept: Path | None
+    out: Path | None
     telemetry: Telemetry
     progress: TrainingProgress
     whole: bool = True
@@ -73,15 +89,20 @@ class PartyRows:
     def __post_init__(self) -> None:
         keys = RowKeys.of(self.features.ids, self.federation.keys, self.name, self.out)
         self.record = AlignmentRecord(self.run_cache, keys, self.name)
-        self._seed, path = Seed(self.kept / SEED), self.kept / NAME
+        self._seed, path = (Seed(), None) if self.kept is None else (Seed(self.kept / SEED), self.kept / NAME)
         most, most_predicted = self.policy.max_other_rows, self.policy.max_predicted_rows
         if self.whole or most_predicted is None:
             self.foreign = ForeignKeys(self.name, most, path=path)
         else:
             self.foreign = ForeignKeys(self.name, most_predicted, "max_predicted_rows", path)
 
-    async def align(self, membership: Membership, begin: Begin) -> Features | None:
-        """Rows that all members have, in the common order; None if the server wants to go back.
+    async def align(self, membership: Attending, begin: Begin) -> Features | None:
+        """The rows that `find` finds."""
+        rows = await self.find(membership, begin)
+        return None if rows is None else self.features.rows(rows)
+
+    async def find(self, membership: Attending, begin: Begin) -> Tensor | None:
+        """Rows that all members have, int64 (common,), in the common order; None if the server wants to go back.
 
         Raises:
             DataError: no key is common, or the table has changed since it was aligned.
@@ -95,11 +116,12 @@ class PartyRows:
             with membership.telling():
                 rows = self.record.rows(begin.aligned)
                 self.foreign.settle()
-                return self.features.rows(rows)
+                return rows
         with membership.telling():
             self._refuse_again()
-        started, found = time.monotonic(), list[tuple[Tensor, int]]()
-        with closing(Ledger(PartyFolder(self.out).ledger, after=sys.maxsize)) as ledger:  # new secrets: no repeats
+        loop, found = asyncio.get_running_loop(), list[tuple[Tensor, int]]()
+        started, path = loop.time(), None if self.out is None else PartyFolder(self.out).ledger
+        with closing(Ledger(path, after=sys.maxsize)) as ledger:  # new secrets: no repeats
             egress = Egress(membership.post, SERVER, release_clear, ledger, self.progress.traffic.sent)
             kinds, limits = alignment_kinds(self.federation), alignment_limits(len(self.federation.parties) + 1)
             link = Link(SERVER, kinds, limits, egress, outlet=membership.outlet)
@@ -117,10 +139,10 @@ class PartyRows:
                 self.keeping.close()
         if not half_done:
             return None
-        (rows, reused), seconds = found[0], round(time.monotonic() - started, 3)
+        (rows, reused), seconds = found[0], round(loop.time() - started, 3)
         result = {"rows": len(self.record.keys), "common": len(rows), "reused": reused, "seconds": seconds}
         self.telemetry.event("aligned", party=self.name, **result)
-        return self.features.rows(rows)
+        return rows
 
     def _refuse_again(self) -> None:
         """Refuses to align a run's rows twice; predictions align theirs every time. Raises CheckpointError."""
@@ -169,7 +191,7 @@ class PartyRows:
         """The alignment that could be reused: for a prediction, that of the run."""
         if self.whole:
             return self.keeping.held(self.record.keys)
-        if not self.keeping.terms:
+        if not self.keeping.terms or self.out is None:
             return None
         run = AlignmentRecord(RunCache(PartyFolder(self.out).run_cache), self.record.keys, self.name)
         return run.kept(self.keeping.terms)

@@ -64,7 +64,7 @@ from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import PartyFolder
 from colonnade.common.run.state import Snapshot, State
 
-_IDLE_SESSIONS = 1000  # each leaves lines in the ledger
+IDLE_SESSIONS = 1000  # each leaves lines in the ledger
 
 
 @dataclass
@@ -202,8 +202,8 @@ class PartySessions:
                 if await self._go_on(membership, begin):
                     return
                 self._idle = 0 if self.progress.done > before else self._idle + 1
-                if self._idle >= _IDLE_SESSIONS:
-                    expected = f"a round in one of {_IDLE_SESSIONS} sessions"
+                if self._idle >= IDLE_SESSIONS:
+                    expected = f"a round in one of {IDLE_SESSIONS} sessions"
                     raise self._flooded(membership, FloodError(SERVER, "Rewind", "", expected, "none"))
                 await self._saved()
                 membership.greet_again(self.greeting(hello))

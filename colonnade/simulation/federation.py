@@ -36,24 +36,25 @@ from colonnade.common.conversation.compression import Compressor
 from colonnade.common.conversation.control import Item, Save
 from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort
 from colonnade.common.conversation.inprocess import Delay, MemoryConnection
+from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault, TrainingDiverged, declared
 from colonnade.common.messaging.message import Message, snapshot
-from colonnade.common.models.torch_generators import keep_generators
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.run.state import Snapshot, State
 from colonnade.common.run.user_code import naming_user_code
 from colonnade.server.member.context import Timetable
-from colonnade.server.member.divergence import after_divergence, refuse_sustained, worth_saving
+from colonnade.server.member.divergence import after_divergence, refuse_sustained, restore, save_if_due
 from colonnade.server.member.planned import tell_planned
 from colonnade.server.member.saving import Saving
+from colonnade.server.member.traffic import Totals
 from colonnade.server.protocols import SERVE
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.alignment import find_rows
 from colonnade.simulation.computing import Benches
 from colonnade.simulation.contexts import Side, client_context, refuse_other_rows, server_context
 from colonnade.simulation.files import RunFiles
-from colonnade.simulation.outcome import Outcome, both_ways
+from colonnade.simulation.outcome import Outcome
 
 _BACK = "goes back"  # status of an attempt that is rolled back
 Snapshots = Mapping[str, Snapshot]
@@ -99,7 +100,6 @@ class Simulation:
     _ledgers: list[Ledger] = field(default_factory=list, init=False)
     _events: list[Event] = field(default_factory=list, init=False)
     _messages: list[tuple[str, str, Message]] = field(default_factory=list, init=False)
-    _earlier: Mapping[str, int] = field(default_factory=dict, init=False)
 
     def run(self, loop: Callable[[float], inprocess.VirtualLoop] = inprocess.VirtualLoop) -> Outcome:
         """Runs server and parties to their end. `loop` makes an event loop whose clock starts at its argument."""
@@ -130,16 +130,18 @@ class Simulation:
         self._benches = Benches(self.config)
         await self._align()
         outcome = self._outcome()
+        totals = outcome.totals
         federation, contract = self.config.federation, CONTRACTS[self.config.federation.protocol.name]
         cohort, ends = inprocess.meet(
             list(federation.names), contract.kinds, contract.limits_of(federation),
-            self.delay or (lambda _from, _to, _item: 0.0), outcome.mailbox,
+            self.delay or (lambda _from, _to, _item: 0.0), Mailbox(lambda party, _: totals.late.update([party])),
             between=partial(self._between, outcome), enough=lambda: bool(outcome.server.best.stop),
             compress=partial(Compressor, form_of(federation.compress.down), outcome.server.draws),
             outward=partial(self._outward, outcome),
         )  # fmt: skip
         self._cohort = cohort
-        outcome.server.traffic = lambda: both_ways(self._traffic(outcome))
+        for name, link in cohort.items():
+            totals.link(name, link)
         self.on_cohort(cohort)
         sides: list[asyncio.Future[None]] = []
         for name in self.only or federation.names:
@@ -215,7 +217,6 @@ class Simulation:
         ctx = outcome.server
         if outcome.status != "completed":
             outcome.seconds = ctx.clock()
-        outcome.counts = self._traffic(outcome)
         outcome.best_saved = 0 if self._saving is None else self._saving.best
         ctx.telemetry.event("end", status=outcome.status, round=ctx.round)
 
@@ -223,14 +224,15 @@ class Simulation:
         if self.aligned is not None:
             self._rows = self.aligned
         elif self.config.federation.align != "none":
-            self._rows = await find_rows(self.config, self.base, self.files, self._note_aligned)
+            telemetry = Telemetry(None, self._tell_aligned, clock=self._time)
+            self._rows = await find_rows(self.config, self.base, self.files, telemetry)
+
+    def _tell_aligned(self, event: Event) -> None:
+        if self.telemetry is not None and event["kind"] != "aligning":  # its progress takes no time here
+            self.telemetry.pass_on(event)
 
     def _time(self) -> float:
         return self._benches.clock() + self._ahead
-
-    def _note_aligned(self, kind: str, **about: object) -> None:
-        if self.telemetry is not None:
-            self.telemetry.pass_on({"kind": kind, "time": self._time(), "party": SERVER, **about})
 
     async def _serve(self, outcome: Outcome, cohort: Cohort, sides: list[asyncio.Future[None]]) -> None:
         """Runs the server side concurrently with the parties: an error of a party ends it."""
@@ -280,21 +282,17 @@ class Simulation:
         )  # fmt: skip
         server.thorough = self.thorough
         server.clock = partial(self._benches.clock, asyncio.get_running_loop())
-        round, states = self.start
-        server.restore(round, states.get(SERVER), 0 if self.files is None else self.files.backed_off)
-        keep_generators(server.state, server.device, server.draws)  # one process, one generator
-        server.confirm()
-        server.look_at_classes()
-        outcome = Outcome(server, events=events, messages=self._messages)
         if (files := self.files) is not None:
             store, folder = files.checkpoints(SERVER), files.folder.checkpoints
             checkpoint, owner = self.config.federation.checkpoint, files.owner(SERVER)
             self._saving = Saving(store, folder, owner, checkpoint, telemetry, server.clock)
-            if round:
-                self._saving.restored(round)
-                if self._saving.best != server.best.round:
-                    self._saving.best = 0  # the run went back before it
-            self._earlier = dict(server.state.keep("traffic", dict[str, int]))
+        round, states = self.start
+        restore(server, self._saving, round, states.get(SERVER))
+        server.confirm()
+        server.look_at_classes()
+        outcome = Outcome(server, Totals(self.config.federation.names), events=events, messages=self._messages)
+        outcome.totals.restore(server.state.keep("traffic", dict[str, int]))
+        server.traffic = outcome.totals.payload
         return outcome
 
     def _capture(self, outcome: Outcome, name: str) -> Capture | None:
@@ -316,20 +314,11 @@ class Simulation:
         if self.save:
             outcome.saved[round] = {SERVER: outcome.server.state.capture()}
             self._request_save(Save(round))
-        refuse_sustained(outcome.server, self._saving, round)
-        if self._saving is not None:
-            await self._checkpoint(self._saving, outcome, round)
-
-    async def _checkpoint(self, saving: Saving, outcome: Outcome, round: int) -> None:
-        """Begins a checkpoint if one is due after this round, like the server's process."""
-        ctx, best = outcome.server, outcome.server.best
-        last = round if best.stop else ctx.schedule.rounds
-        if saving.due(round, last, best.round) and worth_saving(ctx, saving, last):
+        ctx, saving = outcome.server, self._saving
+        refuse_sustained(ctx, saving, round)
+        if saving is not None:
             ctx.state.keep("clock", dict[str, float])["seconds"] = ctx.clock()
-            ctx.state.keep("traffic", dict[str, int]).update(self._traffic(outcome))
-            names, sound = ctx.federation.names, not ctx.watch.growing
-            await saving.make_way(ctx.federation.timeouts.answer)
-            await saving.begin(round, ctx.state.capture(), names, self._request_save, best.round, sound=sound)
+            await save_if_due(ctx, saving, outcome.totals, round, self._request_save)
 
     def _request_save(self, save: Save) -> None:
         for link in self._cohort.values():
@@ -346,17 +335,6 @@ class Simulation:
             self._saving.saved(name, save.round)
         except (EnvironmentFault, CheckpointError) as failed:
             self._saving.saved(name, save.round, declared(failed)[0])
-
-    def _traffic(self, outcome: Outcome) -> dict[str, int]:
-        """Bytes of tensors and late messages by party, including earlier starts, in the server's format."""
-        counts = dict(self._earlier)
-        for party, link in self._cohort.items():
-            for way, book in (("up", link.traffic.received), ("down", link.traffic.sent)):
-                key, size = f"{party} {way} payload", sum(size for _, size in book.values())
-                counts[key] = counts.get(key, 0) + size
-            if late := outcome.mailbox.late[party]:
-                counts[f"{party} late"] = counts.get(f"{party} late", 0) + late
-        return counts
 
     def _recorded(self, outcome: Outcome, sender: str, to: str, carry: Carrier) -> Carrier:
         def carry_and_record(item: Item) -> None:

@@ -9,12 +9,11 @@ from pathlib import Path
 from torch import Tensor
 
 from colonnade.common.config.members import Config
-from colonnade.common.contracts.agreed_parts import parts_in_use
 from colonnade.common.observability.telemetry import Event, Listener, Telemetry
-from colonnade.common.run.environment import describe_environment
-from colonnade.common.run.run_folder import SUMMARY_SCHEMA, RunFolder, describe_source
+from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.tracking.tracker import Status
-from colonnade.server.member.summary import findings, model_of, protection, write_whole
+from colonnade.server.member import summary
+from colonnade.server.member.summary import write_whole
 from colonnade.server.member.timeline import timeline
 from colonnade.server.member.tracking import server_tracking
 from colonnade.simulation.contexts import Side
@@ -58,30 +57,16 @@ def simulate_captured(
 
 def summarise(outcome: Outcome) -> dict[str, object]:
     """Contents of summary.json, without what only processes and a wire provide."""
-    ctx, (up, down) = outcome.server, outcome.payload
-    names = ctx.federation.names
+    releases, (up, down) = {name: privacy.releases for name, privacy in outcome.privacy.items()}, outcome.payload
+    found = summary.summarise(
+        outcome.server, outcome.totals, outcome.status, outcome.error,
+        seconds=round(outcome.seconds, 6), saved=outcome.best_saved, releases=releases,
+    )  # fmt: skip
     return {
-        "schema": SUMMARY_SCHEMA,
-        "status": outcome.status,
-        "error": outcome.error,
+        **found,
         "clock": "virtual",
-        "federation": ctx.federation.id,
-        "protocol": ctx.federation.protocol.name,
-        "dataset": describe_source(ctx.config.labels.model_dump(mode="json")),
-        "parties": list(names),
-        "rounds": ctx.round,
-        "start": "seeded" if ctx.draws.public else "secret",
-        "seconds": round(outcome.seconds, 6),
-        "metrics": dict(ctx.metrics),
-        "best": ctx.best.summary(outcome.best_saved),
-        "model": model_of(ctx, outcome.best_saved),
-        "stopped": ctx.stopped or None,
-        **findings(ctx),
+        "start": "seeded" if outcome.server.draws.public else "secret",
         "bytes": {"up": {"payload": up}, "down": {"payload": down}},
-        **protection(ctx, {name: privacy.releases for name, privacy in outcome.privacy.items()}),
-        "missing": {name: ctx.missing.get(name, 0) for name in names},
-        "late": {name: outcome.late.get(name, 0) for name in names},
-        "environment": describe_environment() | parts_in_use(ctx.federation, ctx.config),
     }
 
 

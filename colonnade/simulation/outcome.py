@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from colonnade.client.privacy.stage import Privacy
 from colonnade.client.training.context import ClientContext
 from colonnade.client.transcript.capture import Capture
-from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.run.state import Snapshot
+from colonnade.server.member.traffic import Totals
 from colonnade.server.training.context import ServerContext
 
 
@@ -23,39 +22,32 @@ class Outcome:
         privacy: every party's policy, budget and count of releases.
         saved: every member's state after each round, if requested.
         seconds: of the virtual clock, from the first round to the last.
-        counts: bytes of tensors by party and direction, and late messages, over all starts of the run.
+        totals: bytes of tensors by party and direction, and late messages, over all starts of the run.
         best_saved: the best round whose checkpoint all members hold, 0 if none.
         left: number and bytes of the messages that passed each party's egress, by party and kind.
     """
 
     server: ServerContext
+    totals: Totals
     clients: dict[str, ClientContext] = field(default_factory=dict)
     privacy: dict[str, Privacy] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     messages: list[tuple[str, str, Message]] = field(default_factory=list)
-    mailbox: Mailbox = field(default_factory=Mailbox)
     saved: dict[int, dict[str, Snapshot]] = field(default_factory=dict)
     status: str = "failed"
     error: str | None = None
     seconds: float = 0.0
-    counts: dict[str, int] = field(default_factory=dict)
     best_saved: int = 0
     captures: dict[str, Capture] = field(default_factory=dict)
     left: dict[str, dict[str, list[int]]] = field(default_factory=dict)
 
     @property
     def payload(self) -> tuple[int, int]:
-        return both_ways(self.counts)
+        return self.totals.payload()
 
     @property
     def late(self) -> dict[str, int]:
-        return {name: self.counts.get(f"{name} late", 0) for name in self.clients}
+        return {name: self.totals.late[name] for name in self.clients}
 
     def of_kind(self, event: str) -> list[Event]:
         return [e for e in self.events if e["kind"] == event]
-
-
-def both_ways(counts: Mapping[str, int]) -> tuple[int, int]:
-    """Total bytes of tensors up and down, from counts by `PARTY WAY payload`."""
-    up, down = (sum(size for key, size in counts.items() if key.endswith(f" {way} payload")) for way in ("up", "down"))
-    return up, down

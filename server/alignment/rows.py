@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -72,7 +72,8 @@ class ServerRows:
         Raises DataError if no key is common, or the table has changed since it was aligned.
         """
         if not self.record.number:
-            started = time.monotonic()
+            loop = asyncio.get_running_loop()
+            started = loop.time()
             keys = self.record.keys
             finding = self._finding(cohort, session)
             try:
@@ -80,7 +81,7 @@ class ServerRows:
                 await aside(partial(self.keeping.close, complete=True))
             finally:
                 self.keeping.close()
-            seconds = round(time.monotonic() - started, 3)
+            seconds = round(loop.time() - started, 3)
             self._tell_without(finding.without)
             counts = {"rows": len(keys), "common": len(rows), "reused": finding.reused}
             self.telemetry.event("aligned", party=SERVER, **counts, seconds=seconds)

@@ -1,11 +1,19 @@
-"""Divergence of a run: its checkpoints, and rollback with lower learning rates (`federation.back_off`)."""
+"""The server's side of a run's checkpoints: restored, saved when due, and dropped after a divergence, which lowers the
+learning rates (`federation.back_off`)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from colonnade.common.config.remedy import advice
 from colonnade.common.config.run_options import back_off_factor
+from colonnade.common.conversation.control import Save
 from colonnade.common.errors import TrainingDiverged
+from colonnade.common.models.torch_generators import keep_generators
+from colonnade.common.run.phases import CHECKPOINT
+from colonnade.common.run.state import Snapshot
 from colonnade.server.member.saving import Saving
+from colonnade.server.member.traffic import Totals
 from colonnade.server.training.context import ServerContext
 
 
@@ -15,7 +23,47 @@ def refuse_sustained(ctx: ServerContext, saving: Saving | None, round: int) -> N
         raise ctx.watch.diverged(round)
 
 
-def worth_saving(ctx: ServerContext, saving: Saving, last: int) -> bool:
+def restore(ctx: ServerContext, saving: Saving | None, round: int, snapshot: Snapshot | None) -> None:
+    """Restores the server's state after a round, or begins anew; `saving` is None if the run keeps no checkpoints."""
+    if saving is not None and round:
+        saving.restored(round)
+    ctx.restore(round, snapshot, 0 if saving is None else saving.backed_off)
+    keep_generators(ctx.state, ctx.device, ctx.draws)
+    if saving is not None and saving.best != ctx.best.round:
+        saving.best = 0  # the restored round precedes it
+
+
+async def save_if_due(
+    ctx: ServerContext,
+    saving: Saving,
+    totals: Totals,
+    round: int,
+    ask: Callable[[Save], None],
+    *,
+    whole: Callable[[], bool] = lambda: True,
+) -> None:
+    """Begins a checkpoint if one is due after this round; waits for that of the last round.
+
+    Args:
+        ask: asks the parties for their part.
+        whole: False if a party would be awaited in vain, since it has left or failed.
+    """
+    best, limit = ctx.best, ctx.federation.timeouts.answer
+    last = round if best.stop else ctx.schedule.rounds
+    if not (saving.due(round, last, best.round) and _worth_saving(ctx, saving, last)):
+        return
+    ctx.phases.turn(CHECKPOINT)
+    await saving.make_way(limit)
+    if not whole():
+        return
+    ctx.state.keep("traffic", dict[str, int]).update(totals.capture())
+    names, sound = ctx.federation.names, not ctx.watch.growing
+    await saving.begin(round, ctx.state.capture(), names, ask, best.round, sound=sound)
+    if round == last:
+        await saving.finish(limit)
+
+
+def _worth_saving(ctx: ServerContext, saving: Saving, last: int) -> bool:
     """False if a checkpoint of this round may belong to a divergence and there is no sound one besides it."""
     return bool(saving.sound) or not ctx.watch.growing or ctx.round >= last
 

@@ -10,15 +10,14 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import PartyAway, TrainingDiverged, declared
-from colonnade.common.models.torch_generators import keep_generators
 from colonnade.common.run.checkpoints import Checkpoints, Owner
-from colonnade.common.run.phases import CHECKPOINT, WAITING
+from colonnade.common.run.phases import WAITING
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.run.start_secret import StartSecret
 from colonnade.common.run.user_code import naming_user_code
 from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.member.admission import Admission
-from colonnade.server.member.divergence import after_divergence, refuse_sustained, worth_saving
+from colonnade.server.member.divergence import after_divergence, refuse_sustained, restore, save_if_due
 from colonnade.server.member.hub import Hub
 from colonnade.server.member.planned import tell_planned
 from colonnade.server.member.saving import Saving
@@ -110,36 +109,19 @@ class ServerSessions:
 
     def _restore(self, round: int, *, first: bool) -> None:
         ctx = self.ctx
-        if round:
-            self.saving.restored(round)
-        ctx.restore(round, self.store.load(round, self.owner) if round else None, self.saving.backed_off)
+        restore(ctx, self.saving, round, self.store.load(round, self.owner) if round else None)
         self.store.drop_after(round)
-        keep_generators(ctx.state, ctx.device, ctx.draws)
         counts: dict[str, int] = ctx.state.keep("traffic", dict)
-        if self.saving.best != ctx.best.round:
-            self.saving.best = 0  # the restored round precedes it
         if first:  # later sessions keep counting; only a new process restores the counts
             self.hub.totals.restore(counts)
 
     async def _between(self, round: int) -> None:
         """After every round: saves a checkpoint if one is due, and checks the parties' presence."""
-        best = self.ctx.best
-        last = round if best.stop else self.ctx.schedule.rounds
+        hub = self.hub
         refuse_sustained(self.ctx, self.saving, round)
-        if due := self.saving.due(round, last, best.round) and worth_saving(self.ctx, self.saving, last):
-            self.ctx.phases.turn(CHECKPOINT)
-            await self.saving.make_way(self.ctx.federation.timeouts.answer)
-        if due and self.hub.whole:  # else a party that left or failed would be awaited in vain
-            self.ctx.state["traffic"].update(self.hub.totals.capture())
-            names = self.ctx.federation.names
-            sound = not self.ctx.watch.growing
-            await self.saving.begin(
-                round, self.ctx.state.capture(), names, self.hub.request_save, best.round, sound=sound
-            )
-            if round == last:
-                await self.saving.finish(self.ctx.federation.timeouts.answer)
+        await save_if_due(self.ctx, self.saving, hub.totals, round, hub.request_save, whole=lambda: hub.whole)
         self.ctx.phases.turn(WAITING)
-        await self.hub.gate()
+        await hub.gate()
 
     def _away(self, party: str) -> None:
         self.saving.give_up(party, _AWAY)

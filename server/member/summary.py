@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from colonnade.common.config.run_options import back_off_factor
@@ -17,8 +17,8 @@ from colonnade.common.privacy.accounting.zeroth_order import ZerothOrderClaim
 from colonnade.common.run.durable import write_durably
 from colonnade.common.run.environment import describe_environment
 from colonnade.common.run.run_folder import SUMMARY_SCHEMA, describe_source
-from colonnade.server.member.hub import Hub
 from colonnade.server.member.planned import NO_STOP, NO_VALIDATION, PRIVATE
+from colonnade.server.member.traffic import Totals
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.metrics import chance
 from colonnade.server.training.metrics.best import named
@@ -26,15 +26,24 @@ from colonnade.server.training.round_modes import Staleness
 
 
 def summarise(
-    ctx: ServerContext, hub: Hub, status: str, error: str | None, *, begun: float, first: float | None, saved: int
+    ctx: ServerContext,
+    totals: Totals,
+    status: str,
+    error: str | None,
+    *,
+    seconds: float,
+    saved: int,
+    releases: Mapping[str, float],
+    versions: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The summary of a run. Times are seconds since 1970.
+    """The summary of a run.
 
     Args:
         status: completed, interrupted or failed.
-        begun: when the run was launched.
-        first: when the first round was done; None if none was.
+        seconds: that the run took.
         saved: the best round whose checkpoint all members hold, 0 if none.
+        releases: number of the parties' releases, as far as they are known.
+        versions: of Colonnade, at parties that have another one than the server.
     """
     federation = ctx.federation
     return {
@@ -47,21 +56,20 @@ def summarise(
         "parties": list(federation.names),
         "rounds": ctx.round,
         "start": "public" if ctx.draws.public else "secret",
-        "seconds": round(time.time() - begun, 3),
-        "seconds_to_first_round": None if first is None else round(first - begun, 3),
+        "seconds": seconds,
         "metrics": dict(ctx.metrics),
         "best": ctx.best.summary(saved),
         "model": model_of(ctx, saved),
         "stopped": ctx.stopped or None,
-        "bytes": hub.totals.summary(),
-        **protection(ctx, hub.releases),
+        "bytes": totals.summary(),
+        **protection(ctx, releases),
         **findings(ctx),
         "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
-        "late": {name: hub.totals.late.get(name, 0) for name in federation.names},
+        "late": {name: totals.late.get(name, 0) for name in federation.names},
         "environment": {
             **describe_environment(),
             **parts_in_use(federation, ctx.config),
-            **other_versions(hub.versions.others),
+            **other_versions(versions),
         },
     }
 

@@ -50,8 +50,11 @@ class Totals:
 
     def wire(self) -> tuple[int, int]:
         """Total bytes on the wire, up and down."""
-        up, down = (sum(self._count(party, way, "wire") for party in self.parties) for way in _WAYS)
-        return up, down
+        return self._both("wire")
+
+    def payload(self) -> tuple[int, int]:
+        """Total bytes of tensors, up and down."""
+        return self._both("payload")
 
     def summary(self) -> dict[str, Any]:
         """By direction and party: `payload` counts tensors only, `wire` whole gRPC messages."""
@@ -71,6 +74,10 @@ class Totals:
     def frames(self) -> dict[tuple[str, str], int]:
         """Counts since this start: (up or down, party) -> bytes on the wire. Thread-safe."""
         return {(way, party): self._wire(party, way) for party in self.parties for way in _WAYS}
+
+    def _both(self, unit: str) -> tuple[int, int]:
+        up, down = (sum(self._count(party, way, unit) for party in self.parties) for way in _WAYS)
+        return up, down
 
     def _count(self, party: str, way: str, unit: str) -> int:
         earlier = self._earlier[f"{party} {way} {unit}"]

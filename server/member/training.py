@@ -155,10 +155,13 @@ class ServerRun(ServerMember):
     def _end(self, sessions: ServerSessions, tracking: Tracking, status: str, reason: str | None) -> None:
         """Ends the run at the trackers; writes the last event, and the summary unless an earlier start's is valid."""
         ctx = sessions.ctx
+        hub, first = sessions.hub, self._first
         found = summarise(
-            ctx, sessions.hub, status, reason,
-            begun=self.launched, first=self._first, saved=sessions.saving.best,
+            ctx, hub.totals, status, reason,
+            seconds=round(time.time() - self.launched, 3), saved=sessions.saving.best,
+            releases=hub.releases, versions=hub.versions.others,
         )  # fmt: skip
+        found["seconds_to_first_round"] = None if first is None else round(first - self.launched, 3)
         tracking.finish(cast(Status, status), ctx.round, found, partial(server_model, ctx.state))
         ctx.telemetry.event("end", status=status, round=ctx.round, phases=ctx.phases.summary())
         if self.went_on or not self._folder.summary.exists():
