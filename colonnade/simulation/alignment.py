@@ -40,43 +40,36 @@ async def find_rows(
     federation, own, telemetry = config.federation, config.server, telemetry or Telemetry()
     if own is None:
         raise ConfigError("no `server` section", hint="the server's labels are needed")
-    names, begin = list(federation.names), Begin(1, federation.names, "simulated", 0)
-    kinds, limits = alignment_kinds(federation), alignment_limits(len(names) + 1)
-    cohort, ends = inprocess.meet(names, kinds, limits)
+    names, out = list(federation.names), None if files is None else files.folder.path
     caches = {} if files is None else {member: files.tables(member) for member in (SERVER, *names)}
+    kept = {member: None if files is None else files.folder.member(member).run_cache for member in (SERVER, *names)}
     with whose(SERVER):
         ids = load_labels(own.labels, base, federation.task, own.copies(caches.get(SERVER))).ids
-        keys = {SERVER: RowKeys.of(ids, federation.keys, SERVER)}
+        record = AlignmentRecord(RunCache(kept[SERVER]), RowKeys.of(ids, federation.keys, SERVER), SERVER)
+    seed = Seed(None if (place := kept[SERVER]) is None else place / SEED)
+    keeping = Keeping() if out is None else server_keeping(federation, own, base, out, telemetry, secure=False)
+    server = ServerRows(federation, record, telemetry, {}, _use, seed, keeping)
     rows = {}
     for name in names:
+        party = config.parties[name]
         with whose(name):
-            table = load_features(config.parties[name].data, federation.party_index(name), base, caches.get(name))
-            policy, home = config.parties[name].policy, None if files is None else files.home(name)
+            table = load_features(party.data, federation.party_index(name), base, caches.get(name))
             rows[name] = PartyRows(
-                name, federation, policy, table,
-                run_cache=RunCache() if files is None else files.run_cache(name),
-                kept=None if files is None else files.folder.party(name).run_cache, out=home,
+                name, federation, party.policy, table,
+                run_cache=RunCache(kept[name]), kept=kept[name], out=None if files is None else files.home(name),
                 telemetry=Telemetry(), progress=TrainingProgress(),
-                keeping=Keeping() if files is None else Keeping.of(  # beside the run, which is not begun yet
-                    federation, Place(config.parties[name].alignments, base, files.folder.path, name), pinned=False,
-                    policy=policy.alignment_digest, reuse=policy.reuse_alignment,
+                keeping=Keeping() if out is None else Keeping.of(
+                    federation, Place(party.alignments, base, out, name), pinned=False,
+                    policy=party.policy.alignment_digest, reuse=party.policy.reuse_alignment,
                 ),
             )  # fmt: skip
-            keys[name] = rows[name].record.keys
     for cache in caches.values():
         cache.keep()
-    if files is not None and (before := files.aligned(keys)) is not None:
-        telemetry.event("aligned", party=SERVER, rows=len(keys[SERVER]), common=len(before[SERVER]), seconds=0.0)
-        return before
-    if files is None:
-        server = ServerRows(federation, AlignmentRecord(RunCache(), keys[SERVER], SERVER), telemetry, {}, _use)
-    else:
-        out, record = files.folder.path, files.alignment(SERVER, keys[SERVER])
-        keeping = server_keeping(federation, own, base, out, telemetry, secure=False)
-        server = ServerRows(
-            federation, record, telemetry, {}, _use, Seed(files.folder.run_cache / SEED), keeping
-        )  # fmt: skip
+    aligned = server.agreed({name: one.record.number for name, one in rows.items()})
+    begin = Begin(1, federation.names, "simulated", 0, aligned)
     session = Session(federation.id, begin.run, begin.session, federation.hashes())
+    kinds, limits = alignment_kinds(federation), alignment_limits(len(names) + 1)
+    cohort, ends = inprocess.meet(names, kinds, limits)
     serving = asyncio.ensure_future(server.align(cohort, session))
     sides = [asyncio.ensure_future(rows[name].find(Attendance(ends[name]), begin)) for name in names]
     try:
@@ -85,8 +78,8 @@ async def find_rows(
         for task in (serving, *sides):
             task.cancel()
         await asyncio.gather(serving, *sides, return_exceptions=True)
-    records = {SERVER: server.record} | {name: own.record for name, own in rows.items()}
-    return {member: record.rows(serving.result()) for member, record in records.items()}
+    records = {SERVER: record} | {name: one.record for name, one in rows.items()}
+    return {member: each.rows(serving.result()) for member, each in records.items()}
 
 
 def _use(_rows: Tensor) -> None: ...

@@ -5,13 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from torch import Tensor
-
 from colonnade.client.member.pin import Pin
-from colonnade.common.alignment.kept.foreign_keys import NAME as FOREIGN_KEYS
-from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
-from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.conversation import SERVER
@@ -112,22 +106,9 @@ class RunFiles:
     def run_cache(self, member: str) -> RunCache:
         return RunCache(self.folder.member(member).run_cache)
 
-    def foreign_keys(self, party: str) -> ForeignKeys:
-        policy = self._config.parties[party].policy
-        return ForeignKeys(party, policy.max_other_rows, path=self.folder.party(party).run_cache / FOREIGN_KEYS)
-
     def seconds_before(self) -> float:
         """Time of the newest event of earlier starts, 0 if there is none."""
         return max((float(event.get("time", 0)) for event in read_lines(self.folder.events)), default=0.0)
-
-    def alignment(self, member: str, keys: RowKeys) -> AlignmentRecord:
-        return AlignmentRecord(self.run_cache(member), keys, member)
-
-    def aligned(self, keys: dict[str, RowKeys]) -> dict[str, Tensor] | None:
-        """Every member's rows, int64 (common,), if they are aligned. Raises as `AlignmentRecord.rows`."""
-        records = {member: self.alignment(member, own) for member, own in keys.items()}
-        number = records[SERVER].number
-        return {member: record.rows(number) for member, record in records.items()} if number else None
 
     def keep_config(self) -> None:
         tree = config_tree(self._config)
