@@ -16,9 +16,11 @@ import ctypes
 import gc
 import json
 import os
+import random
 import selectors
 import signal
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -58,11 +60,18 @@ def main() -> None:
                     _obey(json.loads(line), children)
 
 
+_TRAINING = ("google.protobuf.descriptor_pool", "torch.fx.experimental.symbolic_shapes")
+"""Beside the protocols; the second would otherwise be imported at the first backward pass."""
+_ANSWERING = (
+    "google.protobuf.descriptor_pool", "colonnade.cli.main", "colonnade.client.protocols",
+    "colonnade.common.data.sources", "colonnade.common.data.table", "colonnade.common.parsing.file",
+)  # fmt: skip
+
+
 def _preload() -> None:
     """Imports the heavy modules that both roles need, except those that must not be inherited."""
-    import google.protobuf.descriptor_pool  # noqa: F401, PLC0415
-    import torch.fx.experimental.symbolic_shapes  # noqa: F401, PLC0415  # otherwise imported at the first backward pass
-
+    for name in _TRAINING:
+        import_module(name)
     from colonnade.common.contracts.registry import NAMES  # noqa: PLC0415
     from colonnade.server.protocols import SERVE  # noqa: PLC0415
 
@@ -72,15 +81,10 @@ def _preload() -> None:
 
 def _preload_answers() -> None:
     """Imports what parties need to answer with a trained model: no backward pass and no server."""
-    import google.protobuf.descriptor_pool  # noqa: F401, PLC0415
+    for name in _ANSWERING:
+        import_module(name)
     import pyarrow as pa  # noqa: PLC0415
 
-    from colonnade.cli import main as command_line  # noqa: PLC0415
-    from colonnade.client.protocols import LOCAL  # noqa: PLC0415
-    from colonnade.common.data import sources, table  # noqa: PLC0415
-    from colonnade.common.parsing import file  # noqa: PLC0415
-
-    assert all((command_line, LOCAL, sources, table, file))
     pa.array([""]).to_numpy(zero_copy_only=False)  # imports pandas if installed; otherwise every child would
     assert "grpc" not in sys.modules, "a protocol imports gRPC"
 
@@ -128,8 +132,6 @@ def _redirect(log: Path) -> None:
 
 def _reseed(threads: int) -> None:
     """Reseeds the random generators, which forked children would otherwise share."""
-    import random  # noqa: PLC0415
-
     import numpy as np  # noqa: PLC0415
     import torch  # noqa: PLC0415
 

@@ -47,11 +47,12 @@ class Mailbox:
 
     def put(self, peer: str, message: Message) -> None:
         """Stores a message received from a peer."""
-        if self._abandoned:
-            return
         self._queues[peer][type(message)].append(message)
         self._held[peer] += memory(message)
-        self.ring()
+        if self._abandoned:
+            self._discard(peer)
+        else:
+            self.ring()
 
     def held(self, peer: str) -> int:
         """Bytes of a peer's messages that are unread."""
@@ -73,10 +74,10 @@ class Mailbox:
             self._kept_out[peer] -= 1
 
     def abandon(self) -> None:
-        """Discards all messages, present and future: there is no reader any more."""
+        """Discards all messages, present and future: there is no reader any more. Late ones still count as late."""
         self._abandoned = True
         for peer in list(self._queues):
-            self._forget(peer)
+            self._discard(peer)
 
     def fail(self, peer: str, error: Exception) -> None:
         """Records that a peer is lost or at fault. The first error counts: later ones are its consequences."""
@@ -135,9 +136,7 @@ class Mailbox:
     def make_room(self, peer: str, round: int) -> None:
         """Drops messages of earlier rounds if more of this peer wait for room: the requested one may be among them."""
         if self._kept_out[peer]:
-            for queue in self._queues[peer].values():
-                while queue and queue[0].round < round:
-                    self._drop(peer, queue)
+            self._drop_before(peer, round)
 
     def unread(self, peer: str) -> int:
         """Number of a peer's unread messages. May be called from any thread."""
@@ -146,6 +145,15 @@ class Mailbox:
     def unread_of(self, peer: str, kind: type[Message]) -> int:
         """The same for one kind."""
         return len(self._queues[peer][kind])
+
+    def _discard(self, peer: str) -> None:
+        self._drop_before(peer, self.asked(peer))
+        self._forget(peer)
+
+    def _drop_before(self, peer: str, round: int) -> None:
+        for queue in self._queues[peer].values():
+            while queue and queue[0].round < round:
+                self._drop(peer, queue)
 
     def _drop(self, peer: str, queue: deque[Message]) -> None:
         message = self._pop(peer, queue)

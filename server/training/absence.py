@@ -13,11 +13,10 @@ from colonnade.common.conversation.responses import Responses
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import M, tensor_specs
 from colonnade.server.training.context import MEANS, ServerContext
+from colonnade.server.training.imputation import LAST, sent
 
 Absent = Literal["refuse", "mean", "historical"]
 """What replaces an absent party: nothing (refuse), its mean output, or its last output for the same row."""
-
-_LAST = "last embeddings"  # kept in the state by imputation.py
 
 
 class Absence(Generic[M]):
@@ -82,25 +81,26 @@ class Standing:
                 hint="evaluations of validation rows in the clear keep it of parties that respond; start the party",
             )
         self._means = {party: means[party] for party in absent}
-        self._last: Tensor | None = None
-        if how == "historical":
-            self._last = self._recall(ctx, absent)
+        self._kept = self._recall(ctx, absent) if how == "historical" else None
 
-    def _recall(self, ctx: ServerContext, absent: tuple[str, ...]) -> Tensor:
+    def _recall(self, ctx: ServerContext, absent: tuple[str, ...]) -> tuple[Tensor, Tensor]:
+        """The last embeddings, and the mask of those that were sent."""
         width = len(self._means[absent[0]])
-        last = ctx.state.keep(_LAST, lambda: torch.zeros(len(self._names), len(ctx.labels), width))
-        if not last.any():
+        last = ctx.state.keep(LAST, lambda: torch.zeros(len(self._names), len(ctx.labels), width))
+        mask = sent(ctx, last)
+        if not mask.any():
             raise InputError(
                 f"--absent historical: the run has kept nothing that {', '.join(absent)} has said",
                 hint="runs with federation.protocol.missing: last keep it; take --absent mean",
             )
-        return last
+        return last, mask
 
     def of(self, party: str, rows: Tensor) -> Tensor:
         """Replacement of an absent party's outputs for these positions: int64 (rows,) -> float32 (rows, width)."""
         values = self._means[party].expand(len(rows), -1)
-        if self._last is None:
+        if self._kept is None:
             return values
+        last, mask = (kept[self._names.index(party)] for kept in self._kept)
         then = self._ctx.trained_as(rows)
-        last = self._last[self._names.index(party), then] * (then >= 0).unsqueeze(1)
-        return torch.where(last.any(dim=1, keepdim=True), last, values)  # the mean where the party never sent the row
+        known = (mask[then] & (then >= 0)).unsqueeze(1)
+        return torch.where(known, last[then], values)  # the mean where the party never sent the row

@@ -10,7 +10,8 @@ import torch
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.sources import load_labels
 from colonnade.common.observability.telemetry import Telemetry
-from colonnade.server.training.context import ServerContext
+from colonnade.server.training.absence import Standing
+from colonnade.server.training.context import MEANS, ServerContext
 from colonnade.server.training.imputation import How, StandIn
 from tests.support.federation import config
 
@@ -55,6 +56,15 @@ def test_the_last_embeddings_of_the_same_rows() -> None:
     assert values(there.fill({"ada": said(3)}, BATCH, 2)) == [3, 2]
     assert values(there.fill({"ada": said(3)}, torch.tensor([1, 2, 3]), 3)) == [3, 0]
     assert values(there.fill({"bob": said(5)}, BATCH, 4)) == [3, 5]
+
+
+def test_an_embedding_of_zeros_was_sent_all_the_same() -> None:
+    ctx = context()
+    there = imputation("last", ctx)
+    ctx.state.keep(MEANS, dict)["ada"] = torch.ones(2)
+    there.fill({"ada": said(0), "bob": said(2)}, BATCH, 1)
+    instead = Standing(ctx, "historical", ("ada",)).of("ada", torch.tensor([4, 1]))
+    assert instead.tolist() == [[0, 0], [1, 1]]
 
 
 def test_the_last_embeddings_outlive_a_restart() -> None:

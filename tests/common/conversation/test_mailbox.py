@@ -42,6 +42,17 @@ def test_messages_of_earlier_rounds_are_dropped_counted_and_logged() -> None:
     assert box.late == {"ada": 2} and logged == [("ada", sent[0]), ("ada", sent[1])]
 
 
+def test_late_messages_count_where_nobody_reads_any_more() -> None:
+    box = Mailbox()
+    assert box.take("ada", Embedding, 2) is None
+    for n in (1, 2):
+        box.put("ada", Embedding(n, ONE))
+    box.abandon()
+    for n in (1, 2, 3):
+        box.put("ada", Embedding(n, ONE))
+    assert box.late == {"ada": 2} and not box.unread("ada") and not box.held("ada")
+
+
 def test_the_next_of_any_later_round() -> None:
     box, sent = Mailbox(), [Embedding(n, ONE) for n in (1, 2, 4, 3)]
     for message in sent:
