@@ -342,7 +342,14 @@ class ServerContext:
             )
 
     def record(self, round: int, loss: float, responses: Responses[Message]) -> None:
-        """Records a training round. Raises TrainingDiverged if the loss or a head is not finite."""
+        """Records a training round.
+
+        Raises:
+            TrainingDiverged: the loss or a head is not finite.
+            ConfigError: the protocol has not used the loss that the configuration names.
+        """
+        if isinstance(self.loss, OutsideLoss):
+            self.loss.refuse_unused(self.federation.protocol.name)
         self.metrics["train_loss"] = loss
         self._enter(round, responses, loss=loss)
         self.watch.round(round, loss)

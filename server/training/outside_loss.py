@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.outside import OUTSIDE_LOSSES, load_function
-from colonnade.common.errors import InputError
+from colonnade.common.errors import ConfigError, InputError
 
 
 class OutsideLoss:
@@ -25,6 +25,7 @@ class OutsideLoss:
     def __init__(self, name: str) -> None:
         self._name = name
         self._call = load_function(OUTSIDE_LOSSES, name)
+        self._differentiated_once = False
 
     @torch.no_grad()
     def value(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -49,8 +50,19 @@ class OutsideLoss:
         """Not available: raises InputError."""
         raise self._absent("exact change along a step")
 
+    def refuse_unused(self, protocol: str) -> None:
+        """Raises ConfigError if no gradient was asked for: a protocol of another package uses a loss of its own."""
+        if not self._differentiated_once:
+            raise ConfigError(
+                f"federation.loss = {self._name!r}: the protocol {protocol} ended a round without its gradient, and "
+                "trains with another loss",
+                hint="leave federation.loss out; or let the protocol's `serve` take `ctx.loss`, as its contract's "
+                "`exchange` promises",
+            )
+
     def _differentiated(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Values (b,) and gradients (b, c), detached. Errors of the backward pass are blamed on the package too."""
+        self._differentiated_once = True
         with torch.enable_grad():
             leaf = logits.detach().requires_grad_()
             values = self._values(leaf, targets)

@@ -6,10 +6,14 @@ import pytest
 import torch
 
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.embeddings import Embedding
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
+from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.losses import CrossEntropy
 from colonnade.common.parsing.file import parse
+from colonnade.common.protocols import split
+from colonnade.server.training.context import ServerContext
 from tests.support.federation import federate, parameters, tree
 from tests.support.packages import Packages
 
@@ -158,6 +162,18 @@ def test_an_error_of_the_backward_pass_has_the_name_too(packages: Packages) -> N
             "    targets.zero_()\n    return found\n")  # fmt: skip
     with pytest.raises(ConfigError, match=rf"{OF} failed: RuntimeError: .*modified by an inplace operation"):
         federate(named("split"))
+
+
+def test_a_protocol_that_trains_with_a_loss_of_its_own_is_refused_in_its_first_round(packages: Packages) -> None:
+    install(packages, PLAIN)
+
+    async def serve(ctx: ServerContext, clients: Cohort, cfg: split.Config) -> None:
+        async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+            responses = await clients.collect(Embedding, t, ctx.quorum, width=cfg.embedding)
+            ctx.record(t, 1.0, responses)
+
+    with pytest.raises(ConfigError, match="the protocol split ended a round without its gradient"):
+        federate(named("split"), instead={SERVER: serve})
 
 
 def test_something_that_is_no_function_is_refused(packages: Packages) -> None:
