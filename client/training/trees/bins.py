@@ -12,7 +12,7 @@ rare words that are fewer in total join the most frequent word's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -109,47 +109,35 @@ class Binning:
             found = places[np.where(absent, len(places) - 1, cells).astype(np.int64)]
         return np.where(absent, self.missing, found)
 
-    def left(self, bin: int | Collection[int], *, missing_left: bool) -> NDArray[np.bool_]:
-        """For every bin, True if it lies on the left side of a split, (count,).
+    def refuse(self, left: NDArray[np.bool_]) -> None:
+        """Refuses what is no split of this column.
 
         Args:
-            bin: the last one of numbers on the left side; or, of words, all on the left side.
-            missing_left: the side of missing values, if they have a bin alone; else they follow those that they share
-                a bin with.
+            left: for every bin, True if it is on the left side, (count,). Of numbers the first bins are, and that of
+                missing values may be.
 
         Raises:
-            InputError: a bin that the column does not have, or one bin for several.
+            InputError: an empty side, other bins, or numbers that are not cut in two.
         """
-        wanted = [bin] if isinstance(bin, int) else sorted(bin)
-        if not all(0 <= each < self.values for each in wanted):
-            raise InputError(f"a split by bins {wanted} of a column that has {self.values}")
-        if isinstance(bin, int) == (self.cuts is None):
-            raise InputError(
-                "a split by one bin of words" if self.cuts is None else "a split by several bins of numbers"
-            )
-        found = np.zeros(self.count, np.bool_)
-        if self.cuts is None:
-            found[wanted] = True
-        else:
-            found[: wanted[0] + 1] = True
-        found[self.values :] = missing_left
-        return found
+        if left.shape != (self.count,):
+            raise InputError(f"a split of {len(left)} bins of a column that has {self.count}")
+        if left.all() or not left.any():
+            raise InputError("a split with an empty side")
+        if self.cuts is not None and (left[1 : self.values] > left[: self.values - 1]).any():
+            raise InputError("a split of numbers that is no cut")
 
-    def describe(self, bin: int | Collection[int], *, missing_left: bool) -> str:
-        """What is on the left side, in words, for the party's own eyes: `age <= 37.5`. Arguments as of `left`."""
-        left = self.left(bin, missing_left=missing_left)
-        parts = []
+    def describe(self, left: NDArray[np.bool_]) -> str:
+        """The left side in words, for the party's own eyes: `age <= 37.5`. Arguments and errors as of `refuse`."""
+        self.refuse(left)
+        lost, last = ["missing"] if left[self.values :].any() else [], int(left[: self.values].sum())
         if self.cuts is None:
             named = [word for word, there in zip(self.words, left, strict=False) if there]
             named += ["another word"] if self.other == len(self.words) and left[self.other] else []
-            parts += [f"{self.name} is {' or '.join(named)}"] if named else []
+        elif 0 < last < self.values:
+            return " or ".join([f"{self.name} <= {self.cuts[last - 1]:.{_DIGITS}g}", *lost])
         else:
-            last = int(left[: self.values].sum()) - 1
-            within = last < len(self.cuts)
-            parts.append(f"{self.name} <= {self.cuts[last]:.{_DIGITS}g}" if within else f"{self.name} is a number")
-        if left[self.values :].any():
-            parts.append("missing" if parts else f"{self.name} is missing")
-        return " or ".join(parts) or f"{self.name} is nothing"
+            named = ["a number"] if last else []
+        return f"{self.name} is {' or '.join(named + lost)}"
 
 
 def few_values(counts: NDArray[np.int64], least: int) -> NDArray[np.int64]:
@@ -339,31 +327,22 @@ class BinnedTable:
         """
         return Bins(self.codes[rows.numpy()], self.counts)
 
-    def sides(
-        self, column: int, bin: int | Collection[int], *, missing_left: bool = False, rows: Tensor | None = None
-    ) -> NDArray[np.bool_]:
+    def sides(self, column: int, left: NDArray[np.bool_], rows: Tensor | None = None) -> NDArray[np.bool_]:
         """For every row, True if it is on the left side of a split, (rows,).
 
         Args:
             column: its number here.
-            bin, missing_left: as of `Binning.left`.
+            left: as of `Binning.refuse`.
             rows: int64 (m,); None for all.
 
         Raises:
-            InputError: a column or a bin that there is not.
+            InputError: a column that there is not, or what is no split of it.
         """
-        codes = self.codes[:, self._known(column)]
-        left = self.columns[column].left(bin, missing_left=missing_left)
-        return left[codes if rows is None else codes[rows.numpy()]]
-
-    def describe(self, column: int, bin: int | Collection[int], *, missing_left: bool = False) -> str:
-        """The left side of a split in words, for the party alone. Arguments and errors as of `sides`."""
-        return self.columns[self._known(column)].describe(bin, missing_left=missing_left)
-
-    def _known(self, column: int) -> int:
         if not 0 <= column < len(self.columns):
             raise InputError(f"column {column} of {len(self.columns)}")
-        return column
+        self.columns[column].refuse(left)
+        codes = self.codes[:, column]
+        return left[codes if rows is None else codes[rows.numpy()]]
 
 
 def _words(table: Features) -> Sequence[tuple[str, ...] | None]:

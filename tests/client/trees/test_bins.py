@@ -128,8 +128,6 @@ def test_missing_values_have_the_last_bin_or_join_the_median() -> None:
     many, few, none = (fit([*values, *[np.nan] * count]) for count in (20, 19, 0))
     assert (many.count, many.missing) == (4, 3)
     assert (few.count, few.missing) == (none.count, none.missing) == (3, 1)
-    assert many.left(0, missing_left=True).tolist() == [True, False, False, True]
-    assert few.left(1, missing_left=False).tolist() == [True, True, False]
 
 
 def test_rare_words_share_a_bin_or_join_the_most_frequent_one() -> None:
@@ -174,7 +172,7 @@ def test_a_table_is_binned_alike_when_it_is_read_again() -> None:
     snapshot = Snapshot(snapshot.tensors, json.loads(json.dumps(snapshot.values)))
     again = State(snapshot).keep("bins", TableBins).of(there.rows(torch.arange(size).flip(0)))
     assert np.array_equal(again.codes[::-1], binned.codes)
-    assert again.counts == binned.counts and again.describe(0, 3) == binned.describe(0, 3)
+    assert again.counts == binned.counts and again.columns[1].words == binned.columns[1].words
     with pytest.raises(DataError, match="no column 'job' of words"):
         bins.of(table(age=ages, one=ages, job=ages))
 
@@ -184,18 +182,21 @@ def test_a_split_has_two_sides_and_words_for_them() -> None:
     bins = TableBins()
     bins.fit(table(age=rows[0], job=rows[1]), torch.arange(60), print)
     binned = bins.of(table(age=[20.0, 31.0, None], job=["nurse", "clerk", "new"]))
-    assert binned.sides(0, 0).tolist() == [True, False, False]
-    assert binned.sides(0, 1, missing_left=False).tolist() == [True, True, False]
-    assert binned.sides(0, 0, missing_left=True, rows=torch.tensor([2, 1])).tolist() == [True, False]
-    assert binned.sides(1, {1}).tolist() == [True, False, False]
-    assert binned.sides(1, [0]).tolist() == [False, True, True]
-    assert binned.describe(0, 0) == "age <= 25"
-    assert binned.describe(0, 0, missing_left=True) == "age <= 25 or missing"
-    assert binned.describe(0, 1) == "age is a number"
-    assert binned.describe(1, {0, 1}) == "job is clerk or nurse"
-    for column, bin in ((2, 0), (-1, 0), (0, 2), (0, -1), (0, {0}), (1, 0), (1, {2})):
+    one, two, lost, known, job = (np.array(left) for left in ([1, 0, 0], [1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1]))
+    for column, left, sides, words in (
+        (0, one, [1, 0, 0], "age <= 25"),
+        (0, two, [1, 0, 1], "age <= 25 or missing"),
+        (0, lost, [0, 0, 1], "age is missing"),
+        (0, known, [1, 1, 0], "age is a number"),
+        (1, job, [1, 0, 0], "job is nurse"),
+        (1, 1 - job, [0, 1, 1], "job is clerk"),
+    ):
+        assert binned.sides(column, left > 0).tolist() == [side > 0 for side in sides]
+        assert binned.sides(column, left > 0, torch.tensor([2, 0])).tolist() == [sides[2] > 0, sides[0] > 0]
+        assert binned.columns[column].describe(left > 0) == words
+    for column, wrong in ((2, job), (-1, job), (0, job), (0, lost * 0), (0, lost * 0 + 1), (0, np.array([0, 1, 0]))):
         with pytest.raises(InputError):
-            binned.sides(column, bin)
+            binned.sides(column, wrong > 0)
 
 
 def test_a_source_that_is_no_table_is_binned_value_by_value() -> None:
