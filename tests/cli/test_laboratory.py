@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -51,15 +50,3 @@ def test_the_name_of_the_attacks_until_0_2_warns_and_works() -> None:
     done = subprocess.run([sys.executable, "-W", "always", "-c", program], check=True, capture_output=True, text=True)
     assert done.stdout.strip().endswith("attacks.labels") and "DeprecationWarning: colonnade.attacks" in done.stderr
     assert colonnade.attack.__name__ == "colonnade_lab.attacks"
-
-
-def test_no_member_imports_it() -> None:
-    """The image is built of the folders that .dockerignore names."""
-    program = (
-        "import sys, colonnade.cli.main, colonnade.cli.run.up, colonnade.server.member.training; "
-        "import colonnade.client.member.process; "
-        "print([name for name in sys.modules if name.startswith('colonnade_lab')])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "[]"
-    assert "!lab" not in (Path(__file__).parents[2] / ".dockerignore").read_text()

@@ -125,18 +125,17 @@ def test_this_compose_reads_every_overlay(tmp_path: Path, overlay: Path | None) 
     assert "server" in services and services["party1"]["environment"]["OMP_NUM_THREADS"] == "1"
 
 
-# Each of the protocols.
+# Other protocols than the demo's: another experiment, and each overlay.
 
 OTHERS = {
     "czofo": ((), "experiments/czofo/demo.yaml"),
-    "vfl_afe": ((), "experiments/vfl_afe/demo.yaml"),
     "fedvs": (("compose.protocols/fedvs.yml",), ""),
     "vfedmh": (("compose.protocols/vfedmh.yml",), ""),
 }
 
 
 @pytest.mark.parametrize("protocol", OTHERS)
-def test_every_protocol_runs(tmp_path: Path, protocol: str) -> None:
+def test_another_protocol_runs(tmp_path: Path, protocol: str) -> None:
     files, experiment = OTHERS[protocol]
     chosen = {"COLONNADE_EXPERIMENT": experiment} if experiment else {}
     with project(tmp_path, *files, over=dealing("federation.epochs=2"), **chosen) as made:

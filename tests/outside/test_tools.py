@@ -11,6 +11,7 @@ from colonnade.common.contracts.registry import NAMES
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import load
 from colonnade.launcher.demo import EXPERIMENTS
+from colonnade_lab.attacks import network
 from colonnade_lab.comparison.plan import ATTACKED, OWN, PLAIN, SLOW, chosen, read_plan, with_outside
 from tests.support.federation import config
 from tests.support.household import colonnade
@@ -47,7 +48,10 @@ def test_a_run_on_a_machine_without_the_package_names_the_remedy() -> None:
     assert "or install the package that registers it" in refused.value.hint
 
 
-def test_a_simulated_run_is_attacked_reported_and_resumed(signs: Path, tmp_path: Path) -> None:
+def test_a_simulated_run_is_attacked_reported_and_resumed(
+    signs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "EPOCHS", 10)
     path, run = signs.parent / "federation.yaml", tmp_path / "run"
     path.write_text((Path(__file__).parents[2] / "examples" / "plugin" / "federation.yaml").read_text())
     sets = ("--set", "every_party.capture={}", "--set", "federation.epochs=1")

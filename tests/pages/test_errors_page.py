@@ -29,8 +29,8 @@ def pieces(text: ast.Constant | ast.JoinedStr) -> list[str]:
 
 
 @cache
-def texts() -> tuple[re.Pattern[str], ...]:
-    """Every text of the code that raises: a group for each piece, anything between two."""
+def texts() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Every text of the code that raises: its longest piece, and a group for each piece with anything between two."""
     found = set()
     for package in CODE:
         for path in (ROOT / package).rglob("*.py"):
@@ -38,14 +38,15 @@ def texts() -> tuple[re.Pattern[str], ...]:
                 if isinstance(node, ast.Constant | ast.JoinedStr):
                     found.add(tuple(piece for piece in pieces(node) if piece))
     long = [parts for parts in found if sum(map(len, parts)) >= LEAST and "\n" not in "".join(parts)]
-    return tuple(re.compile(".*?".join(f"({re.escape(part)})" for part in parts)) for parts in long)
+    patterns = (".*?".join(f"({re.escape(part)})" for part in parts) for parts in long)
+    return tuple((max(parts, key=len), re.compile(pattern)) for parts, pattern in zip(long, patterns, strict=True))
 
 
 def strange(quotation: str) -> float:
     """The share of a quotation's words, by letters, that no text of the code has there."""
     ours = set()
-    for text in texts():
-        if match := text.search(quotation):
+    for longest, text in texts():
+        if longest in quotation and (match := text.search(quotation)):
             for group in range(1, text.groups + 1):
                 ours.update(range(*match.span(group)))
     values = {place for value in VALUE.finditer(quotation) for place in range(*value.span())}

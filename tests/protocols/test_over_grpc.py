@@ -1,8 +1,7 @@
 """A protocol of each kind as `up` runs it, over real gRPC and mutual TLS, in one event loop.
 
-That messages of all protocols survive the wire to the bit: tests/protocols/test_conformance.py.
-
-Three run as processes of their own: tests/cli/run/test_up.py.
+That messages of all protocols survive the wire to the bit: tests/protocols/test_conformance.py. Coded sums over gRPC:
+tests/golden. VIMADMM runs as processes: tests/python/test_training.py.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import pytest
 
 from colonnade.common.parsing.file import load
 from colonnade.common.run.json_lines import read_lines
-from tests.cli.run.test_up import NOISE_ONCE, assert_as_simulated, events, summary_of, write
+from tests.cli.run.test_up import assert_as_simulated, events, summary_of, write
 from tests.support.federation import federate
 from tests.support.household import colonnade
 
@@ -22,18 +21,15 @@ pytestmark = pytest.mark.slow
 
 PROTOCOLS = [
     {"name": "split", "embedding": 16},
-    {"name": "c_vfl", "embedding": 16},
     {"name": "czofo", "embedding": 16, "arrivals": False},
     {"name": "vimadmm", "embedding": 16, "head": {"name": "mlp", "hidden": 8}},
     {"name": "codes", "steps": 20},
-    {"name": "agg_vfl", "embedding": 16},
-    {"name": "fdml", "embedding": 16, "aggregate": "blinded"},
+    {"name": "vfedmh", "embedding": 16},
 ]
+NOISE_ONCE = {"clip": 1.0, "noise_multiplier": 0.1, "seeded": True, "once": {"colluders": 1}}
 
 
-@pytest.mark.parametrize(
-    "protocol", PROTOCOLS, ids=lambda p: p["name"] + "_mlp" * ("head" in p) + "_blinded" * ("aggregate" in p)
-)
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p["name"] + "_mlp" * ("head" in p))
 def test_on_the_wire_a_protocol_learns_the_same_as_without(tmp_path: Path, protocol: dict) -> None:
     file, out = write(tmp_path, protocol, epochs=1), tmp_path / "run"
     code, output = colonnade("up", file, "--out", out)
@@ -43,7 +39,7 @@ def test_on_the_wire_a_protocol_learns_the_same_as_without(tmp_path: Path, proto
 
 @pytest.mark.parametrize(
     "protocol",
-    [{"name": "fdml"}, {"name": "vfedmh"}, {"name": "vimadmm_j", "update": "signal"}],
+    [{"name": "split_avg"}, {"name": "vimadmm_j", "update": "signal"}],
     ids=lambda p: p["name"],
 )
 def test_with_noise_once_on_a_sum_it_learns_the_same_too(tmp_path: Path, protocol: dict) -> None:
@@ -52,6 +48,9 @@ def test_with_noise_once_on_a_sum_it_learns_the_same_too(tmp_path: Path, protoco
     code, output = colonnade("up", file, "--out", out)
     assert code == 0, output
     assert_as_simulated(file, out, output)
+    ledger = read_lines(out / "parties" / "party1" / "ledger.jsonl")
+    masked = [line["mechanism"] for line in ledger if line.get("kind") == "Masked"]
+    assert masked and all("seeded once, 4 present, 1 colluding, blinded, a sum of 4" in each for each in masked)
 
 
 def test_a_server_that_learns_alone_is_sent_nothing(tmp_path: Path) -> None:

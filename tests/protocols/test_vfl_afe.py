@@ -59,13 +59,13 @@ def test_it_takes_the_steps_of_one_joint_model_with_noise_at_the_cut() -> None:
 
 @pytest.mark.parametrize("name", ABLE)
 def test_noise_on_the_wire_is_that_of_the_configuration_in_every_protocol(name: str) -> None:
-    """Models that hardly move: two runs with the same seed and other noise differ by noise alone, within 1 %."""
+    """Models that hardly move: two runs with the same seed and other noise differ by noise alone."""
     protocol = {"name": name, "embedding": 16}
     if "arrivals" in CONTRACTS[name].config.model_fields:
         protocol["arrivals"] = False
     if name in ("split_avg", "vfedmh"):
         protocol["aggregate"] = "clear"
-    still = ("every_party.optimiser.lr=1e-9", "federation.rounds=12", "federation.evaluate.every=1")
+    still = ("every_party.optimiser.lr=1e-9", "federation.rounds=6", "federation.evaluate.every=1")
     sets = private(3.0).replace("seeded: true", "seeded: false")
     one, two = (run(sets, *still, protocol=protocol) for _ in range(2))
     differences = [
@@ -75,8 +75,8 @@ def test_noise_on_the_wire_is_that_of_the_configuration_in_every_protocol(name: 
         if to == SERVER
     ]
     noise = torch.cat(differences).double()
-    assert len(noise) > 150_000
-    assert float(noise.std()) / 2**0.5 == pytest.approx(2 * 3.0 * 1, rel=0.01)
+    assert len(noise) > 75_000
+    assert float(noise.std()) / 2**0.5 == pytest.approx(2 * 3.0 * 1, rel=0.015)  # nearly 6 deviations
 
 
 def test_noise_without_a_seed_is_never_the_same() -> None:

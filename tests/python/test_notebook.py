@@ -13,6 +13,7 @@ import pytest
 
 from colonnade.common.crypto import raising
 from colonnade.common.crypto.group import Secret
+from colonnade_lab.attacks import network
 from tests.support.alignment import hash_cheaply, raise_cheaply
 
 ROOT = Path(__file__).parents[2]
@@ -27,8 +28,13 @@ def test_it_is_kept_without_outputs() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_it_runs_and_its_text_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process, within a running event loop, as cells are. Keys are not raised to secrets: that takes long."""
+    """In this process, within a running event loop, as cells are. Keys are not raised to secrets: that takes long.
+
+    The networks of inversions are smaller and train less.
+    """
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(network, "EPOCHS", 30)
+    monkeypatch.setattr(network, "HIDDEN", 64)
     monkeypatch.setattr(raising, "hash_to_curve", hash_cheaply)
     monkeypatch.setattr(Secret, "raise_all", raise_cheaply)
     monkeypatch.setattr(Secret, "inverse", lambda own: own)

@@ -136,12 +136,14 @@ def test_it_runs_inside_a_running_loop_with_the_same_bits(simulated: colonnade.R
 
 @pytest.mark.parametrize("in_a_loop", [False, True])
 def test_an_interrupt_ends_a_simulation_that_can_be_resumed(in_a_loop: bool) -> None:
+    steps = "federation.protocol.tau=2"
+
     def stop(event: dict[str, Any]) -> None:
         if (event["kind"], event.get("round")) == ("checkpoint", 3):
             _thread.interrupt_main()
 
     def cell() -> None:
-        sets = ("federation.checkpoint.rounds=3", "federation.epochs=50")
+        sets = ("federation.checkpoint.rounds=3", "federation.epochs=50", steps)
         colonnade.simulate(DEMO, out="run", sets=sets, on_event=stop)
 
     async def in_loop() -> None:
@@ -154,9 +156,9 @@ def test_an_interrupt_ends_a_simulation_that_can_be_resumed(in_a_loop: bool) -> 
         with pytest.raises(KeyboardInterrupt):
             cell()
     run = colonnade.load("run")
-    assert run.status == "interrupted" and 3 <= run.summary["rounds"] < 12
-    whole = colonnade.simulate(DEMO, sets=("federation.epochs=2",))
-    assert run.resume(epochs=2).metrics == whole.metrics and run.status == "completed"
+    assert run.status == "interrupted" and 3 <= run.summary["rounds"] < 48
+    whole = colonnade.simulate(DEMO, sets=("federation.epochs=8", steps))
+    assert run.resume(epochs=8).metrics == whole.metrics and run.status == "completed"
 
 
 def test_an_error_of_the_listener_ends_the_run_and_passes_through() -> None:

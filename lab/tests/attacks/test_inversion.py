@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from torch import Tensor
 
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import EnvironmentFault, InputError
-from colonnade_lab.attacks import network
 from colonnade_lab.attacks.inversion import Inversion, as_images, draw_pairs, invert, reconstruct, similarity, ssim
 from colonnade_lab.attacks.network import fit
 from lab.tests.attacks.stage import SPLIT, captured
@@ -38,15 +36,6 @@ def noise(*shape: int) -> Tensor:
 def inverted(said: Tensor, known: int = 250) -> Inversion:
     x, y = IMAGES[: len(said)], CLASSES[: len(said)]
     return reconstruct(said[:known], said[known:], x[:known], x[known:], y[:known], y[known:], seed=0)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def short() -> Iterator[None]:
-    """A third of the epochs suffices for the tests here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(network, "EPOCHS", 100)
-        patch.setattr(network, "HIDDEN", 128)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import load
 from colonnade_lab.commands.compare import ComparisonOptions, compare
+from colonnade_lab.comparison import figures as drawing
 from colonnade_lab.comparison.figures import figures
 from colonnade_lab.comparison.pages import ComparisonPages
 from colonnade_lab.comparison.plan import (
@@ -240,7 +241,9 @@ def test_a_box_hides_the_curves_of_its_protocol(tmp_path: Path) -> None:
         assert browser.console == []
 
 
-def test_two_protocols_on_the_virtual_clock(tmp_path: Path) -> None:
+def test_two_protocols_on_the_virtual_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("lines", "picture"):  # half a second each
+        monkeypatch.setattr(drawing, name, lambda *_, **__: "<svg></svg>")
     tree = yaml.safe_load(FILE.read_text())
     short = ["federation.rounds=4", "federation.evaluate={every: 2, test: always}"]
     for name, entry in tree["protocols"].items():

@@ -127,10 +127,8 @@ TASK = (
 HOLDER = ("federation.parties=3", "server.active={data: {source: sklearn, name: digits, split: columns}}")
 SYNCHRONOUS = {
     "split": ("federation.protocol={name: split, embedding: 32}",),
-    "fedbcd": ("federation.protocol={name: fedbcd, embedding: 32, tau: 2}",),
     "vimadmm": ("federation.protocol={name: vimadmm, embedding: 32, tau: 2}",),
     "vfedmh": ("federation.protocol={name: vfedmh, embedding: 32}", *HOLDER),  # two exchanges a round
-    "agg_vfl": ("federation.protocol={name: agg_vfl, embedding: 32}", *HOLDER),
 }
 
 

@@ -12,6 +12,7 @@ from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 from colonnade.common.parsing.file import load
 from colonnade.simulation.federation import Simulation
 from colonnade_lab.commands.reproduce import ReproductionOptions, reproduce
+from colonnade_lab.pages import pictures
 from colonnade_lab.pages.counts import count
 from colonnade_lab.pages.pages import PaperPages
 from colonnade_lab.papers import running
@@ -275,6 +276,12 @@ class TestRuns:
 
 
 class TestPages:
+    @pytest.fixture(autouse=True)
+    def plain_pictures(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Real ones take half a second each: test_reproduction_pictures.py."""
+        for name in ("dots", "bars", "orders"):
+            monkeypatch.setattr(pictures, name, lambda *_: "<svg></svg>")
+
     def test_reached_and_omitted_cells_are_stated(self, tmp_path: Path) -> None:
         paper = read_paper("vim")
         standings = {"vim": stand(paper, lambda _run, _seed: RECORD, 2)}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import subprocess
-import sys
 from functools import partial
 from typing import Any
 from xml.etree import ElementTree
@@ -21,7 +19,6 @@ from colonnade_lab.pages.pictures import FILLS, Picture, limits, pictures
 from colonnade_lab.papers.intervals import Value
 from colonnade_lab.papers.paper_comparison import CellStanding, ClaimStanding, TableStanding
 from colonnade_lab.papers.papers import Cell, Claim, PaperTable
-from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -226,10 +223,3 @@ def _place(text: ElementTree.Element) -> tuple[float, float]:
         return float(text.attrib["x"]), float(text.attrib["y"])
     ((x, y),) = re.findall(r"translate\(([-\d.]+) ([-\d.]+)\)", text.attrib["transform"])
     return float(x), float(y)
-
-
-def test_no_command_loads_matplotlib_before_it_draws() -> None:
-    commands = "colonnade.cli.read.explain, colonnade_lab.commands.reproduce, colonnade_lab.commands.compare"
-    asked = f"import sys, colonnade.cli.main, {commands}; print('matplotlib' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=PATIENCE, check=True)
-    assert done.stdout.split() == ["False"]

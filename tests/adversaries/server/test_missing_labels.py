@@ -19,7 +19,8 @@ from colonnade.common.data.sources import load_labels
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.parsing.file import parse
 from colonnade.simulation.federation import Simulation
-from tests.cli.run.test_up import events, finish, start
+from tests.cli.run.test_up import events
+from tests.support.household import colonnade
 from tests.support.tables import table_tree, write_tables
 
 EVERY = 7  # this row and every seventh after it has no label
@@ -90,13 +91,11 @@ def test_check_reports_their_number(folder: Path, capsys: pytest.CaptureFixture[
     assert f"{len(lines[::EVERY])} of {len(lines)} rows have no label and are left out" in capsys.readouterr().out
 
 
-@pytest.mark.processes
 def test_the_server_reports_their_number(folder: Path) -> None:
     file, out = folder / "federation.yaml", folder / "run"
     file.write_text(yaml.safe_dump(tree()))
-    process = start("up", file, "--out", out)
-    output = finish(process)
-    assert process.returncode == 0, output
+    code, output = colonnade("up", file, "--out", out)
+    assert code == 0, output
     (said,) = [event["reason"] for event in events(out, "warning") if "label" in event["reason"]]
     lines = rows(folder)
     assert said == f"{len(lines[::EVERY])} of {len(lines)} rows have no label and are left out"

@@ -81,7 +81,7 @@ def test_files_can_be_opened_under_many_silent_connections(tmp_path: Path) -> No
 def test_a_run_completes_with_its_checkpoints(tmp_path: Path, limits: tuple[int, int]) -> None:
     out = tmp_path / "run"
     argv = ["up", ROOT / "experiments" / "demo.yaml", "--out", out]
-    for one in ("parties=2", "checkpoint.rounds=10", "epochs=20"):
+    for one in ("parties=2", "checkpoint.rounds=10", "epochs=20", "protocol={name: split, embedding: 8}"):
         argv += ["--set", f"federation.{one}"]
     with ExitStack() as stack:
         process = stack.enter_context(warm.start(*argv, cwd=ROOT, stdout=subprocess.DEVNULL, files=limits))

@@ -26,7 +26,7 @@ from tests.support.relay import Relay as Disturbing
 from tests.support.states import OTHER, SETTINGS, VICTIM, Case, Line, Outcome, State, cases, sound, states
 from tests.support.states import Phase as Part
 
-EXAMPLES = 2
+EXAMPLES = 1  # of each setting
 REWOUND = ("split", "recovered")
 
 

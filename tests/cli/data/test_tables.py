@@ -26,6 +26,7 @@ from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load
 from colonnade.launcher.prediction_files import PredictionIds
 from tests.cli.run.test_up import finish, start, wait_for_round
+from tests.support.household import colonnade
 
 PARTIES = ("bank", "shop")
 ROOT = Path(__file__).parents[3]
@@ -120,7 +121,6 @@ def test_dealt_tables_are_keyed_typed_and_not_encoded(tmp_path: Path) -> None:
     assert 0 < requested.count() < 60 and set(requested.ids()) < set(meant.ids or ())
 
 
-@pytest.mark.processes
 def test_cut_tables_train_and_predict_the_ids_beside_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
     (tmp_path / "credit-default").mkdir()
@@ -131,11 +131,11 @@ def test_cut_tables_train_and_predict_the_ids_beside_them(tmp_path: Path, monkey
         csv.writer(lines).writerows([header, *rows])
     CliRunner().invoke(app, ["credit", "--out", str(tmp_path / "credit")], catch_exceptions=False)
     file = shutil.copy(ROOT / "experiments/tables/credit.yaml", tmp_path)
-    output = finish(process := start("up", file, "--set", "federation.epochs=1", "--out", tmp_path / "run"))
-    assert process.returncode == 0, output
+    code, output = colonnade("up", file, "--set", "federation.epochs=1", "--out", tmp_path / "run")
+    assert code == 0, output
     ids, out = tmp_path / "credit/ids.csv", tmp_path / "predictions.csv"
-    output = finish(process := start("predict", tmp_path / "run", "--ids", ids, "--out", out))
-    assert process.returncode == 0, output
+    code, output = colonnade("predict", tmp_path / "run", "--ids", ids, "--out", out)
+    assert code == 0, output
     predicted = list(csv.DictReader(out.open()))
     assert [row["id"] for row in predicted] == [row["key"] for row in csv.DictReader(ids.open())]
     assert len(predicted) == 100 and all(row["class"] for row in predicted)
@@ -154,8 +154,8 @@ def test_a_run_that_goes_on_has_its_encoder_and_refuses_another_table(tmp_path: 
     table = tmp_path / "bank.csv"
     whole = table.read_text()
     table.write_text(whole.replace("Kiel", "Rome", 1))
-    output = finish(refused := start("up", "--resume", out))
-    assert refused.returncode != 0 and "the table has changed since the run was begun" in output
+    code, output = colonnade("up", "--resume", out)
+    assert code != 0 and "the table has changed since the run was begun" in output
     assert "Rome" not in output and "Rome" not in (out / "summary.json").read_text()
     table.write_text(whole)
     again = start("up", "--resume", out)

@@ -17,8 +17,8 @@ from colonnade.common.data.sources import load_features
 from colonnade.common.errors import InputError
 from colonnade.reports.explanation.trained import open_run
 from tests.cli.read.test_explain import leave_behind
-from tests.cli.run.test_up import finish, start
 from tests.support.federation import config, federate
+from tests.support.household import colonnade
 from tests.support.tables import table_tree, write_tables
 
 pytestmark = pytest.mark.slow
@@ -83,13 +83,11 @@ def test_the_servers_program_is_its_part_of_the_trained_model(protocol: dict[str
     assert (run / "export" / "model.safetensors").stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.processes
 def test_a_party_of_tables_exports_its_part_with_the_encoder(tmp_path: Path) -> None:
     write_tables(tmp_path)
     (tmp_path / "federation.yaml").write_text(yaml.safe_dump(table_tree(epochs=1)))
-    process = start("up", tmp_path / "federation.yaml", "--out", tmp_path / "run")
-    output = finish(process)
-    assert process.returncode == 0, output
+    code, output = colonnade("up", tmp_path / "federation.yaml", "--out", tmp_path / "run")
+    assert code == 0, output
     export(tmp_path / "run", "party1", None, tmp_path / "model")
     assert {path.name for path in (tmp_path / "model").iterdir()} == {
         "model.safetensors", "model.pt2", "model.json", "encoder.json",

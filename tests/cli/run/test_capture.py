@@ -18,6 +18,7 @@ from colonnade.common.parsing.file import load
 from colonnade.common.run.json_lines import read_lines
 from tests.cli.run.test_up import events, finish, processes_of, start, wait_for_round
 from tests.support.federation import tree
+from tests.support.household import colonnade
 
 TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"
 
@@ -39,12 +40,11 @@ def crossed(folder: Path, party: str, file: str, way: str) -> list[tuple[str, in
     return [(type(one.message).__name__, one.round, *tensors(one.message).values()) for one in found]
 
 
-def test_processes_and_a_simulation_capture_the_same(tmp_path: Path) -> None:
+def test_members_over_grpc_and_a_simulation_capture_the_same(tmp_path: Path) -> None:
     file = write(tmp_path, epochs=2, parties=2)
-    process = start("up", file, "--out", tmp_path / "up")
+    code, output = colonnade("up", file, "--out", tmp_path / "up")
+    assert code == 0, output
     simulated = CliRunner().invoke(app, ["simulate", str(file), "--out", str(tmp_path / "simulate")])
-    output = finish(process)
-    assert process.returncode == 0, output
     assert simulated.exit_code == 0 and "captured" in simulated.output, simulated.output
     for party in ("party1", "party2"):
         left = list(read_lines(tmp_path / "up" / "parties" / party / "ledger.jsonl"))

@@ -25,13 +25,12 @@ pytestmark = pytest.mark.processes
 VIMADMM = {"name": "vimadmm", "embedding": 16, "tau": 3}
 
 
-@pytest.mark.timeout(400)  # five starts of a federation, on a machine that may be busy
 def test_a_short_drill(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server, and everything at once, are killed; see `make drill` for the long one. A party: the next test."""
+    """Everything at once is killed; see `make drill` for the long one. A party: the next test. A server: the last."""
     monkeypatch.setattr(killed, "ROUNDS", 18)
     monkeypatch.setattr(killed, "SETS", (*killed.SETS, "federation.epochs=3", "federation.parties=2"))
-    assert killed.drill(2, random.Random(4), ("server", "all"), warm.Popen) == 0
-    assert "2 of 2 survived (all 1, server 1)" in capsys.readouterr().out
+    assert killed.drill(1, random.Random(4), ("all",), warm.Popen) == 0
+    assert "1 of 1 survived (all 1)" in capsys.readouterr().out
 
 
 def test_a_killed_party_is_restarted_and_the_run_reports_it(tmp_path: Path) -> None:

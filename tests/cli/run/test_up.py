@@ -77,33 +77,6 @@ def processes_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
     return members
 
 
-@pytest.mark.parametrize("name", ["fedvs", "vfedmh"])
-def test_processes_learn_the_same_as_one_event_loop(tmp_path: Path, name: str) -> None:
-    """The same protocol sides, unchanged: coded and blinded. The others: tests/protocols/test_over_grpc.py; vimadmm as
-    processes: tests/python/test_training.py."""
-    file, out = write(tmp_path, {"name": name, "embedding": 16}), tmp_path / "run"
-    process = start("up", file, "--out", out)
-    output = finish(process)
-    assert process.returncode == 0, output
-    assert_as_simulated(file, out, output)
-
-
-NOISE_ONCE = {"clip": 1.0, "noise_multiplier": 0.1, "seeded": True, "once": {"colluders": 1}}
-
-
-def test_processes_with_noise_once_on_their_sum_learn_the_same(tmp_path: Path) -> None:
-    """The other protocols: tests/protocols/test_over_grpc.py."""
-    protocol = {"name": "split_avg", "embedding": 16, "aggregate": "blinded"}
-    file, out = write(tmp_path, protocol, epochs=1, benchmark=True, privacy=NOISE_ONCE), tmp_path / "run"
-    process = start("up", file, "--out", out)
-    output = finish(process)
-    assert process.returncode == 0, output
-    assert_as_simulated(file, out, output)
-    ledger = map(json.loads, (out / "parties" / "party1" / "ledger.jsonl").read_text().splitlines())
-    masked = [line["mechanism"] for line in ledger if line.get("kind") == "Masked"]
-    assert masked and all("seeded once, 4 present, 1 colluding, blinded, a sum of 4" in each for each in masked)
-
-
 def assert_as_simulated(file: Path, out: Path, output: str) -> None:
     """Equal losses to the last bit, and everything that a run leaves behind."""
     cfg = load(file)

@@ -26,7 +26,11 @@ from colonnade.launcher.configuration import GivenConfig
 from tests.support.federation import tree
 
 ROOT = Path(__file__).parents[3]
-FILES = sorted(path for path in (ROOT / "experiments").rglob("*.yaml") if "protocol:" in path.read_text())
+# A hundred members' files take three seconds, and are as those of four.
+FILES = sorted(
+    path for path in (ROOT / "experiments").rglob("*.yaml")
+    if "protocol:" in path.read_text() and path.stem != "parties100"
+)  # fmt: skip
 PRIVACY: dict[str, Any] = {
     "gaussian": {"clip": 1, "noise_multiplier": 2, "delta": 1e-5},
     "budget": {"clip": 1, "epsilon": 8, "delta": 1e-5},

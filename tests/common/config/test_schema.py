@@ -50,7 +50,7 @@ def files() -> dict[str, dict[str, Any]]:
     """Every configuration of the tree, by its path."""
     found = {}
     for path in sorted([*ROOT.glob("experiments/**/*.yaml"), *ROOT.glob("deploy/**/*.y*ml")]):
-        content = next(yaml.safe_load_all(path.read_text()))
+        content = next(yaml.load_all(path.read_text(), yaml.CSafeLoader))
         if isinstance(content, dict) and "federation" in content:
             found[path.relative_to(ROOT).as_posix()] = content
     return found

@@ -1,6 +1,4 @@
 import copy
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -151,25 +149,3 @@ def test_a_name_alone_is_a_short_form() -> None:
 def test_the_configuration_refuses(value: object) -> None:
     with pytest.raises(ValidationError):
         parse(value)
-
-
-@pytest.mark.slow
-def test_neither_an_optimiser_nor_the_frame_of_a_run_imports_the_compiler() -> None:
-    code = f"""
-import sys, torch
-from pydantic import TypeAdapter
-from colonnade.common.models.optimiser import OptimiserConfig, build_optimiser
-from colonnade.common.run.torch_defaults import torch_defaults
-with torch_defaults():
-    pass
-layer = torch.nn.Linear(2, 2)
-if "torch._dynamo" in sys.modules:
-    sys.exit("torch_defaults")
-for variant in {VARIANTS}:
-    optimiser = build_optimiser(TypeAdapter(OptimiserConfig).validate_python(variant), layer.parameters())
-    layer(torch.ones(1, 2)).sum().backward()
-    optimiser.step(); optimiser.zero_grad(); optimiser.load_state_dict(optimiser.state_dict())
-    if "torch._dynamo" in sys.modules:
-        sys.exit(str(variant))
-"""
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

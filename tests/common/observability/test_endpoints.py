@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -59,16 +57,6 @@ def test_by_default_no_port_is_opened_and_nothing_is_logged() -> None:
             assert listening() == before
             watch.announce(Telemetry(None, events.append))
     assert not events
-
-
-@pytest.mark.slow
-def test_nothing_is_imported_without_endpoints() -> None:
-    code = (
-        "import sys, colonnade.server.member.training, colonnade.client.member.process\n"
-        "print([name for name in ('prometheus_client', 'grpc_health.v1') if name in sys.modules])"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "[]"
 
 
 def test_a_bare_port_is_one_of_loopback_and_others_have_to_be_named() -> None:

@@ -35,7 +35,9 @@ def kinds() -> set[str]:
     found = set()
     for folder in ("client", "colonnade", "common", "server"):
         for path in (ROOT / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
+            if ".event(" not in (text := path.read_text()):
+                continue
+            for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "event":
                     found |= {
                         arg.value

@@ -1,0 +1,50 @@
+"""What processes do not import, in one new interpreter: each import costs every member or command its time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.common.models.test_optimiser import VARIANTS
+from tests.support.patience import PATIENCE
+
+CODE = f"""
+import sys, torch
+
+def refuse(*names):
+    print(*(name for name in sys.modules if name.startswith(names)))
+
+import colonnade.server.member.training, colonnade.client.member.process
+refuse("prometheus_client", "grpc_health.v1")  # for endpoints, which are off by default
+import colonnade.cli.main, colonnade.cli.run.up
+refuse("colonnade_lab")
+
+from pydantic import TypeAdapter
+from colonnade.common.models.optimiser import OptimiserConfig, build_optimiser
+from colonnade.common.run.torch_defaults import torch_defaults
+with torch_defaults():
+    pass
+layer = torch.nn.Linear(2, 2)
+for variant in {VARIANTS}:
+    optimiser = build_optimiser(TypeAdapter(OptimiserConfig).validate_python(variant), layer.parameters())
+    layer(torch.ones(1, 2)).sum().backward()
+    optimiser.step(); optimiser.zero_grad(); optimiser.load_state_dict(optimiser.state_dict())
+refuse("torch._dynamo")  # the compiler
+
+import colonnade.cli.read.explain, colonnade_lab.commands.reproduce, colonnade_lab.commands.compare
+refuse("matplotlib")  # before a picture is drawn
+"""
+
+
+@pytest.mark.slow
+def test_no_process_imports_what_it_may_never_use() -> None:
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert not done.stdout.split()
+
+
+def test_the_image_is_built_without_the_laboratory() -> None:
+    """Of the folders that .dockerignore names."""
+    assert "!lab" not in (Path(__file__).parents[2] / ".dockerignore").read_text()
