@@ -46,11 +46,11 @@ SETTINGS = {
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A server for this test alone, which imports nothing."""
-    monkeypatch.setattr(warm._Server, "_only", None)
-    monkeypatch.setattr(warm._Server, "preload", "nothing")
+    monkeypatch.setattr(warm.Server, "only", None)
+    monkeypatch.setattr(warm.Server, "preload", "nothing")
     yield
-    if warm._Server._only is not None:
-        warm._Server._only.close()
+    if warm.Server.only is not None:
+        warm.Server.only.close()
 
 
 @pytest.mark.parametrize("how", SETTINGS.values(), ids=SETTINGS)
@@ -144,9 +144,9 @@ def test_a_server_that_crashes_is_named_its_children_end_and_the_next_start_has_
 
 def test_everything_ends_with_the_tests() -> None:
     code = (
-        "import sys, os\nfrom tests.support import warm\nwarm._Server.preload = 'nothing'\n"
+        "import sys, os\nfrom tests.support import warm\nwarm.Server.preload = 'nothing'\n"
         "process = warm.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
-        "print(process.pid, warm._Server._only._process.pid, flush=True)\nprocess.wait()"
+        "print(process.pid, warm.Server.only._process.pid, flush=True)\nprocess.wait()"
     )
     tests = subprocess.Popen([*PYTHON, code], cwd=warm.ROOT, stdout=subprocess.PIPE, text=True)
     assert tests.stdout is not None

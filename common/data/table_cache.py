@@ -83,12 +83,12 @@ class TableCache:
         before = _states(table.files)
         key = _key(table.files, settings)
         with contextlib.suppress(*DAMAGES):
-            return form.restore(*_read(path, key))
+            return form.restore(*read_copy(path, key))
         found = read()
         if self._writes and before == _states(table.files):  # the digest is of what was read
             tensors, about = form.taken_apart(found)
             said = json.dumps(about)
-            self._new.append(_Copy(path, tensors, {"key": key, "about": said, "crc": _check(said, tensors)}))
+            self._new.append(_Copy(path, tensors, {"key": key, "about": said, "crc": checksum(said, tensors)}))
         return found
 
 
@@ -157,7 +157,7 @@ def _key(files: Sequence[Path], settings: str) -> str:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=32).hexdigest()
 
 
-def _check(about: str, tensors: Mapping[str, Tensor]) -> str:
+def checksum(about: str, tensors: Mapping[str, Tensor]) -> str:
     found = zlib.crc32(about.encode())
     for name in (_VALUES, _ENDS, _TEXT):
         if name in tensors:
@@ -165,7 +165,7 @@ def _check(about: str, tensors: Mapping[str, Tensor]) -> str:
     return f"{found:08x}"
 
 
-def _read(path: Path, key: str) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
+def read_copy(path: Path, key: str) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
     """A copy, mapped into memory; changes to its tensors do not reach the file. Raises one of `DAMAGES`."""
     for place in (path, path.parent):
         found = place.lstat()
@@ -180,7 +180,7 @@ def _read(path: Path, key: str) -> tuple[Mapping[str, Tensor], Mapping[str, Any]
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
     except SafetensorError as torn:
         raise ValueError(f"{path} is torn") from torn
-    if said["crc"] != _check(said["about"], tensors):
+    if said["crc"] != checksum(said["about"], tensors):
         raise ValueError(f"{path} was altered")
     return tensors, parse_json(said["about"])
 

@@ -27,7 +27,7 @@ class Certified:
     def __init__(self, meeting: Meeting, name: str, session: Session = SESSION) -> None:
         self.sent: list[Statement] = []
         self.found: list[Exception] = []
-        federation = meeting._pinned(contexts()[0].federation)
+        federation = meeting.pinned(contexts()[0].federation)
         transcript = PartyTranscript(
             name, federation, session, meeting.identities[name],
             in_step=True, send=lambda said: self.sent.append(replace(said, party=name)),

@@ -67,7 +67,7 @@ class Meeting:
     def client(self, name: str) -> ClientContext:
         """A party's context."""
         ctx, session = contexts()[1][name], self.sessions.get(name, SESSION)
-        federation = self._pinned(ctx.federation)
+        federation = self.pinned(ctx.federation)
         return replace(
             ctx, federation=federation, identity=self.identities.get(name), session=session, round=self.round
         )
@@ -76,9 +76,9 @@ class Meeting:
         """The server's context."""
         ctx = contexts()[0]
         identity = self.identities.get(SERVER)
-        return replace(ctx, federation=self._pinned(ctx.federation), identity=identity, round=self.round)
+        return replace(ctx, federation=self.pinned(ctx.federation), identity=identity, round=self.round)
 
-    def _pinned(self, federation: Any) -> Any:
+    def pinned(self, federation: Any) -> Any:
         pins = {name: self.pins.get(name, "") for name in NAMES}
         return federation.model_copy(update={"parties": pins, "server": self.pins.get(SERVER, "")})
 

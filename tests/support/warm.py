@@ -58,7 +58,7 @@ class Popen(subprocess.Popen[str]):
             super()._execute_child(*asked.values())
             return
         try:
-            self._server = _Server.running()
+            self._server = Server.running()
             self._report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 self._server.ask(request_of(asked, self._files), (*descriptors_of(asked), theirs.fileno()))
@@ -134,11 +134,11 @@ def replace(*modules: types.ModuleType) -> Iterator[None]:
         yield
 
 
-class _Server:
+class Server:
     """The server, seen from the tests."""
 
     preload = "all"  # or "nothing"
-    _only: _Server | None = None
+    only: Server | None = None
     _lock = threading.Lock()
 
     def __init__(self) -> None:
@@ -155,12 +155,12 @@ class _Server:
         atexit.register(self.close)
 
     @classmethod
-    def running(cls) -> _Server:
+    def running(cls) -> Server:
         """The server of this pytest worker."""
         with cls._lock:
-            if cls._only is None:
-                cls._only = _Server()
-            return cls._only
+            if cls.only is None:
+                cls.only = Server()
+            return cls.only
 
     def ask(self, request: Request, descriptors: Sequence[int]) -> None:
         try:
@@ -171,8 +171,8 @@ class _Server:
     def crash(self) -> RuntimeError:
         """The error to raise once it has ended; the next start has a new server."""
         with self._lock:
-            if _Server._only is self:
-                _Server._only = None
+            if Server.only is self:
+                Server.only = None
         self.close()
         self._said.seek(0)
         code, said = self._process.returncode, self._said.read().decode(errors="replace")

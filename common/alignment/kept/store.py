@@ -83,7 +83,7 @@ class AlignmentStore:
         """The alignment of these keys, as they are now, under this policy (a digest); None if there is none."""
         self.prune()
         path = self._path(keys, policy)
-        if path is None or (read := _read(path)) is None:
+        if path is None or (read := read_kept(path)) is None:
             return None
         record, tensors = read
         if record["keys"] != self._digest(keys, policy).hex() or record["roster"] != self.roster.hex():
@@ -128,7 +128,7 @@ class AlignmentStore:
     def prune(self) -> None:
         """Removes what is too old, for every roster of this member."""
         for path in self._folder.glob("*/*"):
-            made = _made(path)
+            made = made_at(path)
             if made is not None and not 0 <= self._now() - made < self._days * _DAY:
                 path.unlink(missing_ok=True)
                 if path.name == _EXPONENT:
@@ -170,7 +170,7 @@ def forget(folder: Path) -> int:
     removed = 0
     for member in members_in(folder):
         for roster in filter(_is_roster, member.iterdir()):
-            removed += sum(_made(path) is not None for path in roster.iterdir())
+            removed += sum(made_at(path) is not None for path in roster.iterdir())
             shutil.rmtree(roster)
         for salt in member.glob(_SALT_FILE + "*"):
             salt.unlink()
@@ -195,7 +195,7 @@ def _content(record: dict[str, Any], rows: Tensor) -> bytes:
     return safetensors.torch.save({"rows": rows, "checksum": to_tensor(checksum)}, {"record": text})
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+def read_kept(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
     """Record and rows of an intact file of our format, else None."""
     try:
         with safetensors.safe_open(path, "pt") as file:
@@ -219,7 +219,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
         return None
 
 
-def _made(path: Path) -> float | None:
+def made_at(path: Path) -> float | None:
     """Time at which an alignment or an exponent was made; None for other files, 0 for a torn one."""
     if path.name == _EXPONENT:
         record = read_record(path) or {}

@@ -13,7 +13,9 @@ from colonnade_lab.commands.reproduce import ReproductionOptions, reproduce
 from colonnade_lab.comparison.plan import jobs as comparison_jobs
 from colonnade_lab.comparison.plan import read_plan
 from colonnade_lab.frontier.plan import read_frontier
+from colonnade_lab.pages import pictures
 from colonnade_lab.pages.counts import Count, count
+from colonnade_lab.papers import results as results_module
 from colonnade_lab.papers.measures import RunRecord
 from colonnade_lab.papers.paper_comparison import TableStanding, stand
 from colonnade_lab.papers.papers import Paper, PaperRun, chosen
@@ -31,8 +33,8 @@ RECORD = RunRecord(metrics={}, points=(), rounds=1, parties=1, bytes_up=0, bytes
 @pytest.fixture(autouse=True)
 def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("dots", "bars", "orders"):
-        monkeypatch.setattr(f"colonnade_lab.pages.pictures.{name}", lambda *_: "")
-    monkeypatch.setattr("colonnade_lab.pages.pictures.as_file", str)
+        monkeypatch.setattr(pictures, name, lambda *_: "")
+    monkeypatch.setattr(pictures, "as_file", str)
 
 
 def written(folder: Path, *, quick: bool = False) -> dict[str, str]:
@@ -74,9 +76,9 @@ def test_a_result_names_the_code_that_made_it_and_counts_under_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = Job("paper", "run", RUN, 0)
-    monkeypatch.setattr("colonnade_lab.papers.results.code_digest", lambda: "abc")
+    monkeypatch.setattr(results_module, "code_digest", lambda: "abc")
     Results(tmp_path).keep(job, RECORD)
-    monkeypatch.setattr("colonnade_lab.papers.results.code_digest", lambda: "def")
+    monkeypatch.setattr(results_module, "code_digest", lambda: "def")
     results = Results(tmp_path)
     results.keep(Job("paper", "run", RUN, 4), RECORD)
     assert results.get(job) == RECORD

@@ -58,7 +58,7 @@ def axes(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(drawings, "picture", keep)
 
     def of(*, cells: tuple[CellStanding, ...] = (), claims: tuple[ClaimStanding, ...] = ()) -> list[Axes]:
-        monkeypatch.setattr("colonnade_lab.pages.pictures.as_file", str)
+        monkeypatch.setattr(drawings, "as_file", str)
         (_,) = drawn(cells, claims)
         return figures[-1].axes
 

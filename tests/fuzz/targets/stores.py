@@ -214,9 +214,11 @@ def _read_alignments() -> Callable[[str, bytes], object]:
                 return RaisedElements(path, b"s" * 32).raised
         data = _mended_alignment(data) if mended else data
         changed = {path: data if path.endswith(what) else content for path, content in files.items()}
-        found = kept._read(next(iter([place.hold(changed) / path for path in changed if path.endswith(".alignment")])))
+        found = kept.read_kept(
+            next(iter([place.hold(changed) / path for path in changed if path.endswith(".alignment")]))
+        )
         for path in changed:
-            kept._made(place.hold(changed) / path)
+            kept.made_at(place.hold(changed) / path)
         store = kept.AlignmentStore(place.hold(changed), _ROSTER, 1e9, lambda: 2000.0)
         if found is not None:
             record, tensors = found

@@ -152,7 +152,7 @@ def _tensors() -> list[Case]:
     ):
         tensors, about = form.taken_apart(value)  # type: ignore[attr-defined]
         said = json.dumps(about)
-        crc = table_cache._check(said, tensors)
+        crc = table_cache.checksum(said, tensors)
         columns.append(Case(name, safetensors.torch.save(tensors, {"key": _KEY, "about": said, "crc": crc})))
     return columns
 
@@ -180,7 +180,7 @@ def _read_tensors() -> Callable[[str, bytes], object]:
             path.parent.chmod(0o700)
         form: Any = table_cache.FeatureForm if variant == "copy" else table_cache.LabelForm
         try:
-            return form.restore(*table_cache._read(path, _KEY))
+            return form.restore(*table_cache.read_copy(path, _KEY))
         except table_cache.DAMAGES:
             return None  # made again
 
@@ -192,7 +192,7 @@ def _mended(data: bytes) -> bytes:
         size = int.from_bytes(data[:8], "little")
         about = json.loads(data[8 : 8 + size])["__metadata__"]
         tensors = safetensors.torch.load(data)
-        return safetensors.torch.save(tensors, {**about, "crc": table_cache._check(about["about"], tensors)})
+        return safetensors.torch.save(tensors, {**about, "crc": table_cache.checksum(about["about"], tensors)})
     except Exception:  # noqa: BLE001
         return data
 
