@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from colonnade.common.protocols.fedvs import Config as FedVs
     from colonnade.common.protocols.linear_admm import Config as LinearAdmm
     from colonnade.common.protocols.local import Config as Local
+    from colonnade.common.protocols.secureboost import Config as SecureBoost
     from colonnade.common.protocols.split import Config as Split
     from colonnade.common.protocols.split_avg import Config as SplitAvg
     from colonnade.common.protocols.syn_zoo_vfl import Config as SynZooVfl
@@ -37,6 +38,7 @@ _NAMES = {
     "FedVs": "fedvs",
     "LinearAdmm": "linear_admm",
     "Local": "local",
+    "SecureBoost": "secureboost",
     "Split": "split",
     "SplitAvg": "split_avg",
     "SynZooVfl": "syn_zoo_vfl",
@@ -49,8 +51,8 @@ _NAMES = {
 }
 
 __all__ = [
-    "AggVfl", "CVfl", "Centralized", "Codes", "Czofo", "Fdml", "FedBcd", "FedVs", "LinearAdmm", "Local", "Split",
-    "SplitAvg", "SynZooVfl", "VFedMh", "Vafl", "VflAfe", "VimAdmm", "VimAdmmJ", "ZooVfl",
+    "AggVfl", "CVfl", "Centralized", "Codes", "Czofo", "Fdml", "FedBcd", "FedVs", "LinearAdmm", "Local", "SecureBoost",
+    "Split", "SplitAvg", "SynZooVfl", "VFedMh", "Vafl", "VflAfe", "VimAdmm", "VimAdmmJ", "ZooVfl",
 ]  # fmt: skip
 
 

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 import torch
 
 from colonnade.client.aggregation.masked_sums import terms
-from colonnade.client.protocols import LOCAL
+from colonnade.client.protocols import LOCAL, SPLITS
 from colonnade.client.training.context import ClientContext
+from colonnade.client.training.local import Splits
 from colonnade.common.aggregation.subject import PREDICTION, subject
-from colonnade.common.contracts.prediction import Ask, Averaged, Output, refuse_own, summed, width
+from colonnade.common.contracts.prediction import Ask, Averaged, Decisions, Output, decides, refuse_own, summed, width
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
 
@@ -22,6 +23,9 @@ async def answer(ctx: ClientContext, server: Link) -> None:
         ContractError: a requested row does not exist, or is repeated.
         BudgetSpent: the privacy budget does not pay for another response.
     """
+    if decides(ctx.federation):
+        await _decide(ctx, server, SPLITS[ctx.federation.protocol.name](ctx, ctx.federation.protocol))
+        return
     local = LOCAL[ctx.federation.protocol.name](ctx, ctx.federation.protocol)
     local.eval()
     own = await terms(
@@ -43,6 +47,17 @@ async def answer(ctx: ClientContext, server: Link) -> None:
         ctx.scored(ask.rows)
         if ask.own:
             await _predict(ctx, server, ask)  # 4
+
+
+async def _decide(ctx: ClientContext, server: Link, splits: Splits) -> None:
+    """Releases on which side of its splits the requested rows are."""
+    async for t in _requests(ctx, server):
+        ask = await server.recv(Ask, t)
+        if ask is None:  # the server went on without us: follow it
+            continue
+        refuse_unknown(ask, ctx.features.shape[0])
+        await server.send(Decisions(t, ctx.release(splits.of_rows(ask.rows), evaluation=True, rows=ask.rows)))  # 2
+        ctx.scored(ask.rows)
 
 
 async def _requests(ctx: ClientContext, server: Link) -> AsyncIterator[int]:

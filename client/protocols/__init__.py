@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.local import Local
+from colonnade.client.training.local import Local, Splits
 from colonnade.common.contracts.registry import ByName
 from colonnade.common.conversation.conversation import Link
 
@@ -17,3 +17,6 @@ PARTICIPATE: Mapping[str, Participate] = ByName(__name__, "participate")
 
 LOCAL: Mapping[str, Callable[[ClientContext, Any], Local]] = ByName(__name__, "local", everywhere=False)
 """A party's part of the joint model, from its state."""
+
+SPLITS: Mapping[str, Callable[[ClientContext, Any], Splits]] = ByName(__name__, "splits", everywhere=False)
+"""A party's part of a forest, from its state."""

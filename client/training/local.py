@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -15,6 +15,14 @@ class WithWidth(Protocol):
     @property
     def embedding(self) -> int:
         """Width of a party's embedding."""
+
+
+@runtime_checkable
+class Splits(Protocol):
+    """A party's part of a forest."""
+
+    def of_rows(self, rows: Tensor) -> Tensor:
+        """Numbers of rows, int64 (rows,) -> on which side of each split they are, packed bits, uint8 (rows, bytes)."""
 
 
 class Local(nn.Module):

@@ -13,11 +13,11 @@ import torch
 import yaml
 
 from colonnade.cli.data.check import check
-from colonnade.client.protocols import LOCAL
+from colonnade.client.protocols import LOCAL, SPLITS
 from colonnade.client.transcript.capture import read_capture
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.run.run_folder import RunFolder
-from colonnade.server.protocols import ACTIVE, JOINT
+from colonnade.server.protocols import ACTIVE, FORESTS, JOINT
 from colonnade.simulation.outcome import Outcome
 from colonnade.testing import differences, traffic
 from colonnade.testing.terms import Expected
@@ -145,7 +145,7 @@ class Conformance:
     def test_the_model_in_its_parts_scores_as_in_training(self) -> None:
         """`joint` and `local`, with which `explain` and `predict` open a run, give the accuracy of training's end."""
         name, run = self.trial.name, _of(lambda: self.trial.alone)
-        whole = name in LOCAL and (name in JOINT or name in ACTIVE)
+        whole = name in FORESTS or (name in LOCAL and (name in JOINT or name in ACTIVE))
         if self.trial.contract.exchange.predicts and not whole:
             pytest.fail("CONTRACT.exchange says that a model can predict: it needs `joint` and `local`", pytrace=False)
         if not whole or run.server.federation.privacy is not None:
@@ -220,6 +220,10 @@ def accuracy_of_parts(run: Outcome) -> float:
     """Share of the test rows that `joint` classifies correctly, from the outputs of every party's `local`."""
     protocol = run.server.federation.protocol
     rows = run.server.schedule.partition.test
+    if protocol.name in FORESTS:
+        sides = [SPLITS[protocol.name](client, protocol).of_rows(rows) for client in run.clients.values()]
+        named = FORESTS[protocol.name](run.server, protocol).of_sides(sides).argmax(1)
+        return (named == run.server.labels[rows].cpu()).float().mean().item()
     parts = []
     for client in run.clients.values():
         local = LOCAL[protocol.name](client, protocol)

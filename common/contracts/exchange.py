@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Sent = Literal["embeddings", "pairs", "logits", "coded", "columns", "codes", "nothing", "other"]
-"""What a party sends of the rows of a batch, each row's part a function of that row alone but for `coded` and `other`.
+Sent = Literal["embeddings", "pairs", "logits", "coded", "columns", "codes", "histograms", "nothing", "other"]
+"""What a party sends of the rows of a batch, each row's part a function of that row alone but for `coded`, `histograms`
+and `other`.
 
 embeddings   one embedding a row; with blinded sums the server learns their sum alone
 pairs        two embeddings a row, at parameters close together
@@ -15,9 +16,10 @@ logits       logits of a head of its own
 coded        shares of embeddings in a code, of which the server decodes the sum
 columns      raw columns
 codes        a set of codes a row, drawn once
+histograms   sums of the server's numbers over the bins of its columns, and on which side of a split each row is
 """
 
-Returned = Literal["gradients", "duals", "losses", "labels", "average", "nothing", "other"]
+Returned = Literal["gradients", "duals", "losses", "labels", "average", "questions", "nothing", "other"]
 """What a party learns of the labels in return.
 
 gradients    of `ctx.loss`, of which the server uses the value and the gradient and nothing else, at what it sent
@@ -25,9 +27,10 @@ duals        dual variables and residuals
 losses       losses, or differences of losses
 labels       labels, or noisy ones: it computes the loss itself
 average      the average of all embeddings, and then a gradient as above at its own prediction from that
+questions    splits of its columns, chosen by the labels
 """
 
-Output = Literal["", "embedding", "logits", "codes"]
+Output = Literal["", "embedding", "logits", "codes", "decisions"]
 
 _OUTPUTS: Mapping[Sent, Output] = {
     "embeddings": "embedding",
@@ -35,6 +38,7 @@ _OUTPUTS: Mapping[Sent, Output] = {
     "coded": "embedding",
     "logits": "logits",
     "codes": "codes",
+    "histograms": "decisions",
 }
 
 

@@ -6,6 +6,8 @@
       3   server     the joint model of all o_k: logits
       4   server     VFedMH, if asked for: the average of all embeddings -> every party, which predicts for itself
 
+Of a forest, o_k says on which side of its splits a row is (`Decisions`); step 4 does not exist.
+
 If the protocol's server learned sums only (`aggregate: blinded`, and FedVS), step 2 is a sum of
 common/aggregation/masked_sums.py, over all parties. Labels are not used.
 """
@@ -25,6 +27,7 @@ from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 
 ROWS = 4096  # maximum of a round
+SPLITS = 2**16  # maximum of a party in a forest
 PURPOSE = {"purpose": "prediction"}
 """Predicting members add it to the agreed section, so that none of them joins one that trains."""
 
@@ -56,6 +59,13 @@ class Output(PartyMessage):
 
 
 @message
+class Decisions(PartyMessage):
+    """Party to server, of a forest: the sides of all its splits, as packed bits, uint8 (rows, bytes)."""
+
+    s: Annotated[Released, TensorSpec("rows", "bytes", dtype="uint8")]
+
+
+@message
 class Averaged(ServerMessage):
     """Server to party: E of these rows, float32 (rows, width)."""
 
@@ -81,10 +91,15 @@ def contract(federation: FederationConfig) -> Contract[Any]:
         title="Prediction: outputs of asked rows",
         source="",
         config=_PredictionConfig,
-        messages=(Ask, Output, Averaged, *BLINDED),
+        messages=(Ask, Decisions) if decides(federation) else (Ask, Output, Averaged, *BLINDED),
         limits=_limits,
         sees={"server": "every party's outputs of the asked rows, or their sums", "party": "which rows are asked"},
     )
+
+
+def decides(federation: FederationConfig) -> bool:
+    """True if the joint model is a forest, whose parties answer with the sides of their splits."""
+    return CONTRACTS[federation.protocol.name].exchange.predicts == "decisions"
 
 
 def width(federation: FederationConfig) -> int:
@@ -122,5 +137,7 @@ def prediction_federation(federation: FederationConfig) -> FederationConfig:
 
 
 def _limits(federation: FederationConfig, _config: ProtocolConfig) -> dict[str, int]:
+    if decides(federation):
+        return {"rows": ROWS, "bytes": SPLITS // 8}
     numbers = width(federation)
     return {"rows": ROWS, "width": numbers, **blinded_limits(federation, ROWS, numbers)}

@@ -37,6 +37,7 @@ NAMES = (
     "agg_vfl",
     "local",
     "codes",
+    "secureboost",
 )  # fmt: skip
 """The built-in protocols, in the order in which they are listed."""
 

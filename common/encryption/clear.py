@@ -10,12 +10,14 @@ from colonnade.common.encryption.linear import Answer, Hint, PartyMatrix, Sender
 from colonnade.common.encryption.parameters import DEGREE, SumSize
 from colonnade.common.encryption.ring import Words
 
+_LARGEST = 2**62
+
 
 class ClearSender(Sender):
-    """The server: its vectors travel as they are."""
+    """The server: its vectors travel as they are, and only the words' own range bounds their sums."""
 
     def __init__(self, size: SumSize) -> None:
-        self.size = size
+        self.size, self.largest = size, _LARGEST
 
     def keys(self, vectors: int) -> VectorKeys:
         """No secrets; a dummy without rows."""
@@ -23,7 +25,7 @@ class ClearSender(Sender):
         return VectorKeys(nothing.astype(np.int8), np.empty((0, vectors), np.uint64), nothing.astype(np.complex128))
 
     def encrypt(self, keys: VectorKeys, vectors: Whole, block: int = 0) -> Words:
-        """The vectors themselves. Raises InputError as the encrypted ones do."""
+        """The vectors themselves. Raises InputError if sums could leave the range."""
         self.check(keys, vectors, block)
         return vectors.view(np.uint64)
 

@@ -110,7 +110,7 @@ class VectorKeys:
 
 
 class Sender:
-    """The server: encrypts vectors, and decrypts sums of them.
+    """The server: encrypts vectors, and decrypts sums of them, of a magnitude of at most `largest`.
 
     Args:
         public: the matrix, of `size.blocks` + 1 polynomials.
@@ -120,7 +120,7 @@ class Sender:
     def __init__(self, size: SumSize, public: Public, source: Bits | None = None) -> None:
         if len(public) != size.blocks + 1:
             raise InputError(f"a matrix of {len(public)} blocks for {size.rows} rows")
-        self.size, self._public, self._bits = size, public, source or keystream()
+        self.size, self.largest, self._public, self._bits = size, size.largest_sum, public, source or keystream()
 
     def keys(self, vectors: int) -> VectorKeys:
         """Fresh secrets for a number of vectors."""
@@ -168,10 +168,8 @@ class Sender:
         rows, count = vectors.shape
         if count != len(keys.secrets):
             raise InputError(f"{count} vectors for {len(keys.secrets)} keys")
-        if (most := self._largest(vectors)) > self.size.largest_sum:
-            raise InputError(
-                f"a sum of up to {most} leaves the range of {self.size.largest_sum}", hint="take fewer bits"
-            )
+        if (most := self._largest(vectors)) > self.largest:
+            raise InputError(f"a sum of up to {most} leaves the range of {self.largest}", hint="take fewer bits")
         left = self.size.rows - block * DEGREE
         if rows > left or (rows % DEGREE and rows != left):
             raise InputError(f"{rows} rows are neither whole blocks nor the last ones")
@@ -181,7 +179,7 @@ class Sender:
     def _largest(self, vectors: Whole) -> int:
         """The largest magnitude that a sum of any of the rows could have."""
         if vectors.size and np.abs(vectors.astype(np.float64)).max() * len(vectors) >= 2.0**62:
-            return self.size.largest_sum + 1
+            return self.largest + 1
         positive = np.maximum(vectors, 0).sum(axis=0)
         negative = positive - vectors.sum(axis=0)
         return int(max(positive.max(initial=0), negative.max(initial=0))) * self.size.weight

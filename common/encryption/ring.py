@@ -8,6 +8,7 @@ as long as the bound of their error stays below a quarter.
 from __future__ import annotations
 
 import numpy as np
+import torch
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
@@ -48,8 +49,13 @@ def times_words(short: NDArray[np.float64], words: Words) -> Words:
     """
     if short.shape[-1] * float(np.abs(short).max(initial=0)) > 2**22:
         raise ValueError("numbers too large for an exact product")
-    low, high = _halves(words)
-    return _whole(short @ low.astype(np.float64)) + (_whole(short @ high.astype(np.float64)) << np.uint64(32))
+    low, high = (_product(short, half.astype(np.float64)) for half in _halves(words))
+    return low + (high << np.uint64(32))
+
+
+def _product(a: NDArray[np.float64], b: NDArray[np.float64]) -> Words:
+    """By torch, whose number of threads is the member's; numpy's would wait for each other on a busy machine."""
+    return _whole(torch.mm(torch.from_numpy(a), torch.from_numpy(b)).numpy())
 
 
 def _halves(words: Words) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

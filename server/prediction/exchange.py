@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from colonnade.common.contracts.prediction import Ask, Averaged, Output, summed, width
+from colonnade.common.contracts.prediction import Ask, Averaged, Decisions, Output, decides, summed, width
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.errors import PartyLost
+from colonnade.common.errors import ContractError, InputError, PartyLost
 from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Found
-from colonnade.server.protocols import ACTIVE, JOINT
+from colonnade.server.protocols import ACTIVE, FORESTS, JOINT
 from colonnade.server.training.absence import Absent, Standing
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.active_joint import ActiveJoint
-from colonnade.server.training.fusion.joint import Joint, Summed
+from colonnade.server.training.fusion.joint import Decided, Joint, Summed
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,14 @@ async def predict(
 
     Raises InputError if nothing stored can replace an absent party, IdsRenewed if rows must be aligned for other ids.
     """
-    of_rows, numbers = _joint(ctx), width(ctx.federation)
+    of_rows, forest = _joint(ctx), decides(ctx.federation)
+    numbers = 0 if forest else width(ctx.federation)
     missing = tuple(party for party in ctx.federation.names if party not in clients)
+    if missing and forest:
+        raise InputError(
+            f"{', '.join(missing)} is absent, and knows on which side of its splits a row is: nothing stands in for it",
+            hint="start it, and predict again",
+        )
     standing = Standing(ctx, absent, missing) if missing else None
     sums = await blinded(ctx, clients, numbers) if summed(ctx.federation) else None
     rounds = clients.rounds(sys.maxsize, after=ctx.round)
@@ -127,7 +133,9 @@ async def predict(
         joint = of_rows(rows)
         await clients.broadcast(Ask(t, own, rows))  # 1
         with torch.no_grad():
-            if sums is None:
+            if isinstance(joint, Decided):
+                total, logits = None, joint.of_sides(await _sides(ctx, clients, t, rows, joint))
+            elif sums is None:
                 responses = await clients.collect(Output, t, ctx.quorum, rows=len(rows), width=numbers)  # 2
                 by_party: dict[str, Tensor] = {party: answer.h for party, answer in responses.items()}
                 by_party |= {party: standing.of(party, rows) for party in missing} if standing else {}
@@ -146,6 +154,15 @@ async def predict(
         pass
 
 
+async def _sides(ctx: ServerContext, clients: Cohort, round: int, rows: Tensor, joint: Decided) -> list[Tensor]:
+    """2: on which side of their splits the parties' rows are. Raises ContractError if they are of other splits."""
+    answers = await clients.collect(Decisions, round, ctx.quorum, rows=len(rows))
+    for (party, answer), wide in zip(answers.items(), joint.bytes_of(), strict=True):
+        if answer.s.shape[1] != wide:
+            raise ContractError(party, "Decisions", "s", f"{wide} bytes a row", str(answer.s.shape[1]))
+    return [answer.s for answer in answers.values()]
+
+
 def distinct_lines(positions: Tensor) -> tuple[Tensor, Tensor]:
     """The distinct rows at these positions, ascending; and the line of each position among them, -1 for -1."""
     known = positions >= 0
@@ -158,8 +175,11 @@ def _tell(question: Question, answer: Outputs) -> None:
         question.answer.set_result(answer)
 
 
-def _joint(ctx: ServerContext) -> Callable[[Tensor], Joint]:
+def _joint(ctx: ServerContext) -> Callable[[Tensor], Joint | Decided]:
     cfg = ctx.federation.protocol
+    if decides(ctx.federation):
+        forest = FORESTS[cfg.name](ctx, cfg)
+        return lambda _rows: forest
     if cfg.name in ACTIVE:
         return ACTIVE[cfg.name](ctx, cfg)
     joint = JOINT[cfg.name](ctx, cfg)

@@ -10,7 +10,7 @@ from torch import Tensor
 from colonnade.common.contracts.registry import ByName
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.fusion.joint import Joint
+from colonnade.server.training.fusion.joint import Decided, Joint
 
 # The last argument is `federation.protocol`.
 Serve = Callable[[ServerContext, Cohort, Any], Awaitable[None]]
@@ -24,3 +24,6 @@ ACTIVE: Mapping[str, Callable[[ServerContext, Any], Callable[[Tensor], Joint]]] 
     __name__, "joint_of_rows", everywhere=False
 )
 """Makes joint models that depend on the rows."""
+
+FORESTS: Mapping[str, Callable[[ServerContext, Any], Decided]] = ByName(__name__, "forest", everywhere=False)
+"""Makes the forest from the state, in protocols whose model is one."""

@@ -19,7 +19,7 @@ class WeightedCrossEntropy:
     """
 
     def __init__(self, weights: Tensor) -> None:
-        self._weights, self._plain = weights, CrossEntropy()
+        self.weights, self._plain = weights, CrossEntropy()
 
     def value(self, logits: Tensor, targets: Tensor) -> Tensor:
         """`w_y (logsumexp(z_j) − z_jy)`, shape (b,), of class numbers int64 (b,)."""
@@ -32,7 +32,7 @@ class WeightedCrossEntropy:
     def proximal(self, centre: Tensor, targets: Tensor, rho: float) -> Tensor:
         """The minimiser of w ℓ + ρ/2 ‖z − centre‖², which is that of ℓ under the penalty ρ/w: class by class."""
         found = torch.empty_like(centre)
-        for number, weight in enumerate(self._weights.tolist()):
+        for number, weight in enumerate(self.weights.tolist()):
             rows = targets == number
             if bool(rows.any()):
                 found[rows] = self._plain.proximal(centre[rows], targets[rows], rho / weight)
@@ -48,7 +48,7 @@ class WeightedCrossEntropy:
         return self._of(targets, logits).double().unsqueeze(-1) * self._plain.change(step, logits, targets)
 
     def _of(self, targets: Tensor, logits: Tensor) -> Tensor:
-        return self._weights.to(logits)[targets]
+        return self.weights.to(logits)[targets]
 
 
 def balanced(labels: Tensor, classes: int) -> Tensor:

@@ -72,6 +72,18 @@ TestCodes = conformance(
     steps=20,
     lr=10,
 )
+TestSecureBoost = conformance(
+    "secureboost",
+    quick(
+        needs_all=True,
+        unused=("HintPart",),
+        fresh=("Shape", "Nonces"),
+        free=("columns", "degree", "rows", "vectors", "bins", "records", "bytes"),
+        sets=("federation.rows.train=600",),
+    ),
+    gradients="clear",
+    depth=2,
+)
 TestLocal = conformance("local", Expected(accuracy=0.4), embedding=8)
 
 

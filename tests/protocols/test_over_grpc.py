@@ -25,6 +25,7 @@ PROTOCOLS = [
     {"name": "vimadmm", "embedding": 16, "head": {"name": "mlp", "hidden": 8}},
     {"name": "codes", "steps": 20},
     {"name": "vfedmh", "embedding": 16},
+    {"name": "secureboost", "gradients": "clear", "depth": 2},
 ]
 NOISE_ONCE = {"clip": 1.0, "noise_multiplier": 0.1, "seeded": True, "once": {"colluders": 1}}
 

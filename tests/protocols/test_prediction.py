@@ -27,7 +27,16 @@ from tests.support.federation import config, federate
 
 pytestmark = pytest.mark.slow
 
-FEW = ("split", "fdml", "vimadmm", "linear_admm", "vfedmh", "fedvs", "codes")  # one of each kind of joint model
+FEW = (
+    "split",
+    "fdml",
+    "vimadmm",
+    "linear_admm",
+    "vfedmh",
+    "fedvs",
+    "codes",
+    "secureboost",
+)  # one of each kind of joint model
 BLIND = [
     {"name": "vimadmm_j", "aggregate": "blinded", "update": "signal"},
     {"name": "fdml", "aggregate": "blinded"},

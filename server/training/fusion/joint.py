@@ -33,6 +33,17 @@ class Summed(Joint, Protocol):
         """Sum over all parties, float32 (rows, width) -> logits (rows, classes)."""
 
 
+@runtime_checkable
+class Decided(Protocol):
+    """A forest, to which the parties say on which side of its splits a row is."""
+
+    def of_sides(self, sides: Sequence[Tensor]) -> Tensor:
+        """Packed bits in roster order, uint8 (rows, bytes) each -> logits (rows, classes)."""
+
+    def bytes_of(self) -> list[int]:
+        """Bytes of a row's sides, by party."""
+
+
 class HeadSum:
     """sum_k g(h_k; W_k)."""
 

@@ -15,7 +15,7 @@ from colonnade.client.privacy.egress import Egress, ways_out
 from colonnade.common.alignment.messages import ALIGNMENT
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
-from colonnade.common.contracts.prediction import Output
+from colonnade.common.contracts.prediction import Decisions, Output
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
@@ -101,7 +101,7 @@ def test_a_party_side_that_sends_private_values_in_a_server_message_is_refused()
 
 @pytest.mark.parametrize("name", [*CONTRACTS, "alignment", "prediction"])
 def test_every_tensor_of_a_party_declares_how_it_leaves(name: str) -> None:
-    kinds = {"alignment": ALIGNMENT, "prediction": (Output,)}.get(name) or CONTRACTS[name].messages
+    kinds = {"alignment": ALIGNMENT, "prediction": (Output, Decisions)}.get(name) or CONTRACTS[name].messages
     parties = [kind for kind in kinds if issubclass(kind, PartyMessage)]
     assert all(not objection(kind) for kind in kinds)
     assert parties or name == "local"
@@ -112,7 +112,9 @@ def test_every_tensor_of_a_party_declares_how_it_leaves(name: str) -> None:
 
 def test_few_messages_leave_unprotected() -> None:
     """An addition to this list needs a declaration that explains why no private row can be recovered from it."""
-    kinds = {kind for contract in CONTRACTS.values() for kind in contract.messages} | set(ALIGNMENT) | {Output}
+    kinds = (
+        {kind for contract in CONTRACTS.values() for kind in contract.messages} | set(ALIGNMENT) | {Output, Decisions}
+    )
     public = {
         f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}.{field}"
         for kind in kinds
@@ -131,6 +133,7 @@ def test_few_messages_leave_unprotected() -> None:
         "messages.OpenedShares.pads",
         "fedvs.Opened.senders",
         "messages.Held.nonce",
+        "secureboost.Shape.nonce",
         "messages.Pledge.digest",
         "messages.Pledge.certificate",
         "messages.Pledge.signature",

@@ -1,0 +1,112 @@
+"""SecureBoost, party side. The box: common/protocols/secureboost.py."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.trees.bins import BinnedTable, binned
+from colonnade.client.training.trees.sums import PartySums
+from colonnade.common.contracts.prediction import SPLITS
+from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.errors import ContractError, InputError
+from colonnade.common.messaging.message import Message
+from colonnade.common.protocols.secureboost import BLOCK, WIDEST, Config, Masks, Sides, Wanted
+
+
+async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
+    """Answers with sums over its bins, and with the sides of the splits that it is asked for."""
+    table, asked = binned(ctx, most=cfg.bins, least=cfg.least), Asked(ctx)
+    sums = PartySums(ctx, server, cfg, table)
+    kinds: dict[type[Message], dict[str, int]] = {Masks: {"degree": sums.degree}, Wanted: {}}
+    async for t in server.rounds(after=ctx.round):
+        if not await sums.open(t):  # 1, 2
+            continue
+        level = -1
+        while (came := await server.recv_one(kinds, t)) is not None:
+            match came:
+                case Masks():
+                    level = _next(came, level + 1)
+                    if not await sums.answer(t, came):  # 4
+                        break
+                case Wanted():
+                    _next(came, level)
+                    new = asked.read(came, table)
+                    rows = torch.arange(len(table.codes))
+                    for number, block in enumerate(torch.split(rows, BLOCK)):
+                        s = torch.from_numpy(np.packbits(asked.of(table.codes[block.numpy()], new).T, axis=1))
+                        await server.send(Sides(t, level, number, ctx.release(s, rows=block)))  # 6
+
+
+class Asked:
+    """The splits that the server has asked for, in the order of their numbers; they are in the state."""
+
+    def __init__(self, ctx: ClientContext) -> None:
+        self._kept: list[list[object]] = ctx.state.keep("splits", list)  # column, bins on the left in hex
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def read(self, wanted: Wanted, table: BinnedTable) -> range:
+        """Adds those of a message; returns their numbers.
+
+        Raises:
+            ContractError: a column or bin does not exist, a split has an empty side, or was asked for before.
+        """
+        if wanted.first > len(self._kept):
+            raise ContractError(SERVER, "Wanted", "first", f"at most {len(self._kept)}", str(wanted.first))
+        del self._kept[wanted.first :]
+        for column, left in zip(wanted.columns.tolist(), wanted.left.numpy(), strict=True):
+            counts = table.counts
+            if not 0 <= column < len(counts):
+                raise ContractError(SERVER, "Wanted", "columns", f"0 to {len(counts) - 1}", str(column))
+            bins = _unpacked(left.tobytes())
+            try:
+                table.columns[column].refuse(bins[: counts[column]])
+            except InputError as wrong:
+                raise ContractError(SERVER, "Wanted", "left", "a split of the column", str(wrong)) from None
+            if bins[counts[column] :].any():
+                raise ContractError(SERVER, "Wanted", "left", f"{counts[column]} bins", "more")
+            split = [column, left.tobytes().hex()]
+            if split in self._kept or len(self._kept) == SPLITS:
+                raise ContractError(SERVER, "Wanted", "left", f"every split once, {SPLITS} at most", "one again")
+            self._kept.append(list(split))
+        return range(wanted.first, len(self._kept))
+
+    def of(self, codes: NDArray[np.integer], numbers: range) -> NDArray[np.bool_]:
+        """On which side rows are, bool (rows, splits), for their bins (rows, columns)."""
+        found = np.zeros((len(codes), len(numbers)), bool)
+        for place, number in enumerate(numbers):
+            column, left = self._kept[number]
+            found[:, place] = _unpacked(bytes.fromhex(str(left)))[codes[:, int(str(column))]]
+        return found
+
+
+class Decided:
+    """The splits of a run over rows that may be others than in training."""
+
+    def __init__(self, table: BinnedTable, asked: Asked) -> None:
+        self._table, self._asked = table, asked
+
+    def of_rows(self, rows: Tensor) -> Tensor:
+        """Numbers of rows, int64 (rows,) -> packed bits, uint8 (rows, bytes)."""
+        sides = self._asked.of(self._table.codes[rows.numpy()], range(len(self._asked)))
+        return torch.from_numpy(np.packbits(sides, axis=1))
+
+
+def splits(ctx: ClientContext, cfg: Config) -> Decided:
+    """The splits of the state, asked about new rows."""
+    return Decided(binned(ctx, most=cfg.bins, least=cfg.least), Asked(ctx))
+
+
+def _next(came: Masks | Wanted, level: int) -> int:
+    if came.level != level:
+        raise ContractError(SERVER, type(came).__name__, "level", str(level), str(came.level))
+    return level
+
+
+def _unpacked(left: bytes) -> NDArray[np.bool_]:
+    return np.unpackbits(np.frombuffer(left, np.uint8), count=WIDEST).astype(bool)

@@ -1,0 +1,231 @@
+"""SecureBoost: gradient-boosted trees over the columns of all parties, from sums that the server encrypts.
+
+Cheng, Fan, Jin, Liu, Chen, Papadopoulos and Yang, "SecureBoost: A Lossless Federated Learning Framework" (IEEE
+Intelligent Systems 2021); splits and leaves of Chen and Guestrin 2016. A round is a tree, or one for every class:
+
+    once in a session
+      1   party k    how many bins its columns have                                              -> server
+          members    a nonce each, from which the public matrix A follows
+      2   party k    H = M A + u a_d + e': its rows' bins M, encrypted                           -> server
+    for each round t, and each level of its trees:
+      3   server     c = A s + e + Δ m, for m = g and h of the rows of a node, zeros elsewhere   -> every party
+      4   party k    y = M c + noise                                                             -> server
+          server     M m, gains, the best split of every node
+      5   server     the columns and bins of splits that were never asked for                    -> their owner
+      6   party k    on which side of them every row is                                          -> server
+          server     leaves, scores, evaluation
+
+Of two siblings the sums of the smaller are asked for; the other's are the parent's less these. In the paper the server
+sends encrypted gradients once a tree, and every node's rows in the clear; here a node is a vector that is zero outside
+it (common/encryption/linear.py), so **no party that follows the protocol learns a gradient, a label, or which rows are
+in a node**. With `gradients: clear` all parties see all of these.
+
+**The server learns** the exact sums over bins and, for every split, on which side each row is: names, units and values
+of columns stay hidden, the order of their values does not (docs/protocols/secureboost.md).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from colonnade.common.config.compression import form_of
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.exchange import Exchange
+from colonnade.common.encryption.parameters import DEGREE
+from colonnade.common.errors import ConfigError
+from colonnade.common.messaging.fields import MaskedTensor, Released, Tensor
+from colonnade.common.messaging.forms import AS_IS
+from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
+
+BLOCK = 4 * DEGREE
+"""Rows of a block of ciphertexts or sides."""
+PART = 256
+"""Bins of a part of a hint."""
+NONCE = 32
+"""Bytes of a nonce."""
+COLUMNS, BINS = 4096, 2**16
+"""Columns of a party, and bins of all of them, at most."""
+WIDEST = 256
+"""Bins of a column, at most."""
+CLASSES = 16
+"""Classes, or numbers to predict, at most: a tree for each in every round."""
+
+
+class Config(ProtocolConfig):
+    """Keys under `federation.protocol`."""
+
+    few_rounds: ClassVar[bool] = True
+    typed: ClassVar[bool] = True
+    optimisers: ClassVar[frozenset[str]] = frozenset()
+
+    name: Literal["secureboost"] = Field(default="secureboost", description="the protocol; a round is a tree")
+    gradients: Literal["encrypted", "clear"] = Field(
+        default="encrypted",
+        description="what parties see of gradients and of the rows of a node: nothing, or ALL of them",
+    )
+    precision: Literal["auto"] | Annotated[int, Field(ge=4, le=40)] = Field(
+        default="auto", description="bits of a gradient besides its sign; auto: as many as encrypted sums have room for"
+    )
+    depth: int = Field(default=5, ge=1, le=8, description="splits from the root of a tree to a leaf, at most")
+    rate: float = Field(default=0.1, gt=0, le=1, description="factor of the leaves")
+    l2: float = Field(default=1.0, ge=0, description="added to the sum of Hessians of every leaf")
+    gamma: float = Field(default=0.0, ge=0, description="least gain of a split")
+    min_hessian: float = Field(default=1.0, gt=0, description="least sum of Hessians on either side of a split")
+    bins: int = Field(default=64, ge=2, le=255, description="bins of a column, besides that of missing values, at most")
+    least: int = Field(default=20, ge=1, description="training rows of a bin, at least")
+    columns: float = Field(default=1.0, gt=0, le=1, description="share of the columns that a tree looks at")
+    rows: float = Field(default=1.0, gt=0, le=1, description="share of the training rows that a tree is grown on")
+
+
+@message
+class Shape(PartyMessage):
+    """Party to server: bins of its columns, int64 (columns,); kinds of the columns, uint8 (columns,); a nonce.
+
+    Args:
+        kinds: 1 for words, 2 for a last bin of missing values, or their sum.
+    """
+
+    counts: Annotated[Released, TensorSpec("columns", dtype="int64")]
+    kinds: Annotated[Released, TensorSpec("columns", dtype="uint8")]
+    nonce: Annotated[Tensor, TensorSpec("nonce", dtype="uint8", public="random")]
+
+
+@message
+class Nonces(ServerMessage):
+    """Server to party: all members' nonces, the server's first, uint8 (members, nonce)."""
+
+    alike: ClassVar[Alike | None] = Alike(("nonces",))
+
+    nonces: Annotated[Tensor, TensorSpec("members", "nonce", dtype="uint8")]
+
+
+@message
+class HintPart(PartyMessage):
+    """Party to server: words of H, int64 (part, degree)."""
+
+    part: int
+    h: Annotated[MaskedTensor, TensorSpec("part", "degree", dtype="int64")]
+
+
+@message
+class Masks(ServerMessage):
+    """Server to party: c_d of the vectors that follow, int64 (degree, vectors); no rows where they are clear.
+
+    Args:
+        level: of the trees, from 0.
+    """
+
+    alike: ClassVar[Alike | None] = Alike(("d",), key=("level",))
+
+    level: int
+    d: Annotated[Tensor, TensorSpec("degree", "vectors", dtype="int64")]
+
+
+@message
+class Vectors(ServerMessage):
+    """Server to party: c of a block of training rows, int64 (rows, vectors): gradients' vectors, then Hessians'."""
+
+    alike: ClassVar[Alike | None] = Alike(("c",), key=("level", "block"))
+
+    level: int
+    block: int
+    c: Annotated[Tensor, TensorSpec("rows", "vectors", dtype="int64")]
+
+
+@message
+class Sums(PartyMessage):
+    """Party to server: y, int64 (bins, vectors)."""
+
+    level: int
+    y: Annotated[Released, TensorSpec("bins", "vectors", dtype="int64")]
+
+
+@message
+class Wanted(ServerMessage):
+    """Server to party: splits: columns, int64 (records,), and their bins on the left, packed bits (records, left).
+
+    Args:
+        first: number of the first: later ones that a skipped round asked for are forgotten.
+    """
+
+    level: int
+    first: int
+    columns: Annotated[Tensor, TensorSpec("records", dtype="int64")]
+    left: Annotated[Tensor, TensorSpec("records", "left", dtype="uint8")]
+
+
+@message
+class Sides(PartyMessage):
+    """Party to server: rows of a block that are on the left of each split, packed bits, uint8 (records, bytes)."""
+
+    level: int
+    block: int
+    s: Annotated[Released, TensorSpec("records", "bytes", dtype="uint8")]
+
+
+def vectors_of(federation: FederationConfig, config: Config) -> int:
+    """Vectors of the largest level."""
+    return trees_of(federation) << config.depth
+
+
+def trees_of(federation: FederationConfig) -> int:
+    """Trees of a round: one for two classes."""
+    return 1 if federation.task == "classification" and federation.outputs == 2 else federation.outputs
+
+
+def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
+    """The largest value of every dimension."""
+    return {
+        "columns": COLUMNS,
+        "nonce": NONCE,
+        "members": 1 + len(federation.parties),
+        "part": PART,
+        "degree": DEGREE,
+        "rows": BLOCK,
+        "vectors": vectors_of(federation, config),
+        "bins": BINS,
+        "records": vectors_of(federation, config) // 2,
+        "left": WIDEST // 8,
+        "bytes": BLOCK // 8,
+    }
+
+
+def check(federation: FederationConfig, config: Config) -> None:
+    """Refuses what does not go with exact sums."""
+    if federation.outputs > CLASSES:
+        mb = BLOCK * vectors_of(federation, config) * 8 >> 20
+        raise ConfigError(
+            f"secureboost with {federation.outputs} outputs: at most {CLASSES}, since each has a tree of its own",
+            hint=f"join classes; {BLOCK} rows of a level would be {mb} MB to every party",
+        )
+    if federation.privacy is not None:
+        raise ConfigError(
+            "federation.privacy with the protocol secureboost: noise on sums would leave the sides of splits exact",
+            hint="leave it out, or take a protocol whose parties send embeddings, such as split",
+        )
+    if not all(form_of(way) == AS_IS for way in (federation.compress.up, federation.compress.down)):
+        raise ConfigError(
+            "federation.compress with the protocol secureboost: sums are exact, and sides are bits", hint="leave it out"
+        )
+
+
+CONTRACT = Contract(
+    title="SecureBoost: boosted trees, from encrypted sums over the parties' bins",
+    source="Cheng et al. 2021; Chen and Guestrin 2016",
+    config=Config,
+    messages=(Shape, Nonces, HintPart, Masks, Vectors, Sums, Wanted, Sides),
+    limits=limits,
+    exchange=Exchange("histograms", "questions"),
+    in_step=True,
+    check=check,
+    sees={
+        "server": "exact sums over the bins of every column, and for every split on which side each common row is: the "
+        "order of a column's values, but no name, unit or value",
+        "party": "which splits of its own columns are used; with `gradients: clear` also GRADIENTS OF ALL TRAINING "
+        "ROWS, and the rows of every node",
+    },
+)

@@ -1,0 +1,1 @@
+"""Boosted trees at the server: splits, the forest, and sums over the parties' bins."""

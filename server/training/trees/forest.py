@@ -1,0 +1,148 @@
+"""A forest over columns of several parties, in which a node asks one of them on which side a row is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Sides = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A tree in arrays over its nodes, the root first.
+
+    Args:
+        output: what it adds to.
+        party: owner of the node's record, int64 (nodes,); -1 for a leaf.
+        record: number of the record among its owner's.
+        children: left and right child, int64 (nodes, 2).
+        value: of a leaf, float64 (nodes,).
+        gain: of a split, float64 (nodes,).
+    """
+
+    output: int
+    party: NDArray[np.int64]
+    record: NDArray[np.int64]
+    children: NDArray[np.int64]
+    value: NDArray[np.float64]
+    gain: NDArray[np.float64]
+
+    def apply(self, side: Callable[[int, int], Sides], rows: int) -> NDArray[np.float64]:
+        """Values of the leaves, float64 (rows,).
+
+        Args:
+            side: party and record -> whether each row goes left, bool (rows,).
+        """
+        found = np.zeros(rows)
+        waiting = [(0, np.arange(rows))]
+        while waiting:
+            node, here = waiting.pop()
+            if self.party[node] < 0:
+                found[here] = self.value[node]
+                continue
+            left = side(int(self.party[node]), int(self.record[node]))[here]
+            waiting.append((int(self.children[node, 0]), here[left]))
+            waiting.append((int(self.children[node, 1]), here[~left]))
+        return found
+
+
+@dataclass(frozen=True)
+class AskedSplit:
+    """A question to a party: whether a row's bin of a column is one of these.
+
+    Args:
+        column: of the party's.
+        left: bool (bins,), packed into bytes.
+    """
+
+    column: int
+    left: bytes
+
+    @classmethod
+    def of(cls, column: int, left: NDArray[np.bool_]) -> AskedSplit:
+        return cls(column, np.packbits(left).tobytes())
+
+
+class Forest:
+    """Trees, the records that they ask for, and on which side of each record every row is.
+
+    It is an own state of a protocol (common/run/state.py).
+
+    Args:
+        parties: number of parties.
+        rows: n, of all common rows.
+    """
+
+    def __init__(self, parties: int, rows: int) -> None:
+        self.rows = rows
+        self.trees: list[Tree] = []
+        self.records: list[dict[AskedSplit, int]] = [{} for _ in range(parties)]
+        """Numbers of each party's records, in the order in which they were asked for."""
+        self._sides: list[list[NDArray[np.uint8]]] = [[] for _ in range(parties)]  # packed, (bytes,) a record
+
+    def unknown(self, party: int, records: Sequence[AskedSplit]) -> list[AskedSplit]:
+        """Those that the party was not asked for, each once, in their order."""
+        return [record for record in dict.fromkeys(records) if record not in self.records[party]]
+
+    def learn(self, party: int, records: Sequence[AskedSplit], packed: NDArray[np.uint8]) -> None:
+        """Adds new records, with the sides of all rows: uint8 (records, ceil(rows / 8))."""
+        for record, bits in zip(records, packed, strict=True):
+            self.records[party][record] = len(self._sides[party])
+            self._sides[party].append(bits.copy())
+
+    def side(self, party: int, record: int) -> Sides:
+        """Whether each row goes left, bool (rows,)."""
+        return np.unpackbits(self._sides[party][record], count=self.rows).astype(bool)
+
+    def values(self, tree: Tree) -> NDArray[np.float64]:
+        """What a tree adds to the scores of all rows, float64 (rows,)."""
+        return tree.apply(self.side, self.rows)
+
+    def scores(self, start: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The sum of the trees' values and of where they start, (outputs,): float64 (rows, outputs)."""
+        found = np.tile(start, (self.rows, 1))
+        for tree in self.trees:
+            found[:, tree.output] += self.values(tree)
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """Tensors of all trees, records and sides."""
+        ends = np.cumsum([len(tree.party) for tree in self.trees])
+        joined = {
+            name: torch.from_numpy(np.concatenate([getattr(tree, name) for tree in self.trees]))
+            for name in ("party", "record", "children", "value", "gain")
+        } if self.trees else {}  # fmt: skip
+        return {
+            "rows": self.rows,
+            "ends": [int(end) for end in ends],
+            "outputs": [tree.output for tree in self.trees],
+            "nodes": joined,
+            "records": [[[record.column, record.left.hex()] for record in party] for party in self.records],
+            "sides": [
+                torch.from_numpy(np.stack(party)) if party else torch.empty(0, -(-self.rows // 8), dtype=torch.uint8)
+                for party in self._sides
+            ],
+        }
+
+    def restore(self, saved: Any) -> None:
+        """Takes over what `state` returned. ValueError: of other parties."""
+        if len(saved["records"]) != len(self.records):
+            raise ValueError(f"a forest over {len(saved['records'])} parties")
+        self.rows = saved["rows"]
+        nodes = {name: tensor.numpy() for name, tensor in saved["nodes"].items()}
+        firsts = [0, *saved["ends"]]
+        self.trees = [
+            Tree(output, **{name: array[first:end].copy() for name, array in nodes.items()})
+            for output, first, end in zip(saved["outputs"], firsts, saved["ends"], strict=False)
+        ]
+        self.records = [
+            {AskedSplit(column, bytes.fromhex(left)): number for number, (column, left) in enumerate(party)}
+            for party in saved["records"]
+        ]
+        self._sides = [list(tensor.numpy().copy()) for tensor in saved["sides"]]

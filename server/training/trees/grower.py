@@ -1,0 +1,240 @@
+"""Trees that grow level by level from sums that others compute."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.server.training.trees.forest import AskedSplit, Forest, Tree
+from colonnade.server.training.trees.splits import Bounds, Floats, PartyColumns, Rules, Split, Whole
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """First and second derivatives of the loss at the training rows, as whole multiples of steps.
+
+    Args:
+        rows: numbers of the training rows among all, int64 (n,).
+        first: int64 (n, outputs).
+        second: likewise.
+        step: of `first`, by output, float64 (outputs,).
+        second_step: of `second`, likewise.
+    """
+
+    rows: NDArray[np.int64]
+    first: Whole
+    second: Whole
+    step: Floats
+    second_step: Floats
+
+
+class Query:
+    """Vectors to be summed over: of every group of rows its gradients, then its Hessians, and zeros outside it.
+
+    Args:
+        places: number of a row's group, or -1, by output: int32 (n, outputs).
+        groups: output of each group.
+    """
+
+    def __init__(self, gradients: Gradients, places: NDArray[np.int32], groups: Sequence[int]) -> None:
+        self._gradients, self._places, self._outputs = gradients, places, sorted(set(groups))
+        self.groups, self.rows = len(groups), len(places)
+
+    def vectors(self, first: int, last: int) -> Whole:
+        """Those of some of the training rows, int64 (last - first, 2 groups)."""
+        found = np.zeros((last - first, 2 * self.groups), np.int64)
+        for output in self._outputs:
+            place = self._places[first:last, output]
+            at = np.flatnonzero(place >= 0)
+            found[at, place[at]] = self._gradients.first[first + at, output]
+            found[at, self.groups + place[at]] = self._gradients.second[first + at, output]
+        return found
+
+
+Sums = Callable[[int, Query], Awaitable[list[Whole]]]
+"""(level, query) -> each party's sums over its bins, int64 (bins, 2 groups)."""
+Sides = Callable[[int, Mapping[int, Sequence[AskedSplit]]], Awaitable[None]]
+"""(level, new records by party): teaches the forest on which side of them the rows are."""
+
+
+@dataclass
+class _Node:
+    output: int
+    number: int
+    rows: NDArray[np.int64]  # positions among the training rows
+    total: Whole  # (2,)
+    sums: list[Whole] = field(default_factory=list)  # by party: (bins, 2)
+    low: float = -np.inf
+    high: float = np.inf
+
+
+@dataclass
+class _Growing:
+    """A tree that is being built, in lists over its nodes."""
+
+    output: int
+    party: list[int] = field(default_factory=lambda: [-1])
+    record: list[int] = field(default_factory=lambda: [-1])
+    children: list[tuple[int, int]] = field(default_factory=lambda: [(-1, -1)])
+    value: list[float] = field(default_factory=lambda: [0.0])
+    gain: list[float] = field(default_factory=lambda: [0.0])
+
+    def split(self, node: int, party: int, record: int, gain: float) -> tuple[int, int]:
+        left = len(self.party)
+        for nodes, empty in ((self.party, -1), (self.record, -1), (self.value, 0.0), (self.gain, 0.0)):
+            nodes += [empty, empty]
+        self.children += [(-1, -1), (-1, -1)]
+        self.party[node], self.record[node], self.gain[node] = party, record, gain
+        self.children[node] = left, left + 1
+        return self.children[node]
+
+    def done(self) -> Tree:
+        return Tree(self.output, np.array(self.party), np.array(self.record), np.array(self.children),
+                    np.array(self.value), np.array(self.gain))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Grower:
+    """Grows trees.
+
+    Args:
+        columns: by party.
+        depth: splits from the root to a leaf, at most.
+        rate: factor of the leaves.
+    """
+
+    columns: Sequence[PartyColumns]
+    rules: Rules
+    depth: int
+    rate: float
+
+    async def grow(
+        self, forest: Forest, gradients: Gradients, sums: Sums, sides: Sides,
+        sampled: NDArray[np.bool_] | None = None, allowed: Sequence[NDArray[np.bool_]] | None = None,
+    ) -> list[Tree]:  # fmt: skip
+        """One tree for every output, all level by level: `sums` and `sides` are awaited at most once a level.
+
+        Only the sums of one child of every split are asked for; the other's are the parent's less these.
+
+        Args:
+            sampled: training rows that the trees are grown on, bool (n,); all if left out.
+            allowed: by party: columns that are looked at, bool (columns,).
+        """
+        n, outputs = gradients.first.shape
+        allowed = allowed or [np.ones(len(party.columns), bool) for party in self.columns]
+        rows = np.arange(n) if sampled is None else np.flatnonzero(sampled)
+        growing = [_Growing(output) for output in range(outputs)]
+        level = asked = [_Node(output, 0, rows, _total(gradients, output, rows)) for output in range(outputs)]
+        siblings: list[_Siblings] = []
+        for number in range(self.depth):
+            found = await sums(number, _query(gradients, asked))
+            for group, node in enumerate(asked):
+                node.sums = [party[:, [group, len(asked) + group]] for party in found]
+                self._refuse_other_totals(node)
+            for small, large, parent in siblings:
+                large.sums = [whole - part for whole, part in zip(parent.sums, small.sums, strict=True)]
+            best = self._best(level, gradients, allowed)
+            wanted = [[split.record for split in best if split is not None and split.party == party]
+                      for party in range(len(self.columns))]  # fmt: skip
+            unknown = {party: forest.unknown(party, records) for party, records in enumerate(wanted)}
+            if new := {party: records for party, records in unknown.items() if records}:
+                await sides(number, new)
+            siblings = []
+            for node, split in zip(level, best, strict=True):
+                if split is None:
+                    self._leaf(growing, node, gradients)
+                else:
+                    siblings.append(self._divide(forest, growing[node.output], node, split, gradients))
+            level, asked = [child for small, large, _ in siblings for child in (small, large)], [s[0] for s in siblings]
+            if not level:
+                break
+        for node in level:
+            self._leaf(growing, node, gradients)
+        return [tree.done() for tree in growing]
+
+    def _best(
+        self, level: Sequence[_Node], gradients: Gradients, allowed: Sequence[NDArray[np.bool_]]
+    ) -> list[_Best | None]:
+        """The best split of each node over all parties; of equal ones the first party's."""
+        best: list[_Best | None] = [None] * len(level)
+        steps = np.array([[gradients.step[node.output], gradients.second_step[node.output]] for node in level])
+        bounds = Bounds(np.array([node.low for node in level]), np.array([node.high for node in level]))
+        for party, columns in enumerate(self.columns):
+            found = np.stack([node.sums[party] for node in level], axis=1)  # (bins, nodes, 2)
+            first, second = found[..., 0] * steps[:, 0], found[..., 1] * steps[:, 1]
+            for place, split in enumerate(columns.best(first, second, self.rules, bounds, allowed[party])):
+                known = best[place]
+                if split is not None and (known is None or split.gain > known.split.gain):
+                    best[place] = _Best(party, split)
+        return best
+
+    def _divide(
+        self, forest: Forest, tree: _Growing, node: _Node, best: _Best, gradients: Gradients
+    ) -> tuple[_Node, _Node, _Node]:
+        """The child with fewer rows, the other, and the node."""
+        record = forest.records[best.party][best.record]
+        left = forest.side(best.party, record)[gradients.rows[node.rows]]
+        numbers = tree.split(node.number, best.party, record, best.split.gain)
+        parts = [node.rows[left], node.rows[~left]]
+        totals = [_total(gradients, node.output, rows) for rows in parts]
+        if (self.columns[best.party].chosen(node.sums[best.party], best.split) != totals[0]).any():
+            raise Inconsistent(best.party, "Sides", "the rows that its sums were over", "others")
+        children = [
+            _Node(node.output, number, rows, total, low=node.low, high=node.high)
+            for number, rows, total in zip(numbers, parts, totals, strict=True)
+        ]
+        if rising := self.columns[best.party].columns[best.split.column].rising:
+            middle = float(np.mean([self._value(child, gradients) for child in children]))
+            below, above = children if rising > 0 else reversed(children)
+            below.high, above.low = min(below.high, middle), max(above.low, middle)
+        small, large = sorted(children, key=lambda child: len(child.rows))
+        return small, large, node
+
+    def _refuse_other_totals(self, node: _Node) -> None:
+        """Every row is in one bin of each column, so that all columns have the node's own total."""
+        for party, columns in enumerate(self.columns):
+            if (columns.totals(node.sums[party]) != node.total).any():
+                raise Inconsistent(party, "Sums", "the same total over the bins of every column", "another")
+
+    def _leaf(self, growing: Sequence[_Growing], node: _Node, gradients: Gradients) -> None:
+        growing[node.output].value[node.number] = self.rate * self._value(node, gradients)
+
+    def _value(self, node: _Node, gradients: Gradients) -> float:
+        first = node.total[0] * gradients.step[node.output]
+        second = node.total[1] * gradients.second_step[node.output]
+        return float(np.clip(self.rules.leaf(np.array(first), np.array(second)), node.low, node.high))
+
+
+class Inconsistent(Exception):  # what a party sent contradicts itself
+    """Something that a party sent does not fit what it sent before."""
+
+    def __init__(self, party: int, kind: str, expected: str, got: str) -> None:
+        super().__init__(f"party {party}, {kind}: {got} where {expected} was expected")
+        self.party, self.kind, self.expected, self.got = party, kind, expected, got
+
+
+@dataclass(frozen=True)
+class _Best:
+    party: int
+    split: Split
+
+    @property
+    def record(self) -> AskedSplit:
+        return AskedSplit.of(self.split.column, self.split.left)
+
+
+_Siblings = tuple[_Node, _Node, _Node]
+
+
+def _total(gradients: Gradients, output: int, rows: NDArray[np.int64]) -> Whole:
+    return np.array([gradients.first[rows, output].sum(), gradients.second[rows, output].sum()])
+
+
+def _query(gradients: Gradients, asked: Sequence[_Node]) -> Query:
+    places = np.full(gradients.first.shape, -1, np.int32)
+    for group, node in enumerate(asked):
+        places[node.rows, node.output] = group
+    return Query(gradients, places, [node.output for node in asked])

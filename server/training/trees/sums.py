@@ -1,0 +1,187 @@
+"""Sums over the parties' bins under encryption, and the sides of splits, for trees that grow at the server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from colonnade.common.contracts.prediction import SPLITS
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Responses
+from colonnade.common.encryption.clear import ClearSender
+from colonnade.common.encryption.linear import Hint, Sender, public_matrix
+from colonnade.common.encryption.parameters import DEGREE, SumSize
+from colonnade.common.errors import ContractError, InputError
+from colonnade.common.protocols.secureboost import (
+    BLOCK,
+    NONCE,
+    PART,
+    WIDEST,
+    Config,
+    HintPart,
+    Masks,
+    Nonces,
+    Shape,
+    Sides,
+    Sums,
+    Vectors,
+    Wanted,
+)
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.trees.forest import AskedSplit, Forest
+from colonnade.server.training.trees.grower import Query
+from colonnade.server.training.trees.splits import ColumnShape, Whole
+
+_WORDS, _MISSING = 1, 2  # of Shape.kinds
+
+
+class TreeAbandoned(Exception):  # not an error: the round is skipped
+    """The quorum went on without a party, and a tree needs the sums of all."""
+
+
+@dataclass
+class TreeSums:
+    """One session's exchange with the parties.
+
+    Attributes:
+        size: of the sums.
+        columns: by party, once `open` has returned.
+        last: the newest sums, as the parties sent them.
+    """
+
+    ctx: ServerContext
+    clients: Cohort
+    cfg: Config
+    forest: Forest
+
+    def __post_init__(self) -> None:
+        self.size = SumSize(len(self.ctx.schedule.partition.train))
+        self.columns: list[list[ColumnShape]] = []
+        self.last: Responses[Any] = Responses({}, ())
+        self._names = tuple(self.clients)
+        self._hints: dict[str, Hint] = {}
+        self._sender: Sender = ClearSender(self.size)
+
+    async def open(self, round: int) -> None:
+        """1 and 2: the shapes of the parties' columns, and their hints.
+
+        Raises:
+            ContractError: the columns of a party are others than those that the forest was begun with.
+        """
+        all_parties = replace(self.ctx.quorum, need=None)
+        shapes = await self.clients.collect(Shape, round, all_parties, nonce=NONCE)
+        self.columns = [_columns(party, shape) for party, shape in shapes.items()]
+        self._refuse_other_columns()
+        nonces = [os.urandom(NONCE), *(shape.nonce.numpy().tobytes() for shape in shapes.values())]
+        joined = torch.frombuffer(bytearray(b"".join(nonces)), dtype=torch.uint8).view(-1, NONCE)
+        await self.clients.broadcast(Nonces(round, joined))
+        if self.cfg.gradients == "clear":
+            self._hints = dict.fromkeys(self._names, Hint(np.empty((0, DEGREE), np.uint64)))
+            return
+        self._sender = Sender(self.size, public_matrix(nonces, self.size))
+        bins = {name: sum(c.bins for c in columns) for name, columns in zip(self._names, self.columns, strict=True)}
+        parts: dict[str, list[NDArray[np.int64]]] = {name: [] for name in self._names}
+        for number in range(-(-max(bins.values()) // PART)):
+            due = {name for name in self._names if bins[name] > number * PART}
+            answers = await self.clients.collect(HintPart, round, all_parties, among=due, degree=DEGREE)
+            for name, answer in answers.items():
+                wanted = min(PART, bins[name] - number * PART)
+                if answer.part != number or len(answer.h) != wanted:
+                    got = f"part {answer.part} of {len(answer.h)} bins"
+                    raise ContractError(name, "HintPart", "h", f"part {number} of {wanted} bins", got)
+                parts[name].append(answer.h.numpy())
+        self._hints = {name: Hint(np.concatenate(each).view(np.uint64)) for name, each in parts.items()}
+
+    async def sums(self, round: int, level: int, query: Query) -> list[Whole]:
+        """3 and 4: each party's sums over its bins, int64 (bins, vectors).
+
+        Raises:
+            ContractError: a party's answer does not decrypt, or is of other bins.
+        """
+        count = 2 * query.groups
+        keys = self._sender.keys(count)
+        await self.clients.broadcast(Masks(round, level, torch.from_numpy(keys.dummy.view(np.int64))))
+        for number, first in enumerate(range(0, query.rows, BLOCK)):
+            vectors = query.vectors(first, min(first + BLOCK, query.rows))
+            c = self._sender.encrypt(keys, vectors, first // DEGREE)
+            await self.clients.broadcast(Vectors(round, level, number, torch.from_numpy(c.view(np.int64))))
+        answers = await self.clients.collect(Sums, round, self.ctx.quorum, vectors=count)
+        self._refuse_missing(answers)
+        found = []
+        for (name, answer), columns in zip(answers.items(), self.columns, strict=True):
+            bins = sum(column.bins for column in columns)
+            if answer.level != level or len(answer.y) != bins:
+                got = f"level {answer.level}, {len(answer.y)} bins"
+                raise ContractError(name, "Sums", "y", f"level {level}, {bins} bins", got)
+            try:
+                found.append(self._sender.decrypt(self._hints[name], keys, answer.y.numpy().view(np.uint64)))
+            except InputError as wrong:
+                raise ContractError(name, "Sums", "y", "sums of its hint and our vectors", str(wrong)) from None
+        return found
+
+    async def sides(self, round: int, level: int, wanted: Mapping[int, Sequence[AskedSplit]]) -> None:
+        """5 and 6: teaches the forest on which side of new records every row is."""
+        rows, names = self.forest.rows, [self._names[party] for party in wanted]
+        for party, records in wanted.items():
+            if len(self.forest.records[party]) + len(records) > SPLITS:
+                raise InputError(
+                    f"the trees ask {self._names[party]} for more than {SPLITS} splits", hint="grow fewer trees"
+                )
+        known = {party: len(self.forest.records[party]) for party in wanted}
+        asked = {self._names[party]: _wanted(round, level, known[party], records) for party, records in wanted.items()}
+        await self.clients.broadcast(asked)
+        blocks: dict[str, list[NDArray[np.uint8]]] = {name: [] for name in names}
+        for number, first in enumerate(range(0, rows, BLOCK)):
+            wide = -(-min(BLOCK, rows - first) // 8)
+            answers = await self.clients.collect(Sides, round, self.ctx.quorum, among=names, bytes=wide)
+            self._refuse_missing(answers, names)
+            for name, answer in answers.items():
+                due = len(asked[name].columns)
+                if (answer.level, answer.block) != (level, number) or len(answer.s) != due:
+                    got = f"level {answer.level}, block {answer.block}, {len(answer.s)} splits"
+                    expected = f"level {level}, block {number}, {due} splits"
+                    raise ContractError(name, "Sides", "s", expected, got)
+                blocks[name].append(answer.s.numpy())
+        for (party, records), name in zip(wanted.items(), names, strict=True):
+            self.forest.learn(party, records, np.concatenate(blocks[name], axis=1))
+
+    def _refuse_missing(self, answers: Responses[Any], asked: Sequence[str] = ()) -> None:
+        """Keeps the answers for the round's record. Raises TreeAbandoned if one is missing."""
+        self.last = answers
+        if missing := [name for name in asked or self._names if name not in answers]:
+            self.last = replace(answers, missing=tuple(missing))
+            raise TreeAbandoned
+
+    def _refuse_other_columns(self) -> None:
+        """The records of a forest that was begun are of the columns of then."""
+        now = [[[c.bins, c.ordered, c.missing] for c in columns] for columns in self.columns]
+        then = self.ctx.state.keep("columns", lambda: list(now))
+        for name, ours, theirs in zip(self._names, then, now, strict=True):
+            if ours != theirs:
+                raise ContractError(name, "Shape", "counts", "the columns that the run began with", "others")
+
+
+def _columns(party: str, shape: Shape) -> list[ColumnShape]:
+    counts, kinds = shape.counts.tolist(), shape.kinds.tolist()
+    if len(counts) != len(kinds) or any(kind > 3 for kind in kinds):
+        raise ContractError(party, "Shape", "kinds", "0 to 3 for every column", str(kinds)[:100])
+    if not counts or min(counts) < 2 or max(counts) > WIDEST:
+        raise ContractError(party, "Shape", "counts", f"2 to {WIDEST} bins a column", str(counts)[:100])
+    return [
+        ColumnShape(count, ordered=not kind & _WORDS, missing=bool(kind & _MISSING))
+        for count, kind in zip(counts, kinds, strict=True)
+    ]
+
+
+def _wanted(round: int, level: int, first: int, records: Sequence[AskedSplit]) -> Wanted:
+    left = np.zeros((len(records), WIDEST // 8), np.uint8)
+    for line, record in zip(left, records, strict=True):
+        line[: len(record.left)] = np.frombuffer(record.left, np.uint8)
+    columns = torch.tensor([record.column for record in records], dtype=torch.int64)
+    return Wanted(round, level, first, columns, torch.from_numpy(left))

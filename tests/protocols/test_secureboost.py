@@ -1,0 +1,310 @@
+"""SecureBoost against an independent boosting loop, its two kinds of sums against each other, and members that lie."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
+from torch import Tensor
+
+from colonnade.client.protocols.secureboost import participate
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.trees.bins import binned
+from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.conversation.conversation import Cohort, Link
+from colonnade.common.errors import ConfigError, ContractError, InputError
+from colonnade.common.messaging.message import Message, schema
+from colonnade.common.parsing.file import parse
+from colonnade.common.protocols.secureboost import Masks, Nonces, Shape, Sides, Sums, Vectors, Wanted
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.trees.forest import Forest
+from colonnade.simulation.federation import Simulation
+from colonnade.simulation.outcome import Outcome
+
+ROUNDS, DEPTH, RATE = 3, 3, 0.3
+
+
+def config(*sets: str, name: str = "breast_cancer", **federation: Any) -> Config:
+    outputs = {"task": "regression"} if name == "diabetes" else {"classes": {"breast_cancer": 2, "wine": 3}[name]}
+    tree = {
+        "federation": {
+            "id": "trees", "parties": 3, "rounds": ROUNDS, "batch": 64, "seed": 0, "stop": "none", **outputs,
+            "protocol": {"name": "secureboost", "depth": DEPTH, "rate": RATE, "least": 5}, **federation,
+        },
+        "server": {"labels": {"source": "sklearn", "name": name}},
+        "every_party": {"data": {"source": "sklearn", "name": name, "split": "columns"}},
+    }  # fmt: skip
+    return parse(tree, sets)
+
+
+CLEAR = "federation.protocol.gradients=clear"
+PRECISE = (CLEAR, "federation.protocol.precision=40")
+
+
+def run(*sets: str, name: str = "breast_cancer", **more: Any) -> Outcome:
+    return Simulation(config(*sets, name=name), record=True, **more).run()
+
+
+encrypted = cache(lambda: run(save=True))
+
+
+def forest(outcome: Outcome) -> Forest:
+    found: Forest = outcome.server.state["forest"]
+    return found
+
+
+def scores(outcome: Outcome) -> NDArray[np.float64]:
+    """Of all rows, float64 (rows, trees of a round)."""
+    return forest(outcome).scores(outcome.server.state["start"].numpy())
+
+
+@pytest.mark.parametrize("name", ["breast_cancer", "wine", "diabetes"])
+def test_boosting_over_parties_is_boosting_over_the_joined_bins(name: str) -> None:
+    """Two classes, several, and a number: the scores of scikit-learn's trees, grown one after the other."""
+    outcome = run(*PRECISE, "federation.seed=3", name=name)
+    ctx, train = outcome.server, outcome.server.schedule.partition.train.numpy()
+    codes = np.concatenate([binned(client, least=5).codes for client in outcome.clients.values()], axis=1)
+    labels = ctx.labels.numpy()[train]
+    if name == "diabetes":
+        y = labels.astype(np.float64)
+        start = y.mean(0)
+    else:
+        y = np.eye(int(labels.max()) + 1)[labels]
+        start = np.log(y.mean(0))
+        if name == "breast_cancer":
+            y, start = y[:, 1:], start[1:] - start[:1]
+    f = np.tile(start, (len(codes), 1))
+    for _ in range(ROUNDS):
+        old = f.copy()
+        for output in range(f.shape[1]):
+            here = old[train]
+            if name == "diabetes":
+                g, h = here[:, output] - y[:, output], np.ones(len(here))
+            else:
+                many = np.exp(here) / np.exp(here).sum(1, keepdims=True)
+                p = 1 / (1 + np.exp(-here[:, 0])) if name == "breast_cancer" else many[:, output]
+                g, h = p - y[:, output], p * (1 - p)
+            grower = TreeGrower(
+                np.asfortranarray(codes[train].astype(np.uint8)), g.astype(np.float32), h.astype(np.float32),
+                max_depth=DEPTH, min_samples_leaf=1, min_hessian_to_split=1.0, l2_regularization=1.0, shrinkage=RATE,
+            )  # fmt: skip
+            grower.grow()
+            predictor = grower.make_predictor(np.arange(256.0)[None].repeat(codes.shape[1], 0)[:, :255])
+            f[:, output] += predictor.predict_binned(np.asfortranarray(codes.astype(np.uint8)), 255, 1)
+    np.testing.assert_allclose(scores(outcome), f, rtol=1e-5, atol=1e-5)
+
+
+def test_encrypted_sums_grow_the_trees_that_clear_ones_grow() -> None:
+    clear = run(CLEAR)
+    assert same(forest(encrypted()), forest(clear))
+    assert np.array_equal(scores(encrypted()), scores(clear))
+    assert encrypted().server.metrics == clear.server.metrics
+    assert clear.server.metrics["test_accuracy"] > 0.9
+
+
+def same(one: Forest, other: Forest) -> bool:
+    """Compares trees and records, to the last bit."""
+    trees = zip(one.trees, other.trees, strict=True)
+    return one.records == other.records and all(
+        np.array_equal(getattr(a, name), getattr(b, name)) for a, b in trees for name in vars(a)
+    )
+
+
+def test_a_level_takes_two_exchanges_at_most_and_a_record_travels_once() -> None:
+    levels = [
+        [m for _, _, m in encrypted().messages if isinstance(m, Masks) and m.round == t] for t in range(1, ROUNDS + 1)
+    ]
+    parties = len(encrypted().clients)
+    assert all(len(masks) <= DEPTH * parties for masks in levels)
+    wanted: dict[str, list[tuple[int, bytes]]] = {}
+    for _, party, message in encrypted().messages:
+        if isinstance(message, Wanted):
+            pairs = zip(message.columns.tolist(), message.left.numpy(), strict=True)
+            wanted.setdefault(party, []).extend((column, left.tobytes()) for column, left in pairs)
+    assert all(len(set(records)) == len(records) for records in wanted.values())
+
+
+@pytest.mark.parametrize("stopped", [1, 2])
+def test_a_resumed_forest_is_the_unbroken_one(stopped: int) -> None:
+    resumed = run(start=(stopped, encrypted().saved[stopped]))
+    assert same(forest(resumed), forest(encrypted()))
+
+
+def test_a_late_party_changes_nothing() -> None:
+    late = run("parties.party2.chaos.delay=2s")
+    assert same(forest(late), forest(encrypted()))
+
+
+def test_a_quorum_skips_trees_and_forgets_what_a_skipped_one_asked_for() -> None:
+    """Party 2's sides come late in some rounds: what the others were asked for then has no number at the server."""
+
+    def delay(sender: str, _receiver: str, item: object) -> float:
+        return 2.0 if sender == "party2" and isinstance(item, Sides) and item.round < 3 else 0.0
+
+    outcome = run(CLEAR, "federation.quorum={need: 2, grace: 1}", "federation.rounds=6", delay=delay)
+    skipped = len(outcome.of_kind("skipped"))
+    assert 0 < skipped <= 2
+    assert len(forest(outcome).trees) == 6 - skipped
+    for party, client in enumerate(outcome.clients.values()):
+        splits = client.state["splits"]
+        for record, number in forest(outcome).records[party].items():
+            column, left = splits[number]
+            assert (column, bytes.fromhex(left).rstrip(b"\0")) == (record.column, record.left.rstrip(b"\0"))
+
+
+def test_what_a_party_is_sent_depends_on_labels_in_ciphertexts_and_splits_alone() -> None:
+    """With another's labels in the first tree, all else is equal: kinds, order, sizes, public fields."""
+    messages = [message for _, to, message in encrypted().messages if to == "party1"]
+    assert {type(message) for message in messages} <= {Nonces, Masks, Vectors, Wanted}
+    hidden = {(Masks, "d"), (Vectors, "c"), (Wanted, "columns"), (Wanted, "left"), (Nonces, "nonces")}
+    assert {
+        (type(m), name) for m in messages for name in schema(type(m)) if isinstance(getattr(m, name), Tensor)
+    } <= hidden
+    words = torch.cat([m.c.flatten() for m in messages if isinstance(m, Vectors)]).numpy().view(np.uint64)
+    top = np.bincount((words >> np.uint64(60)).astype(int), minlength=16) / len(words)
+    assert np.abs(top - 1 / 16).max() < 0.01  # also where a row is in no node: 0 is encrypted as any number
+
+
+def test_no_message_names_the_rows_of_a_node() -> None:
+    """Fields that a party receives by row: ciphertexts alone."""
+    by_row = [
+        (kind, name)
+        for kind in CONTRACTS["secureboost"].messages
+        for name, spec in schema(kind).items()
+        if "rows" in getattr(spec, "dims", ())
+    ]
+    assert by_row == [(Vectors, "c")]
+
+
+class Lying:
+    """A link over which some messages leave changed."""
+
+    def __init__(self, link: Link, change: Callable[[Message], Message | None]) -> None:
+        self._link, self._change = link, change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._link, name)
+
+    async def send(self, message: Message) -> None:
+        """Sends what the change makes of it."""
+        await self._link.send(self._change(message) or message)
+
+
+def other_sums(ctx: ClientContext, message: Message) -> Message | None:
+    if not isinstance(message, Sums):
+        return None
+    y = message.y.detach().clone()
+    y[0] += 1
+    return replace(message, y=ctx.release(y))
+
+
+def other_sides(ctx: ClientContext, message: Message) -> Message | None:
+    if not isinstance(message, Sides):
+        return None
+    return replace(message, s=ctx.release(message.s.detach() ^ 1))
+
+
+def fewer_sides(ctx: ClientContext, message: Message) -> Message | None:
+    return replace(message, s=ctx.release(message.s.detach()[1:])) if isinstance(message, Sides) else None
+
+
+def fewer_bins(ctx: ClientContext, message: Message) -> Message | None:
+    return replace(message, y=ctx.release(message.y.detach()[1:])) if isinstance(message, Sums) else None
+
+
+def one_bin(ctx: ClientContext, message: Message) -> Message | None:
+    return replace(message, counts=ctx.release(message.counts * 0 + 1)) if isinstance(message, Shape) else None
+
+
+def noisy_sums(ctx: ClientContext, message: Message) -> Message | None:
+    if not isinstance(message, Sums):
+        return None
+    return replace(message, y=ctx.release(message.y.detach() + (1 << 50)))
+
+
+@pytest.mark.parametrize(
+    ("lie", "sets", "said"),
+    [
+        (other_sums, (CLEAR,), r"party2.*Sums.*the same total over the bins of every column"),
+        (other_sides, (CLEAR,), r"party2.*Sides.*the rows that its sums were over"),
+        (fewer_sides, (CLEAR,), r"party2.*Sides.*splits"),
+        (fewer_bins, (CLEAR,), r"party2.*Sums.*bins"),
+        (one_bin, (CLEAR,), r"party2.*Shape.*2 to 256 bins a column"),
+        (noisy_sums, (), r"party2.*Sums"),
+    ],
+)
+def test_a_party_that_contradicts_itself_is_named(lie: Any, sets: tuple[str, ...], said: str) -> None:
+    async def side(ctx: ClientContext, link: Link, cfg: Any) -> None:
+        await participate(ctx, Lying(link, lambda message: lie(ctx, message)), cfg)  # type: ignore[arg-type]
+
+    with pytest.raises(ContractError, match=said):
+        run(*sets, instead={"party2": side})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"columns": [99]}, r"Wanted\.columns.*0 to"),
+        ({"columns": [-1]}, r"Wanted\.columns.*0 to"),
+        ({"left": 0}, r"Wanted\.left.*an empty side"),
+        ({"left": 255}, r"Wanted\.left.*an empty side"),
+        ({"left": 64}, r"Wanted\.left.*no cut"),
+        ({"first": 7}, r"Wanted\.first.*at most 0"),
+        ({"level": 4}, r"Wanted\.level.*0"),
+    ],
+)
+def test_a_split_that_the_server_could_not_need_is_refused(wanted: dict[str, Any], said: str) -> None:
+    async def side(ctx: ServerContext, clients: Cohort, cfg: Any) -> None:
+        async for t in clients.rounds(1):
+            shapes = await clients.collect(Shape, t, ctx.quorum)
+            own = torch.zeros(1, 32, dtype=torch.uint8)
+            await clients.broadcast(Nonces(t, torch.cat([own, *(each.nonce[None] for each in shapes.values())])))
+            await clients.broadcast(Masks(t, 0, torch.zeros(0, 2, dtype=torch.int64)))
+            for block in torch.split(ctx.schedule.partition.train, 1 << 14):
+                await clients.broadcast(Vectors(t, 0, 0, torch.zeros(len(block), 2, dtype=torch.int64)))
+            left = torch.full((1, 32), 255 if wanted.get("left") == 255 else 0, dtype=torch.uint8)
+            left[0, 0] = wanted.get("left", 128)
+            columns = torch.tensor(wanted.get("columns", [0]))
+            await clients.broadcast(Wanted(t, wanted.get("level", 0), wanted.get("first", 0), columns, left))
+            await clients.collect(Sides, t, ctx.quorum)
+
+    with pytest.raises(ContractError, match=said):
+        run(CLEAR, instead={"server": side})
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        (("federation.compress={up: 8}",), "compress with the protocol secureboost"),
+        (("federation.privacy={clip: 1, noise_multiplier: 1}",), "secureboost"),
+        (("federation.participation=0.5",), "participation"),
+        (("federation.classes=17",), "at most 16"),
+        (("federation.protocol.depth=9",), "depth"),
+        (("federation.protocol.precision=40",), "at most [0-9]+ bits"),
+    ],
+)
+def test_what_does_not_go_with_exact_sums_is_refused(sets: tuple[str, ...], said: str) -> None:
+    with pytest.raises((ConfigError, InputError)) as refused:
+        run(*sets)
+    assert re.search(said, f"{refused.value} {refused.value.hint}")
+
+
+def test_the_share_of_columns_and_rows_is_agreed_by_seed() -> None:
+    sets = (CLEAR, "federation.protocol.columns=0.4", "federation.protocol.rows=0.5")
+    assert same(forest(run(*sets)), forest(run(*sets)))
+    assert not same(forest(run(*sets)), forest(run(CLEAR)))
+
+
+def test_weights_of_classes_are_those_of_the_loss() -> None:
+    weighted = run(CLEAR, "server.class_weights=[1, 8]")
+    positive = (scores(weighted)[:, 0] > 0).mean()
+    assert positive > (scores(run(CLEAR))[:, 0] > 0).mean()
