@@ -147,7 +147,7 @@ def test_a_server_that_is_slow_to_say_the_set_loses_a_party_for_a_while_and_no_m
 
     outcome = run("fdml", *LATE, "federation.rounds=12", delay=delay)
     assert {e["party"] for e in outcome.of_kind("abandoned")} == {"party4"}
-    assert 0 < outcome.mailbox.late["party4"] <= len(outcome.of_kind("abandoned"))
+    assert 0 < outcome.late["party4"] <= len(outcome.of_kind("abandoned"))
     assert once_each(outcome)
 
 

@@ -81,7 +81,7 @@ def test_a_straggler_is_missed_and_catches_up(name: str) -> None:
     missed = [event["round"] for event in outcome.of_kind("missing")]
     assert {event["party"] for event in outcome.of_kind("missing")} == {"party2"}
     assert missed[0] == 3 and max(missed) < 12
-    assert outcome.mailbox.late["party2"] >= 1
+    assert outcome.late["party2"] >= 1
 
 
 @pytest.mark.parametrize("name", [name for name in EXCHANGES if name != "centralized"])  # which sends nothing down

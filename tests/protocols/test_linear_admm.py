@@ -104,7 +104,7 @@ def test_a_straggler_is_missed_and_catches_up(missing: str) -> None:
     outcome = run(EVERY_ROW, *sets, delay=slow)
     missed = [event["round"] for event in outcome.of_kind("missing")]
     assert missed and missed[0] == 1 and max(missed) < 60
-    assert outcome.mailbox.late["party2"] >= 1
+    assert outcome.late["party2"] >= 1
     assert outcome.server.metrics["test_accuracy"] > 0.9
 
 

@@ -64,7 +64,7 @@ def test_a_round_that_lacks_a_party_can_be_skipped() -> None:
     sets = ("federation.quorum={need: 3, grace: 0.2}", "federation.rounds=24", "federation.protocol.missing=skip")
     outcome = run(*sets, delay=slow)
     skipped = [event["round"] for event in outcome.of_kind("skipped")]
-    assert skipped and skipped[0] == 1 and max(skipped) < 24 and outcome.mailbox.late["party2"] >= 1
+    assert skipped and skipped[0] == 1 and max(skipped) < 24 and outcome.late["party2"] >= 1
 
 
 @both

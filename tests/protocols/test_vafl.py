@@ -118,7 +118,7 @@ def test_asynchronously_only_an_evaluation_waits_for_a_slow_party() -> None:
     assert missed == set(range(1, 25)) - {12, 24}
     assert come.clients["party2"].state["turns"]["done"] == 2
     assert come.clients["party1"].state["turns"]["done"] > 24
-    assert come.mailbox.late["party2"] == 2  # its exchange in flight when each evaluation called all parties
+    assert come.late["party2"] == 2  # its exchange in flight when each evaluation called all parties
 
 
 def test_as_they_come_a_checkpoint_leaves_nothing_under_way() -> None:

@@ -67,7 +67,7 @@ def test_only_an_evaluation_waits_for_a_slow_party() -> None:
     assert missed == set(range(1, 25)) - {12, 24}
     assert outcome.clients["party2"].state["turns"]["done"] == 2
     assert outcome.clients["party1"].state["turns"]["done"] > 24
-    assert outcome.mailbox.late["party2"] == 2  # its exchange in flight when each evaluation called all parties
+    assert outcome.late["party2"] == 2  # its exchange in flight when each evaluation called all parties
 
 
 def test_a_missing_party_is_not_waited_for_beyond_the_quorum() -> None:
