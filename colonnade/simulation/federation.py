@@ -97,7 +97,7 @@ class Simulation:
     _rows: Mapping[str, Tensor] = field(default_factory=dict, init=False)
     _ahead: float = field(default=0.0, init=False)  # offset of event times to the clock, in seconds
     _saving: Saving | None = field(default=None, init=False)
-    _ledgers: list[Ledger] = field(default_factory=list, init=False)
+    _ending: ExitStack = field(default_factory=ExitStack, init=False)  # closed before the run's end is said
     _events: list[Event] = field(default_factory=list, init=False)
     _messages: list[tuple[str, str, Message]] = field(default_factory=list, init=False)
 
@@ -105,6 +105,7 @@ class Simulation:
         """Runs server and parties to their end. `loop` makes an event loop whose clock starts at its argument."""
         self._events, self._messages = [], []
         with torch.random.fork_rng(devices=[]), ExitStack() as ending:  # models may draw from torch's own generator
+            ending.callback(self._ending.close)
             if self.files is None and self.config.federation.back_off and not self.start[0]:
                 folder = Path(ending.enter_context(TemporaryDirectory(prefix="colonnade-")))
                 self.files = RunFiles(folder, self.config, self.base, whole=self.sample is None)
@@ -187,10 +188,11 @@ class Simulation:
         round, states = self.start
         state, progress = State(states.get(name)), TrainingProgress()
         ledger = Ledger(None) if self.files is None else self.files.ledger(name, round)
-        self._ledgers.append(ledger)
+        self._ending.callback(ledger.close)
         spent = None if self.files is None else self.files.folder.party(name).ledger
         plan, policy = server.schedule.privacy, self.config.parties[name].policy
         privacy = outcome.privacy[name] = Privacy(name, federation, policy, plan, spent)
+        self._ending.callback(privacy.close)
         outcome.left[name] = progress.traffic.sent
         faults, ctx = self.config.parties[name].chaos, self._context(server, name)
         line = PartyLine(
@@ -256,21 +258,11 @@ class Simulation:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            self._close(outcome)
+            self._ending.close()
 
     async def _work(self, outcome: Outcome, side: Awaitable[None]) -> None:
         with naming_user_code(SERVER, outcome.server.own_code):
             await self._benches.work(SERVER, side)
-
-    def _close(self, outcome: Outcome) -> None:
-        for capture in outcome.captures.values():
-            capture.close()
-        while self._ledgers:
-            self._ledgers.pop().close()
-        for privacy in outcome.privacy.values():
-            privacy.close()
-        if outcome.server.releases is not None:
-            outcome.server.releases.close()
 
     def _outcome(self) -> Outcome:
         events = self._events
@@ -280,6 +272,8 @@ class Simulation:
         server = server_context(
             self.config, self.base, telemetry, rows, files=self.files, timetable=self.timetable, protected=True
         )  # fmt: skip
+        if server.releases is not None:
+            self._ending.callback(server.releases.close)
         server.thorough = self.thorough
         server.clock = partial(self._benches.clock, asyncio.get_running_loop())
         if (files := self.files) is not None:
@@ -299,6 +293,7 @@ class Simulation:
         if (wanted := self.config.parties[name].capture) is None or self.files is None:
             return None
         found = Capture(self.files.home(name), wanted, self.config.federation, outcome.server.schedule)
+        self._ending.callback(found.close)
         return outcome.captures.setdefault(name, found)
 
     def _context(self, server: ServerContext, name: str) -> ClientContext:
