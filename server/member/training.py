@@ -43,7 +43,7 @@ from colonnade.server.member.sessions import ServerSessions
 from colonnade.server.member.summary import summarise, write_whole
 from colonnade.server.member.timeline import timeline
 from colonnade.server.member.tracking import server_model, server_tracking
-from colonnade.server.privacy.label_digest import digest_of, hold_labels
+from colonnade.server.privacy.label_digest import digest_of, hold_labels, refuse_other_labels
 from colonnade.server.training.context import ServerContext
 
 
@@ -81,6 +81,8 @@ class ServerRun(ServerMember):
         )  # fmt: skip
         labels = parts.labels()
         aligned, run_cache = self.federation.align != "none", RunCache(self._folder.run_cache)
+        if begun and not aligned:
+            refuse_other_labels(run_cache, labels)
         keys = RowKeys.of(labels.ids, self.federation.keys, SERVER, self.out) if aligned else None
         ctx = parts.context(labels)
         self._refuse_older("sums", times_written(run_cache), self._folder.run_cache / f"{SUMS}.record")

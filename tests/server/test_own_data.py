@@ -18,9 +18,12 @@ from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import DataError, declared
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.run_folder import RunFolder
+from colonnade.common.run.start_secret import PUBLIC
 from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.privacy.label_digest import digest_of, hold_labels, refuse_other_labels
 from tests.support.federation import config
+from tests.support.in_memory import members
 
 
 def test_a_table_that_cannot_be_used_is_not_quoted_to_the_parties() -> None:
@@ -47,3 +50,19 @@ def test_labels_in_another_order_are_refused(tmp_path: Path) -> None:
 
 def test_a_run_that_held_none_goes_on(tmp_path: Path) -> None:
     refuse_other_labels(RunCache(tmp_path), LabelColumn(torch.tensor([0, 1]), ("no", "yes")))
+
+
+def test_a_run_is_not_resumed_with_other_labels(tmp_path: Path) -> None:
+    async def resumed() -> BaseException | None:
+        with members(tmp_path) as there:
+            run = RunFolder(there.home(SERVER))
+            run.make()
+            run.record("1" * 16, there.config.federation.id, PUBLIC)
+            hold_labels(RunCache(run.run_cache), "another digest")
+            before = there.files(SERVER)
+            error = await there.error(there.start(SERVER))
+            assert there.files(SERVER) == before and not run.events.exists()
+            return error
+
+    error = run_virtual(resumed())
+    assert isinstance(error, DataError) and "server.labels has changed" in str(error)
