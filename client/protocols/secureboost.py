@@ -25,15 +25,19 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     async for t in server.rounds(after=ctx.round):
         if not await sums.open(t):  # 1, 2
             continue
-        level = -1
+        level, asked_at = -1, -1
         while (came := await server.recv_one(kinds, t)) is not None:
             match came:
                 case Masks():
-                    level = _next(came, level + 1)
+                    if (level := _next(came, level + 1)) == cfg.depth:
+                        raise ContractError(SERVER, "Masks", "level", f"at most {cfg.depth - 1}", str(level))
                     if not await sums.answer(t, came):  # 4
                         break
                 case Wanted():
                     _next(came, level)
+                    if level == asked_at:
+                        raise ContractError(SERVER, "Wanted", "level", "once a level", f"{level} again")
+                    asked_at = level
                     new = asked.read(came, table)
                     rows = torch.arange(len(table.codes))
                     for number, block in enumerate(torch.split(rows, BLOCK)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -260,25 +260,46 @@ def test_a_party_that_contradicts_itself_is_named(lie: Any, sets: tuple[str, ...
         ({"left": 64}, r"Wanted\.left.*no cut"),
         ({"first": 7}, r"Wanted\.first.*at most 0"),
         ({"level": 4}, r"Wanted\.level.*0"),
+        ({"times": 2}, r"Wanted\.level.*once a level"),
     ],
 )
 def test_a_split_that_the_server_could_not_need_is_refused(wanted: dict[str, Any], said: str) -> None:
-    async def side(ctx: ServerContext, clients: Cohort, cfg: Any) -> None:
-        async for t in clients.rounds(1):
-            shapes = await clients.collect(Shape, t, ctx.quorum)
-            own = torch.zeros(1, 32, dtype=torch.uint8)
-            await clients.broadcast(Nonces(t, torch.cat([own, *(each.nonce[None] for each in shapes.values())])))
-            await clients.broadcast(Masks(t, 0, torch.zeros(0, 2, dtype=torch.int64)))
-            for block in torch.split(ctx.schedule.partition.train, 1 << 14):
-                await clients.broadcast(Vectors(t, 0, 0, torch.zeros(len(block), 2, dtype=torch.int64)))
-            left = torch.full((1, 32), 255 if wanted.get("left") == 255 else 0, dtype=torch.uint8)
-            left[0, 0] = wanted.get("left", 128)
-            columns = torch.tensor(wanted.get("columns", [0]))
+    async def ask(ctx: ServerContext, clients: Cohort, t: int) -> None:
+        left = torch.full((1, 32), 255 if wanted.get("left") == 255 else 0, dtype=torch.uint8)
+        left[0, 0] = wanted.get("left", 128)
+        columns = torch.tensor(wanted.get("columns", [0]))
+        for _ in range(wanted.get("times", 1)):
             await clients.broadcast(Wanted(t, wanted.get("level", 0), wanted.get("first", 0), columns, left))
             await clients.collect(Sides, t, ctx.quorum)
 
     with pytest.raises(ContractError, match=said):
-        run(CLEAR, instead={"server": side})
+        run(CLEAR, instead={"server": scripted(1, ask)})
+
+
+def scripted(levels: int, ask: Callable[[ServerContext, Cohort, int], Awaitable[None]]) -> Any:
+    """A server that opens a round, asks for the sums of some levels, and then for something else."""
+
+    async def side(ctx: ServerContext, clients: Cohort, _cfg: Any) -> None:
+        async for t in clients.rounds(1):
+            shapes = await clients.collect(Shape, t, ctx.quorum)
+            own = torch.zeros(1, 32, dtype=torch.uint8)
+            await clients.broadcast(Nonces(t, torch.cat([own, *(each.nonce[None] for each in shapes.values())])))
+            for level in range(levels):
+                await clients.broadcast(Masks(t, level, torch.zeros(0, 2, dtype=torch.int64)))
+                for block in torch.split(ctx.schedule.partition.train, 1 << 14):
+                    await clients.broadcast(Vectors(t, level, 0, torch.zeros(len(block), 2, dtype=torch.int64)))
+                await clients.collect(Sums, t, ctx.quorum)
+            await ask(ctx, clients, t)
+
+    return side
+
+
+def test_a_round_answers_no_more_levels_than_a_tree_has() -> None:
+    async def nothing(ctx: ServerContext, clients: Cohort, t: int) -> None:
+        await clients.collect(Sides, t, ctx.quorum)
+
+    with pytest.raises(ContractError, match=rf"Masks\.level.*at most {DEPTH - 1}"):
+        run(CLEAR, instead={"server": scripted(DEPTH + 1, nothing)})
 
 
 @pytest.mark.parametrize(
