@@ -35,6 +35,7 @@ from benchmarks import (
     scaling,
     shares,
     tables,
+    trees,
 )
 from benchmarks.report import Figure, Result, console, describe, markdown, show
 from colonnade.common.data.known_sets.catalogue import KNOWN
@@ -64,6 +65,7 @@ class Benchmark:
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {
+    "trees": Benchmark(trees.main, 1, ("adult",)),
     "auxiliary": Benchmark(auxiliary.main, 0.2),
     "field": Benchmark(fedvs.main, 0.5),
     "blinding": Benchmark(blinding.main, 1, ("mnist",)),
