@@ -222,7 +222,7 @@ def accuracy_of_parts(run: Outcome) -> float:
     rows = run.server.schedule.partition.test
     if protocol.name in FORESTS:
         sides = [SPLITS[protocol.name](client, protocol).of_rows(rows) for client in run.clients.values()]
-        named = FORESTS[protocol.name](run.server, protocol).of_sides(sides).argmax(1)
+        named = FORESTS[protocol.name](run.server, protocol).of_sides(sides).argmax(1).cpu()
         return (named == run.server.labels[rows].cpu()).float().mean().item()
     parts = []
     for client in run.clients.values():

@@ -12,11 +12,13 @@ KINDS: Mapping[str, str] = {
     "Census": "alignment of rows: how many keys the party has",
     "Codes": "codes of a batch of training rows, ones and zeros",
     "Counts": "counts of classes by code, with noise",
+    "Decisions": "rows of a prediction: on which side of the forest's splits they are",
     "Embedding": "embeddings of a batch of training rows: what the party's model makes of them",
     "Evaluation": "validation and test rows, in the form in which training rows leave",
     "Features": "raw columns of a batch of training rows, scaled",
     "Held": "alignment of rows: which earlier result the party has kept",
     "Kept": "alignment of rows: a receipt, the result is on the party's disk",
+    "HintPart": "trees: a part of the party's table of bins, encrypted",
     "KeyOffer": "a public key, for encryption between parties",
     "KeyProof": "a proof that the parties have the same keys",
     "Logits": "scores of the classes for a batch of training rows",
@@ -35,7 +37,10 @@ KINDS: Mapping[str, str] = {
     "SealedShares": "shares of the party's keys for masks, encrypted for every other party",
     "SetProof": "a proof that the parties have the same set of members in a sum",
     "Shares": "shares of the party's data, encrypted for every other party",
+    "Shape": "trees: how many bins the columns have, and a random number",
+    "Sides": "trees: on which side of splits the rows are, training, validation and test rows alike",
     "Stated": "alignment of rows: a signature, the party has the kept result",
+    "Sums": "trees: sums of the server's encrypted numbers over the bins of the columns",
 }
 """What leaves a party, by the kind's name on the wire."""
 

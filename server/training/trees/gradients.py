@@ -26,7 +26,7 @@ class TreeObjective:
 
     def start(self) -> Floats:
         """The scores before the first tree: log odds or log shares of the classes, or means."""
-        y = self._targets(torch.zeros(len(self.rows), self._ctx.federation.outputs))
+        y = self._targets(torch.zeros(len(self.rows), self._ctx.federation.outputs, device=self._ctx.device))
         weights = self._weights()[:, None]
         mean = ((weights * y).sum(0) / weights.sum()).numpy()
         if not self._classes:
@@ -35,15 +35,15 @@ class TreeObjective:
         return logs[1:] - logs[0] if self._classes == 2 else logs
 
     def logits(self, scores: Floats) -> Tensor:
-        """Logits, or scaled targets, float32 (rows, outputs)."""
+        """Logits, or scaled targets, float32 (rows, outputs), on the device."""
         if self._classes == 2:
             scores = np.concatenate([np.zeros_like(scores), scores], axis=1)
-        return torch.from_numpy(scores.astype(np.float32))
+        return torch.from_numpy(scores.astype(np.float32)).to(self._ctx.device)
 
     def loss(self, scores: Floats) -> float:
         """Mean loss of the training rows, of which these are the scores."""
         logits = self.logits(scores)
-        return float(self._ctx.loss.mean(logits, self._ctx.targets(self.rows, logits).cpu()))
+        return float(self._ctx.loss.mean(logits, self._ctx.targets(self.rows, logits)))
 
     def gradients(self, scores: Floats, bits: int) -> Gradients:
         """First and second derivatives at the training rows, whose scores these are.

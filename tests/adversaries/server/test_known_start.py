@@ -100,8 +100,8 @@ def starts(cfg: Config, secrets: dict[str, bytes]) -> Starts:
     return {member: watch.of(state) for member, state in states.items()}
 
 
-# What no member draws for itself: seeded noise, which these configurations ask for, the fixed groups of codes, and where
-# trees start, which follows from the labels of the training rows.
+# What no member draws for itself: seeded noise, which these configurations ask for, the fixed groups of codes, and
+# where trees start, which follows from the labels of the training rows.
 ASKED = {"noise", "groups", "start"}
 WEIGHTS = {"model", "head", "heads", "active model"}
 PROTOCOLS = {
