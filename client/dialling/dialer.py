@@ -71,7 +71,7 @@ class Membership:
         transport: Callable[[Codec, int], Dialling] = Dialer,
     ) -> None:
         self._dialer = transport(codec, largest)
-        self._telemetry, self._ledger = telemetry, Ledger(ledger)
+        self._telemetry, self._path, self._ledger = telemetry, ledger, Ledger(ledger)
         self._connection: Connection | None = None
         self._largest = largest
         self._inbox = Inbox(largest)
@@ -202,6 +202,8 @@ class Membership:
             self._connection.attach(_ignore, _ignore)  # its end must not be taken for the end of the next connection
             await self._connection.close()
         await self._dialer.close()
+        self._ledger.close()
+        self._ledger = Ledger(self._path)  # of the next connection
 
     async def _until_stopped(self, side: Callable[[], Awaitable[None]]) -> bool:
         assert self._stop is not None  # set by `attend`
