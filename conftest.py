@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 # Before NumPy is loaded. Threads of BLAS and OpenMP wait for each other by spinning: on small matrices and a busy
 # machine that takes 20 to 50 times the work's own time, in children as well.
@@ -75,7 +76,9 @@ def _forgotten_runs(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def no_garbage() -> None:
     """Collects what earlier tests have left: what Python says of it is not of this test."""
-    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="session", autouse=True)
