@@ -51,6 +51,8 @@ COLUMNS, BINS = 4096, 2**16
 """Columns of a party, and bins of all of them, at most."""
 WIDEST = 256
 """Bins of a column, at most."""
+WORDS, MISSING = 1, 2
+"""Kinds of a column, added up: of words, and with a last bin of missing values."""
 CLASSES = 16
 """Classes, or numbers to predict, at most: a tree for each in every round."""
 
@@ -86,7 +88,7 @@ class Shape(PartyMessage):
     """Party to server: bins of its columns, int64 (columns,); kinds of the columns, uint8 (columns,); a nonce.
 
     Args:
-        kinds: 1 for words, 2 for a last bin of missing values, or their sum.
+        kinds: sums of WORDS and MISSING.
     """
 
     counts: Annotated[Released, TensorSpec("columns", dtype="int64")]

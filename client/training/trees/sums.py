@@ -15,9 +15,19 @@ from colonnade.common.encryption.linear import Holder, public_matrix
 from colonnade.common.encryption.parameters import DEGREE, SumSize
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.outgoing import MaskedTensor
-from colonnade.common.protocols.secureboost import BLOCK, NONCE, Config, HintPart, Masks, Nonces, Shape, Sums, Vectors
-
-_WORDS, _MISSING = 1, 2  # of Shape.kinds
+from colonnade.common.protocols.secureboost import (
+    BLOCK,
+    MISSING,
+    NONCE,
+    WORDS,
+    Config,
+    HintPart,
+    Masks,
+    Nonces,
+    Shape,
+    Sums,
+    Vectors,
+)
 
 
 class PartySums:
@@ -40,7 +50,7 @@ class PartySums:
             return True
         ctx, table = self._ctx, self._table
         train = ctx.schedule.partition.train
-        kinds = [_WORDS * (each.cuts is None) + _MISSING * (each.count > each.values) for each in table.columns]
+        kinds = [WORDS * (each.cuts is None) + MISSING * (each.count > each.values) for each in table.columns]
         nonce = torch.frombuffer(bytearray(os.urandom(NONCE)), dtype=torch.uint8)
         counts = ctx.release(torch.tensor(table.counts, dtype=torch.int64))
         await self._server.send(Shape(round, counts, ctx.release(torch.tensor(kinds, dtype=torch.uint8)), nonce))

@@ -20,9 +20,11 @@ from colonnade.common.encryption.parameters import DEGREE, SumSize
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.protocols.secureboost import (
     BLOCK,
+    MISSING,
     NONCE,
     PART,
     WIDEST,
+    WORDS,
     Config,
     HintPart,
     Masks,
@@ -37,8 +39,6 @@ from colonnade.server.training.context import ServerContext
 from colonnade.server.training.trees.forest import AskedSplit, Forest
 from colonnade.server.training.trees.grower import Query
 from colonnade.server.training.trees.splits import ColumnShape, Whole
-
-_WORDS, _MISSING = 1, 2  # of Shape.kinds
 
 
 class TreeAbandoned(Exception):  # not an error: the round is skipped
@@ -169,12 +169,12 @@ class TreeSums:
 
 def _columns(party: str, shape: Shape) -> list[ColumnShape]:
     counts, kinds = shape.counts.tolist(), shape.kinds.tolist()
-    if len(counts) != len(kinds) or any(kind > 3 for kind in kinds):
+    if len(counts) != len(kinds) or any(kind > WORDS + MISSING for kind in kinds):
         raise ContractError(party, "Shape", "kinds", "0 to 3 for every column", str(kinds)[:100])
     if not counts or min(counts) < 2 or max(counts) > WIDEST:
         raise ContractError(party, "Shape", "counts", f"2 to {WIDEST} bins a column", str(counts)[:100])
     return [
-        ColumnShape(count, ordered=not kind & _WORDS, missing=bool(kind & _MISSING))
+        ColumnShape(count, ordered=not kind & WORDS, missing=bool(kind & MISSING))
         for count, kind in zip(counts, kinds, strict=True)
     ]
 
