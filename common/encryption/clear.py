@@ -9,8 +9,32 @@ import numpy as np
 from colonnade.common.encryption.linear import Answer, Hint, PartyMatrix, Sender, VectorKeys, Whole
 from colonnade.common.encryption.parameters import DEGREE, SumSize
 from colonnade.common.encryption.ring import Words
+from colonnade.common.errors import InputError
 
 _LARGEST = 2**62
+
+
+def in_groups(numbers: Whole, places: Whole, groups: int) -> Whole:
+    """Vectors of groups of rows, int64 (rows, 2 groups): gradients of each group, then Hessians, zeros outside it.
+
+    Args:
+        numbers: gradients of every output, then Hessians, int64 (rows, 2 outputs).
+        places: number of a row's group, or -1, by output: int64 (rows, outputs).
+
+    Raises:
+        InputError: numbers of other outputs, or a group that there is not.
+    """
+    outputs = places.shape[1]
+    if numbers.shape[1] != 2 * outputs:
+        raise InputError(f"{numbers.shape[1]} numbers of {outputs} outputs")
+    if places.size and not -1 <= int(places.min()) <= int(places.max()) < groups:
+        raise InputError(f"groups {places.min()} to {places.max()} of {groups}")
+    found = np.zeros((len(numbers), 2 * groups), np.int64)
+    for output in range(outputs):
+        at = np.flatnonzero(places[:, output] >= 0)
+        place = places[at, output]
+        found[at, place], found[at, groups + place] = numbers[at, output], numbers[at, outputs + output]
+    return found
 
 
 class ClearSender(Sender):

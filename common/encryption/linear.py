@@ -89,7 +89,7 @@ class Bins:
         """One entry of 1 a column, in every row."""
         indices = (self._codes[first:last] + self._first[:-1]).astype(np.int32)
         ends = np.arange(0, indices.size + 1, indices.shape[1], dtype=np.int32)
-        return csc_array((np.ones(indices.size, np.int8), indices.ravel(), ends), shape=(self.shape[0], len(indices)))
+        return csc_array((np.ones(indices.size, np.int64), indices.ravel(), ends), shape=(self.shape[0], len(indices)))
 
 
 @dataclass
@@ -266,7 +266,7 @@ class Answer:
         if last > self._size.rows or ciphertexts.shape[1] != self._sums.shape[1]:
             raise InputError(f"ciphertexts of shape {ciphertexts.shape} after {self._next} of {self._size.rows} rows")
         block = self._matrix.rows(self._next, last)
-        self._sums += block.astype(np.int64).astype(np.uint64) @ ciphertexts
+        self._sums += (block.astype(np.int64, copy=False) @ ciphertexts.view(np.int64)).view(np.uint64)
         self._next = last
 
     def end(self) -> Words:

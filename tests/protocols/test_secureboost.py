@@ -276,7 +276,7 @@ def test_a_split_that_the_server_could_not_need_is_refused(wanted: dict[str, Any
         run(CLEAR, instead={"server": scripted(1, ask)})
 
 
-def scripted(levels: int, ask: Callable[[ServerContext, Cohort, int], Awaitable[None]]) -> Any:
+def scripted(levels: int, ask: Callable[[ServerContext, Cohort, int], Awaitable[None]], node: int = 0) -> Any:
     """A server that opens a round, asks for the sums of some levels, and then for something else."""
 
     async def side(ctx: ServerContext, clients: Cohort, _cfg: Any) -> None:
@@ -287,19 +287,25 @@ def scripted(levels: int, ask: Callable[[ServerContext, Cohort, int], Awaitable[
             for level in range(levels):
                 await clients.broadcast(Masks(t, level, torch.zeros(0, 2, dtype=torch.int64)))
                 for block in torch.split(ctx.schedule.partition.train, 1 << 14):
-                    await clients.broadcast(Vectors(t, level, 0, torch.zeros(len(block), 2, dtype=torch.int64)))
+                    await clients.broadcast(Vectors(t, level, 0, torch.full((len(block), 1 if level else 2), node)))
                 await clients.collect(Sums, t, ctx.quorum)
             await ask(ctx, clients, t)
 
     return side
 
 
-def test_a_round_answers_no_more_levels_than_a_tree_has() -> None:
-    async def nothing(ctx: ServerContext, clients: Cohort, t: int) -> None:
-        await clients.collect(Sides, t, ctx.quorum)
+async def nothing(ctx: ServerContext, clients: Cohort, t: int) -> None:
+    await clients.collect(Sides, t, ctx.quorum)
 
+
+def test_a_round_answers_no_more_levels_than_a_tree_has() -> None:
     with pytest.raises(ContractError, match=rf"Masks\.level.*at most {DEPTH - 1}"):
         run(CLEAR, instead={"server": scripted(DEPTH + 1, nothing)})
+
+
+def test_a_node_that_the_level_does_not_have_is_refused() -> None:
+    with pytest.raises(ContractError, match=r"Vectors\.c.*nodes of the level"):
+        run(CLEAR, instead={"server": scripted(2, nothing, node=1)})
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import torch
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.trees.bins import BinnedTable
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.encryption.clear import ClearHolder
-from colonnade.common.encryption.linear import Holder, public_matrix
+from colonnade.common.encryption.clear import ClearHolder, in_groups
+from colonnade.common.encryption.linear import Holder, Whole, public_matrix
 from colonnade.common.encryption.parameters import DEGREE, SumSize
-from colonnade.common.errors import ContractError
+from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.protocols.secureboost import (
     BLOCK,
@@ -27,6 +27,7 @@ from colonnade.common.protocols.secureboost import (
     Shape,
     Sums,
     Vectors,
+    trees_of,
 )
 
 
@@ -43,6 +44,7 @@ class PartySums:
         self.degree = DEGREE if self._encrypted else 0
         self._blocks = torch.split(ctx.schedule.partition.train, BLOCK)
         self._holder: Holder | ClearHolder | None = None
+        self._root: dict[int, Whole] = {}  # by block, in the clear
 
     async def open(self, round: int) -> bool:
         """1 and 2, in the session's first round; False if the server has moved on."""
@@ -76,14 +78,28 @@ class PartySums:
         """Receives the vectors of a level, and sends their sums; False if the server has moved on."""
         assert self._holder is not None  # opened before
         answer, count = self._holder.begin(masks.d.numpy().view(np.uint64)), masks.d.shape[1]
+        by_node = masks.level > 0 and not self._encrypted
+        wide = trees_of(self._ctx.federation) if by_node else count
         for number, block in enumerate(self._blocks):
-            came = await self._server.recv(Vectors, round, rows=len(block), vectors=count)
+            came = await self._server.recv(Vectors, round, rows=len(block), vectors=wide)
             if came is None:
                 return False
             if (came.level, came.block) != (masks.level, number):
                 expected, got = f"level {masks.level}, block {number}", f"level {came.level}, block {came.block}"
                 raise ContractError(SERVER, "Vectors", "block", expected, got)
-            answer.add(came.c.numpy().view(np.uint64))
+            c = came.c.numpy()
+            if by_node:
+                c = _of_nodes(self._root[number], c, count // 2)
+            elif not self._encrypted:
+                self._root[number] = c
+            answer.add(c.view(np.uint64))
         y = torch.from_numpy(answer.end().view(np.int64))
         await self._server.send(Sums(round, masks.level, self._ctx.release(y)))
         return True
+
+
+def _of_nodes(root: Whole, places: Whole, nodes: int) -> Whole:
+    try:
+        return in_groups(root, places, nodes)
+    except InputError as wrong:
+        raise ContractError(SERVER, "Vectors", "c", "nodes of the level", str(wrong)) from None

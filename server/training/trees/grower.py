@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.common.encryption.clear import in_groups
 from colonnade.server.training.trees.forest import AskedSplit, Forest, Tree
 from colonnade.server.training.trees.splits import Bounds, Floats, PartyColumns, Rules, Split, Whole
 
@@ -35,23 +36,17 @@ class Query:
     """Vectors to be summed over: of every group of rows its gradients, then its Hessians, and zeros outside it.
 
     Args:
-        places: number of a row's group, or -1, by output: int32 (n, outputs).
-        groups: output of each group.
+        places: number of a row's group, or -1, by output: int64 (n, outputs).
+        groups: their number.
     """
 
-    def __init__(self, gradients: Gradients, places: NDArray[np.int32], groups: Sequence[int]) -> None:
-        self._gradients, self._places, self._outputs = gradients, places, sorted(set(groups))
-        self.groups, self.rows = len(groups), len(places)
+    def __init__(self, gradients: Gradients, places: Whole, groups: int) -> None:
+        self._gradients, self.places, self.groups, self.rows = gradients, places, groups, len(places)
 
     def vectors(self, first: int, last: int) -> Whole:
         """Those of some of the training rows, int64 (last - first, 2 groups)."""
-        found = np.zeros((last - first, 2 * self.groups), np.int64)
-        for output in self._outputs:
-            place = self._places[first:last, output]
-            at = np.flatnonzero(place >= 0)
-            found[at, place[at]] = self._gradients.first[first + at, output]
-            found[at, self.groups + place[at]] = self._gradients.second[first + at, output]
-        return found
+        both = (numbers[first:last] for numbers in (self._gradients.first, self._gradients.second))
+        return in_groups(np.concatenate([*both], axis=1), self.places[first:last], self.groups)
 
 
 Sums = Callable[[int, Query], Awaitable[list[Whole]]]
@@ -234,7 +229,7 @@ def _total(gradients: Gradients, output: int, rows: NDArray[np.int64]) -> Whole:
 
 
 def _query(gradients: Gradients, asked: Sequence[_Node]) -> Query:
-    places = np.full(gradients.first.shape, -1, np.int32)
+    places = np.full(gradients.first.shape, -1)
     for group, node in enumerate(asked):
         places[node.rows, node.output] = group
-    return Query(gradients, places, [node.output for node in asked])
+    return Query(gradients, places, len(asked))
