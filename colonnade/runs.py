@@ -134,7 +134,8 @@ class Run:
             weights on the party, `growth` its ratio to the norm before the first round; both are null without such a
             head, and neither is a ranking. `noised` and `missing` are the accuracies (fractions) with noise on the
             party's features, and with the mean of its outputs in place of every row's; with unequal classes they are
-            AUCs (two classes) or balanced accuracies (more).
+            AUCs (two classes) or balanced accuracies (more), in a regression R2s. Of a forest `missing` is with the
+            party's answers shuffled, `gain` the share of its splits in the gain of all, and the others are null.
 
         Raises:
             InputError: the run has not ended, or its protocol cannot be explained.
@@ -149,7 +150,7 @@ class Run:
             "party": pa.array([party.name for party in found], pa.string()),
             **{
                 key: pa.array([getattr(party, key) for party in found], pa.float64())
-                for key in ("norm", "growth", "noised", "missing")
+                for key in ("norm", "growth", "noised", "missing", "gain")
             },
         })  # fmt: skip
 

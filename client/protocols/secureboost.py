@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -80,6 +83,10 @@ class Asked:
             self._kept.append(list(split))
         return range(wanted.first, len(self._kept))
 
+    def splits(self) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+        """Columns, and bins on the left, (WIDEST,)."""
+        return ((int(str(column)), _unpacked(bytes.fromhex(str(left)))) for column, left in self._kept)
+
     def of(self, codes: NDArray[np.integer], numbers: range) -> NDArray[np.bool_]:
         """On which side rows are, bool (rows, splits), for their bins (rows, columns)."""
         found = np.zeros((len(codes), len(numbers)), bool)
@@ -99,6 +106,12 @@ class Decided:
         """Numbers of rows, int64 (rows,) -> packed bits, uint8 (rows, bytes)."""
         sides = self._asked.of(self._table.codes[rows.numpy()], range(len(self._asked)))
         return torch.from_numpy(np.packbits(sides, axis=1))
+
+    def described(self) -> list[tuple[str, dict[str, Any], str]]:
+        """As of `Splits`, for the party's own eyes."""
+        asked = [(self._table.columns[number], left) for number, left in self._asked.splits()]
+        sides = [(column, left[: column.count]) for column, left in asked]
+        return [(column.name, column.record(left), column.describe(left)) for column, left in sides]
 
 
 def splits(ctx: ClientContext, cfg: Config) -> Decided:

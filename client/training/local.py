@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -23,6 +24,9 @@ class Splits(Protocol):
 
     def of_rows(self, rows: Tensor) -> Tensor:
         """Numbers of rows, int64 (rows,) -> on which side of each split they are, packed bits, uint8 (rows, bytes)."""
+
+    def described(self) -> Sequence[tuple[str, dict[str, Any], str]]:
+        """Of every split: the column's name, its left side as JSON (`Binning.record`) and in words."""
 
 
 class Local(nn.Module):

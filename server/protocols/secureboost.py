@@ -62,20 +62,20 @@ class ForestJoint:
     """The forest of the state, asked about rows of which the parties say on which side of their splits they are."""
 
     def __init__(self, ctx: ServerContext) -> None:
-        self._forest, self._objective = _forest(ctx), TreeObjective(ctx)
-        self._start = ctx.state.keep("start", lambda: torch.zeros(trees_of(ctx.federation), dtype=torch.float64))
+        self.forest, self._objective = _forest(ctx), TreeObjective(ctx)
+        self.start = ctx.state.keep("start", lambda: torch.zeros(trees_of(ctx.federation), dtype=torch.float64))
 
     def of_sides(self, sides: Sequence[Tensor]) -> Tensor:
         """Packed sides in roster order, uint8 (rows, bytes) each -> logits (rows, outputs)."""
         left = [np.unpackbits(part.numpy(), axis=1).astype(bool) for part in sides]
-        scores = np.tile(self._start.numpy(), (len(sides[0]), 1))
-        for tree in self._forest.trees:
+        scores = np.tile(self.start.numpy(), (len(sides[0]), 1))
+        for tree in self.forest.trees:
             scores[:, tree.output] += tree.apply(lambda party, record: left[party][:, record], len(scores))
         return self._objective.logits(scores)
 
     def bytes_of(self) -> list[int]:
         """Bytes of a row's sides, by party."""
-        return [-(-len(records) // 8) for records in self._forest.records]
+        return [-(-len(records) // 8) for records in self.forest.records]
 
 
 def forest(ctx: ServerContext, _cfg: Config) -> ForestJoint:

@@ -139,6 +139,23 @@ class Binning:
             named = ["a number"] if last else []
         return f"{self.name} is {' or '.join(named + lost)}"
 
+    def record(self, left: NDArray[np.bool_]) -> dict[str, Any]:
+        """The left side in JSON types, for programs. Arguments and errors as of `refuse`.
+
+        Of numbers: `at_most`, or "none" or "all" of them are left; of words: `left` and `right`, and on which side
+        `others` are; of both: whether a cell without a value (`missing`) is left.
+        """
+        self.refuse(left)
+        found: dict[str, Any] = {"column": self.name, "missing": bool(left[self.missing])}
+        if self.cuts is None:
+            named = {True: list[str](), False: list[str]()}
+            for place, word in enumerate(self.words):
+                named[bool(left[place])].append(word)
+            return {**found, "left": named[True], "right": named[False], "others": bool(left[self.other])}
+        last = int(left[: self.values].sum())
+        most = "none" if not last else "all" if last == self.values else float(self.cuts[last - 1])
+        return {**found, "at_most": most}
+
 
 def few_values(counts: NDArray[np.int64], least: int) -> NDArray[np.int64]:
     """The last value of every bin but the last one: a bin for each value, or for neighbours that are few.

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.explanation.findings import Findings
-from colonnade.reports.explanation.page import MEASURES, sentences, value_words
+from colonnade.reports.explanation.page import columns_of, sentences
 from colonnade.reports.explanation.trained import Trained
 from colonnade.reports.explanation.write import write_explanation
 
@@ -18,19 +18,17 @@ def explain(run: Path, out: Path | None, sigma: float, keep: tuple[str, ...]) ->
     explained = write_explanation(run, out, sigma, keep, _say)
     _show(explained.trained, explained.found)
     console.print(f"page: {explained.page}", markup=False, soft_wrap=True)
+    for path in explained.owned:
+        console.print(f"a party's own columns: {path}", markup=False, soft_wrap=True)
     for path, names in explained.kept:
         console.print(f"retrain with {', '.join(names)}: colonnade up {path}", markup=False, soft_wrap=True)
 
 
 def _show(trained: Trained, found: Findings) -> None:
-    measure = MEASURES[found.measure]
-    table = Table(
-        "rank", "party", f"{measure} without it", f"{measure} noised", "norm of its head", "growth of the norm"
-    )
+    columns = columns_of(found)
+    table = Table("rank", "party", *(name for name, _ in columns))
     for rank, party in enumerate(found.ranked, 1):
-        norm, growth = ("-" if value is None else f"{value:.4f}" for value in (party.norm, party.growth))
-        noised, missing = (value_words(found.measure, value) for value in (party.noised, party.missing))
-        table.add_row(str(rank), party.name, missing, noised, norm, growth)
+        table.add_row(str(rank), party.name, *(say(party) for _, say in columns))
     console.print(table)
     for sentence in sentences(trained, found):
         console.print(sentence, markup=False)

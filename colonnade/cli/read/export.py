@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
+from colonnade.cli.read.export_forest import FILE, party_part
 from colonnade.cli.read.export_server import export_server
-from colonnade.cli.read.exported import TRACED, program_of, write_part
-from colonnade.client.protocols import LOCAL
+from colonnade.cli.read.exported import TRACED, program_of, write_json, write_part
+from colonnade.client.protocols import LOCAL, SPLITS
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.local import Local
+from colonnade.client.training.local import Local, Splits
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
@@ -32,6 +33,7 @@ from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.common.run.state import State
 from colonnade.common.version import VERSION
 from colonnade.reports.console.screen import out as console
+from colonnade.server.protocols import FORESTS
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,14 @@ class OpenedParty:
     """A party's part of a model.
 
     Args:
-        local: maps rows to outputs, in evaluation mode.
+        local: maps rows to outputs, in evaluation mode; or splits of a forest.
         shape: of an input row.
         round: of the checkpoint.
         encoder: maps the party's table to such rows.
         names: of the table's columns.
     """
 
-    local: Local
+    local: Local | Splits
     shape: tuple[int, ...]
     round: int
     run: str
@@ -69,7 +71,7 @@ class OpenedParty:
 
 
 def export(folder: Path, party: str, file: Path | None, out: Path | None) -> None:
-    """Writes model.safetensors, model.pt2 and model.json, and a copy of a party's encoder.
+    """Writes model.safetensors, model.pt2 and model.json, and a copy of a party's encoder; of a forest forest.json.
 
     Args:
         party: a name, or `server`.
@@ -79,15 +81,20 @@ def export(folder: Path, party: str, file: Path | None, out: Path | None) -> Non
     if party == SERVER:
         into, round = export_server(RunFolder(folder), place.config, place.base, out)
         console.print(f"{into}: the server's part of the model after round {round}", markup=False, soft_wrap=True)
-        console.print("  model.safetensors, model.pt2 (torch.export), model.json", style="dim")
+        forest = place.config.federation.protocol.name in FORESTS
+        console.print(f"  {FILE if forest else 'model.safetensors, model.pt2 (torch.export), model.json'}", style="dim")
         return
     opened = _open(place, party)
-    into = out or place.home.export
-    program = program_of(opened.local, torch.zeros(TRACED, *opened.shape))  # first: this step may fail
-    encoder = {place.home.encoder.name: place.home.encoder.read_bytes()}
-    write_part(into, opened.local, program, _record(place.config, party, opened), encoder)
+    into, record, files = out or place.home.export, _record(place.config, party, opened), FILE
+    if isinstance(opened.local, Local):
+        program = program_of(opened.local, torch.zeros(TRACED, *opened.shape))  # first: this step may fail
+        encoder = {place.home.encoder.name: place.home.encoder.read_bytes()}
+        write_part(into, opened.local, program, record, encoder)
+        files = "model.safetensors, model.pt2 (torch.export), encoder.json, model.json"
+    else:
+        write_json(into / FILE, party_part(opened.local, record))
     console.print(f"{into}: {party}'s part of the model after round {opened.round}", markup=False, soft_wrap=True)
-    console.print("  model.safetensors, model.pt2 (torch.export), encoder.json, model.json", style="dim")
+    console.print(f"  {files}", style="dim")
 
 
 def _find(folder: Path, party: str, file: Path | None) -> ExportPlace:
@@ -111,8 +118,8 @@ def _find(folder: Path, party: str, file: Path | None) -> ExportPlace:
 def _open(place: ExportPlace, party: str) -> OpenedParty:
     federation, own = place.config.federation, place.config.parties[party]
     name = federation.protocol.name
-    if name not in LOCAL:
-        hint = f"there are {', '.join(LOCAL)}"
+    if name not in LOCAL and name not in SPLITS:
+        hint = f"there are {', '.join([*LOCAL, *SPLITS])}"
         raise InputError(f"in {name} a party has no part of a model that stands alone", hint=hint)
     store = Checkpoints(place.home.checkpoints)
     owner = Owner(party, store.run(), federation.lasting_hashes())
@@ -139,6 +146,9 @@ def _open(place: ExportPlace, party: str) -> OpenedParty:
         device=device,
         state=state,
     )
+    if name in SPLITS:
+        splits = SPLITS[name](ctx, federation.protocol)
+        return OpenedParty(splits, (len(features.names),), rounds[0], owner.run, kept.read(), features.names)
     local = LOCAL[name](ctx, federation.protocol)
     local.eval()
     return OpenedParty(local, tuple(columns.shape[1:]), rounds[0], owner.run, kept.read(), features.names)
@@ -147,13 +157,16 @@ def _open(place: ExportPlace, party: str) -> OpenedParty:
 def _record(config: Config, party: str, opened: OpenedParty) -> dict[str, Any]:
     federation = config.federation
     says = CONTRACTS[federation.protocol.name].exchange.predicts
+    inputs: dict[str, Any] = {"columns": list(opened.names)}  # of a forest: as they are in the table
+    if isinstance(opened.local, Local):
+        inputs = {"shape": ["rows", *opened.shape], "dtype": "float32", "columns": _columns(opened)}
     return {
         "party": party,
         "federation": federation.id,
         "protocol": federation.protocol.name,
         "run": opened.run,
         "round": opened.round,
-        "input": {"shape": ["rows", *opened.shape], "dtype": "float32", "columns": _columns(opened)},
+        "input": inputs,
         "output": {"what": says, "note": "one part of the joint model: it predicts nothing by itself"},
         "versions": {"colonnade": VERSION, "torch": str(torch.__version__)},
     }

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from colonnade.cli.read.exported import TRACED, program_of, write_part
+from colonnade.cli.read.export_forest import FILE, server_part
+from colonnade.cli.read.exported import TRACED, program_of, write_json, write_part
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.config.members import Config
 from colonnade.common.contracts import prediction
@@ -22,7 +23,7 @@ from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.run.state import State
 from colonnade.common.version import VERSION
-from colonnade.server.protocols import ACTIVE, JOINT
+from colonnade.server.protocols import ACTIVE, FORESTS, JOINT
 from colonnade.server.training.fusion.joint import Joint
 from colonnade.simulation.contexts import server_context
 
@@ -53,7 +54,8 @@ class ServerPart(nn.Module):
 
 
 def export_server(run: RunFolder, config: Config, base: Path, out: Path | None) -> tuple[Path, int]:
-    """Writes model.safetensors, model.pt2 and model.json of the server's part; returns the folder and the round.
+    """Writes model.safetensors, model.pt2 and model.json of the server's part, or forest.json; returns the folder and
+    the round.
 
     Args:
         run: the server's own folder.
@@ -64,11 +66,11 @@ def export_server(run: RunFolder, config: Config, base: Path, out: Path | None) 
     name = federation.protocol.name
     if server is None:
         raise InputError("the configuration has no `server` section", hint="give the server's own file with --file")
-    if name not in JOINT:
+    if name not in JOINT and name not in FORESTS:
         why = "the server's part needs its own columns or its rows" if name in ACTIVE else "it has no joint model"
         raise InputError(
             f"in {name} the server has no part of a model that stands alone: {why}",
-            hint=f"there are {', '.join(JOINT)}",
+            hint=f"there are {', '.join([*JOINT, *FORESTS])}",
         )
     store = Checkpoints(run.checkpoints)
     owner = Owner(SERVER, store.run(), federation.lasting_hashes())
@@ -79,13 +81,7 @@ def export_server(run: RunFolder, config: Config, base: Path, out: Path | None) 
     plain = config.model_copy(update={"server": server.model_copy(update={"device": "cpu"})})
     ctx = server_context(plain, base, Telemetry(), rows, cache=TableCache(run.path))
     ctx.restore(rounds[0], store.load(rounds[0], owner))
-    model = ServerPart(JOINT[name](ctx, federation.protocol), ctx.state).eval()
-    width = prediction.width(federation)
-    example = torch.zeros(len(federation.names), TRACED, width)
-    with torch.no_grad():
-        program = program_of(model, example, rows=1)
     into = out or run.path / "export"
-    shape: list[Any] = ["parties", "rows", width]
     classes = None if ctx.scale is not None else list(ctx.classes)
     record = {
         "member": SERVER,
@@ -93,12 +89,21 @@ def export_server(run: RunFolder, config: Config, base: Path, out: Path | None) 
         "protocol": name,
         "run": owner.run,
         "round": rounds[0],
-        "input": {"shape": shape, "dtype": "float32", "parties": list(federation.names),
-                  "what": CONTRACTS[name].exchange.predicts},
         "output": {"what": "standardised targets" if classes is None else "logits", "classes": classes,
                    "targets": None if ctx.scale is None else ctx.scale.record(),
                    "decision": None if (made := ctx.decision) is None else {"class": ctx.positive, **made.record()}},
         "versions": {"colonnade": VERSION, "torch": str(torch.__version__)},
     }  # fmt: skip
+    if name in FORESTS:
+        write_json(into / FILE, server_part(FORESTS[name](ctx, federation.protocol), federation.names, record))
+        return into, rounds[0]
+    model = ServerPart(JOINT[name](ctx, federation.protocol), ctx.state).eval()
+    width = prediction.width(federation)
+    example = torch.zeros(len(federation.names), TRACED, width)
+    with torch.no_grad():
+        program = program_of(model, example, rows=1)
+    shape: list[Any] = ["parties", "rows", width]
+    what = CONTRACTS[name].exchange.predicts
+    record["input"] = {"shape": shape, "dtype": "float32", "parties": list(federation.names), "what": what}
     write_part(into, model, program, record, {})
     return into, rounds[0]

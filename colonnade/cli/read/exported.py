@@ -54,7 +54,12 @@ def write_part(
     for name, content in files.items():
         _write(into / name, content)
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    _write(into / "model.json", (json.dumps({**record, "sha256": hashes}, indent=2) + "\n").encode())
+    write_json(into / "model.json", {**record, "sha256": hashes})
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    make_folder(path.parent)
+    _write(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -1,8 +1,8 @@
 """Importance of each party to a trained model, in numbers.
 
 Parties are ranked by what the measure loses without them: a party's messages are replaced by their mean over the
-measured rows. Zeros would also remove what is the same for all rows, which a head may use as its bias, so that a party
-of mere noise could come first.
+measured rows, and what it says to a forest is shuffled over them (Breiman, "Random Forests", 2001). Zeros would also
+remove what is the same for all rows, which a head may use as its bias, so that a party of mere noise could come first.
 
 VIMADMM (Xie et al. 2024), Section VI-C, ranks by the norm of a party's head. The norm is reported, but not used for the
 ranking: it depends on the scale of the party's embeddings and on the head's random start, which differs by more than
@@ -12,8 +12,9 @@ training adds in a few epochs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -24,9 +25,12 @@ from colonnade.common.data.columns.noise import add_gaussian
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade.reports.explanation.trained import Trained
+from colonnade.server.training.trees.forest import Forest
 
 RANKED = 4
 """Parties, at least, whose ranks are compared."""
+SHUFFLES = 5
+"""Orders of the rows, whose mean stands for a forest without a party."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +40,21 @@ class PartyFindings:
     Attributes:
         norm: Frobenius norm of its head; None if no head, or block of one, is its own.
         first_norm: the norm before the first round.
-        noised: the measure when its features are noised.
-        missing: the measure without it: its mean in place of its messages.
-        missing_loss: mean cross-entropy without it.
+        noised: the measure when its features are noised; None of a forest.
+        missing: the measure without it.
+        missing_loss: mean loss without it.
+        gain: of its splits in a forest, as a share of all parties'.
+        splits: nodes of a forest that ask it.
     """
 
     name: str
     norm: float | None
     first_norm: float | None
-    noised: float
+    noised: float | None
     missing: float
     missing_loss: float
+    gain: float | None = None
+    splits: int | None = None
 
     @property
     def growth(self) -> float | None:
@@ -59,9 +67,9 @@ class Findings:
 
     Attributes:
         part: measured rows: test, or validation if the run has no test rows.
-        measure: `accuracy`; for unequal classes `auc` (two classes) or `balanced_accuracy` (more).
-        labels: of these rows, int64 (rows,).
-        embeddings: by party, float32 (rows, width).
+        measure: `accuracy`; for unequal classes `auc` (two classes) or `balanced_accuracy` (more); `r2` of numbers.
+        labels: of these rows, int64 (rows,), or scaled targets.
+        embeddings: by party, float32 (rows, width); empty of a forest.
         sigma: standard deviation of the noise, in units of the scaled features.
         clean: the measure with all parties and no noise.
         parties: in roster order.
@@ -95,6 +103,12 @@ class Findings:
         return any(lost > 0 for lost in self.importance)
 
     @property
+    def noise_lost(self) -> list[float] | None:
+        """Loss of the measure when a party is noised, in roster order; None of a forest."""
+        found = [self.clean - party.noised for party in self.parties if party.noised is not None]
+        return found if len(found) == len(self.parties) else None
+
+    @property
     def growths(self) -> list[float] | None:
         """Each head's norm over its norm before the first round, in roster order; None if a party has none."""
         found = [party.growth for party in self.parties if party.growth is not None]
@@ -109,7 +123,7 @@ class Findings:
 
 
 def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = lambda _party: None) -> Findings:
-    """Measures the model with each party noised, and with each party absent, all others unchanged.
+    """Measures the model with each party noised (no forest is), and with each party absent, all others unchanged.
 
     Args:
         sigma: of the noise on a party's scaled features.
@@ -118,30 +132,60 @@ def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = 
     part = _part(trained)
     rows = torch.cat(trained.server.schedule.blocks(part))
     labels, measure_name = trained.server.labels[rows], _measure(trained, rows)
+    value = partial(_value, trained, measure_name, labels)
     with torch.no_grad():
+        if (forest := trained.forest) is not None:
+            sides = [trained.splits[name].of_rows(rows) for name in trained.names]
+            parties = tuple(_of_forest(trained, forest, sides, value, progress))
+            return Findings(part, measure_name, labels, {}, sigma, value(sides)[0], parties)
         own = {name: trained.locals[name] for name in trained.names}
         embeddings = {name: _embeddings(trained.clients[name], own[name], part) for name in trained.names}
         sent = [own[name].answer(embeddings[name]) for name in trained.names]
-
-        def value(index: int = -1, instead: Tensor | None = None) -> tuple[float, float]:
-            score = trained.server.score()
-            parts = [instead if at == index and instead is not None else part for at, part in enumerate(sent)]
-            score.add(trained.joint.logits(parts), labels)
-            metrics = {**score.metrics, **score.some({measure_name} - set(score.metrics))}
-            return metrics.get(measure_name, math.nan), metrics["loss"]
-
         found = []
         for index, name in enumerate(trained.names):
             progress(name)
             noisy = own[name].answer(_embeddings(trained.clients[name], own[name], part, sigma))
-            missing, loss = value(index, sent[index].mean(0, keepdim=True).expand_as(sent[index]))
+            missing, loss = value(_with(sent, index, sent[index].mean(0, keepdim=True).expand_as(sent[index])))
             norm, first = _norm(trained.heads, index), _norm(trained.first_heads, index)
-            found.append(PartyFindings(name, norm, first, value(index, noisy)[0], missing, loss))
-        return Findings(part, measure_name, labels, embeddings, sigma, value()[0], tuple(found))
+            found.append(PartyFindings(name, norm, first, value(_with(sent, index, noisy))[0], missing, loss))
+        return Findings(part, measure_name, labels, embeddings, sigma, value(sent)[0], tuple(found))
+
+
+def _value(trained: Trained, name: str, labels: Tensor, parts: Sequence[Tensor]) -> tuple[float, float]:
+    """The measure of this name, and the loss."""
+    score = trained.server.score()
+    score.add(trained.logits(parts), labels)
+    metrics = {**score.metrics, **score.some({name} - set(score.metrics))}
+    return metrics.get(name, math.nan), metrics["loss"]
+
+
+def _of_forest(
+    trained: Trained,
+    forest: Forest,
+    sides: Sequence[Tensor],
+    value: Callable[[Sequence[Tensor]], tuple[float, float]],
+    progress: Callable[[str], object],
+) -> Iterator[PartyFindings]:
+    used = [forest.used(party) for party in range(len(sides))]
+    total = sum(float(gains.sum()) for _, gains in used) or 1.0
+    for index, (name, (times, gains)) in enumerate(zip(trained.names, used, strict=True)):
+        progress(name)
+        draws = generator("explain", trained.config.federation.seed, name)
+        orders = [torch.randperm(len(sides[index]), generator=draws) for _ in range(SHUFFLES)]
+        values = [value(_with(sides, index, sides[index][order])) for order in orders]
+        missing, loss = (sum(each) / SHUFFLES for each in zip(*values, strict=True))
+        share = float(gains.sum()) / total
+        yield PartyFindings(name, None, None, None, missing, loss, gain=share, splits=int(times.sum()))
+
+
+def _with(parts: Sequence[Tensor], index: int, instead: Tensor) -> list[Tensor]:
+    return [instead if at == index else part for at, part in enumerate(parts)]
 
 
 def _measure(trained: Trained, rows: Tensor) -> str:
     """The metric that judges the run's model; `accuracy` if these rows have only one class."""
+    if trained.server.scale is not None:
+        return "r2"
     both = len(torch.unique(trained.server.labels[rows])) > 1
     return trained.server.measure if both else trained.server.plain_metric
 

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from colonnade.reports.explanation.findings import Findings, PartyFindings
+from colonnade.reports.explanation.findings import SHUFFLES, Findings, PartyFindings
 from colonnade.reports.explanation.trained import Trained
 from colonnade.reports.html.curves import colour
 from colonnade.reports.html.frame import frame, section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.plots import GREY, picture
+from colonnade.server.training.trees.forest import Forest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 _MOST, _LEAST = "#0b8a63", "#c8553d"
+_PLAIN = ("auc", "r2")  # no shares
 _MANY = 16  # with more bars there is no room for values
 
 
@@ -69,7 +71,7 @@ def scatter(points: Tensor, classes: Tensor) -> str:
     return picture((290, 290), paint)
 
 
-MEASURES = {"accuracy": "accuracy", "auc": "AUC", "balanced_accuracy": "balanced accuracy"}
+MEASURES = {"accuracy": "accuracy", "auc": "AUC", "balanced_accuracy": "balanced accuracy", "r2": "R2"}
 """Measures of the model with a party noised or missing, in words."""
 
 HEADS = (
@@ -78,9 +80,21 @@ HEADS = (
 )
 """What norms of heads do not say."""
 
+_WITHOUT = {
+    "mean": "the mean of what a party sends stands in place of each row's",
+    "shuffled": f"what a party says of the rows is shuffled over them; numbers are means of {SHUFFLES} such orders",
+}
+
 _WHY = (
     "Measured by {measure}, since classes are unequal: the commonest has {share:.1%} of the training rows, so that "
     "accuracy would hardly change."
+)
+
+
+_FOREST = (
+    "Missing: what the party says of these rows is shuffled over them, so that its splits know nothing of a row. The "
+    "trees are not grown again, so that this says how much they lean on the party, and not whether others could stand "
+    "in for it. A bar below 0 is a gain."
 )
 
 
@@ -110,21 +124,38 @@ def numbers(trained: Trained, found: Findings) -> dict[str, Any]:
         "measure": found.measure,
         "value": found.clean,
         "reported": _reported(trained, found),
-        "without": "mean",
+        "without": _without(found),
         "ranked_by": "missing",
         "ranked": ranked,
         "most_important": ranked[0] if found.needed else None,
         "least_important": ranked[-1] if found.needed else None,
         "agreement": {
-            "noised": found.agreement([found.clean - party.noised for party in found.parties]),
+            "noised": found.agreement(found.noise_lost),
             "growth": found.agreement(found.growths),
+            "gain": found.agreement([party.gain for party in found.parties if party.gain is not None] or None),
         },
         "parties": {party.name: _party(found, party, ranked.index(party.name) + 1) for party in found.parties},
+        **({} if (forest := trained.forest) is None else {"splits": _by_split(trained.names, forest)}),
     }
+
+
+def _by_split(names: Sequence[str], forest: Forest) -> dict[str, list[dict[str, float]]]:
+    """What the server knows of each party's splits, by number: the party's own file says what they are."""
+    used = {name: forest.used(party) for party, name in enumerate(names)}
+    return {
+        name: [{"nodes": int(count), "gain": float(gain)} for count, gain in zip(*both, strict=True)]
+        for name, both in used.items()
+    }
+
+
+def _without(found: Findings) -> str:
+    """What replaces a missing party's messages."""
+    return "mean" if found.noise_lost is not None else "shuffled"
 
 
 def _party(found: Findings, party: PartyFindings, rank: int) -> dict[str, Any]:
     return {
+        **({} if party.gain is None else {"gain": party.gain, "splits": party.splits}),
         "rank": rank,
         "norm": party.norm,
         "first_norm": party.first_norm,
@@ -132,15 +163,16 @@ def _party(found: Findings, party: PartyFindings, rank: int) -> dict[str, Any]:
         "noised": party.noised,
         "missing": party.missing,
         "loss_missing": party.missing_loss,
-        "drop_noised": found.clean - party.noised,
+        "drop_noised": None if party.noised is None else found.clean - party.noised,
         "drop_missing": found.clean - party.missing,
     }
 
 
-def html(trained: Trained, found: Findings, maps: Maps) -> str:
+def html(trained: Trained, found: Findings, maps: Maps | None) -> str:
     """The self-contained page."""
     opening = joined([tag("p", sentence) for sentence in sentences(trained, found)])
-    sections = [opening, *_drops(found), _table(found), _heads(found), _maps(trained, maps), _caveats()]
+    own = _gains(found) if trained.forest is not None else _heads(found)
+    sections = [opening, *_drops(found), _table(found), own, *([_maps(trained, maps)] if maps else []), _caveats()]
     return frame(f"{trained.config.federation.id}: how much each party matters", sections)
 
 
@@ -150,16 +182,17 @@ def sentences(trained: Trained, found: Findings) -> list[str]:
     said = [
         f"{trained.config.federation.protocol.name} among {len(ranked)} parties, after round {trained.round} of "
         f"{trained.server.schedule.rounds}: {found.part} {measure} {shown(found.clean)} ({len(found.labels)} rows).",
-        f"Parties are ranked by the {measure} that is lost without them: the mean of what a party sends stands in "
-        "place of each row's.",
+        f"Parties are ranked by the {measure} that is lost without them: {_WITHOUT[_without(found)]}.",
     ]
     if not found.needed:
         said.append(f"No party is needed by itself: without any one of them the {measure} does not fall.")
     elif len(ranked) > 1:
+        noise = ["" if party.noised is None else f"{shown(party.noised)}" for party in (most, least)]
         said.append(
-            f"The most important is {most.name}: without it the {measure} is {shown(most.missing)}, and with noise on "
-            f"its features {shown(most.noised)}. The least is {least.name}: {shown(least.missing)} without it, "
-            f"{shown(least.noised)} with noise."
+            f"The most important is {most.name}: without it the {measure} is {shown(most.missing)}"
+            + (f", and with noise on its features {noise[0]}" if noise[0] else "")
+            + f". The least is {least.name}: {shown(least.missing)} without it"
+            + (f", {noise[1]} with noise." if noise[1] else ".")
         )
     if found.measure != "accuracy" and (balance := trained.server.balance) is not None:
         said.insert(1, _WHY.format(measure=measure, share=balance.share))
@@ -179,8 +212,23 @@ def sentences(trained: Trained, found: Findings) -> list[str]:
 
 
 def value_words(measure: str, value: float) -> str:
-    """Formats a measure: AUC to four digits, accuracies in per cent."""
-    return f"{value:.4f}" if measure == "auc" else f"{value:.2%}"
+    """Formats a measure: AUC and R2 to four digits, accuracies in per cent."""
+    return f"{value:.4f}" if measure in _PLAIN else f"{value:.2%}"
+
+
+def columns_of(found: Findings) -> list[tuple[str, Callable[[PartyFindings], str]]]:
+    """Heads of a table of the parties, after rank and name, and what stands below them."""
+    measure, shown = MEASURES[found.measure], partial(value_words, found.measure)
+    columns: list[tuple[str, Callable[[PartyFindings], str]]]
+    columns = [(f"{measure} without it", lambda party: shown(party.missing))]
+    if found.noise_lost is None:
+        columns.append(("gain of its splits", lambda party: f"{party.gain or 0:.1%}"))
+        columns.append(("its splits", lambda party: str(party.splits)))
+        return columns
+    columns.append((f"{measure} noised", lambda party: "-" if party.noised is None else shown(party.noised)))
+    columns.append(("norm of its head", lambda party: _plain(party.norm)))
+    columns.append(("growth of the norm", lambda party: _plain(party.growth, 4)))
+    return columns
 
 
 def _of_heads(found: Findings) -> str:
@@ -220,41 +268,42 @@ of the draw."""
     return section(what, tag("div", Html(bars(names, values, say)), class_="scroll"), tag("p", said))
 
 
+def _gains(found: Findings) -> Html:
+    """What a party's splits gain in a forest."""
+    gains = {party.name: 100 * (party.gain or 0) for party in found.parties}
+    said = """The gain of a split is what it takes off the loss of the training rows, by the loss's first two
+derivatives. Gain favours columns with many values, and says nothing of rows that were not trained on. In a party's own
+folder explain.json has its columns and splits by name."""
+    picture = bars(list(gains), list(gains.values()), lambda value: f"{value:.1f}")
+    return section(
+        "Gain of each party's splits, in per cent", tag("div", Html(picture), class_="scroll"), tag("p", said)
+    )
+
+
 def _drops(found: Findings) -> list[Html]:
+    if (noised := found.noise_lost) is None:
+        return [_drop(found, "is missing", found.importance), tag("p", _FOREST)]
     said = f"""Missing: the mean of what it sends, over these rows, in place of each. Noised: Gaussian noise of standard
 deviation {found.sigma:g} on this party's scaled features, everyone else as they are. The model is not trained again, so
 that this says how much the model leans on the party, and not whether others could stand in for it. A bar below 0 is a
 gain."""
-    return [_drop(found, "is missing", lambda party: party.missing),
-            _drop(found, "is noised", lambda party: party.noised), tag("p", said)]  # fmt: skip
+    return [_drop(found, "is missing", found.importance), _drop(found, "is noised", noised), tag("p", said)]
 
 
-def _drop(found: Findings, what: str, left: Callable[[PartyFindings], float]) -> Html:
-    unit, form = (1, ".4f") if found.measure == "auc" else (100, ".2f")
-    lost = {party.name: unit * (found.clean - left(party)) for party in found.parties}
-    picture = bars(list(lost), list(lost.values()), lambda value: f"{value:{form}}", ends=_ends(found))
-    points = "" if found.measure == "auc" else "points of "
+def _drop(found: Findings, what: str, lost: Sequence[float]) -> Html:
+    unit, form = (1, ".4f") if found.measure in _PLAIN else (100, ".2f")
+    names = [party.name for party in found.parties]
+    picture = bars(names, [unit * each for each in lost], lambda value: f"{value:{form}}", ends=_ends(found))
+    points = "" if found.measure in _PLAIN else "points of "
     title = f"{points}{found.part} {MEASURES[found.measure]} lost when a party {what}"
     title = title[:1].upper() + title[1:]
     return section(title, tag("div", Html(picture), class_="scroll"))
 
 
 def _table(found: Findings) -> Html:
-    measure, shown = MEASURES[found.measure], partial(value_words, found.measure)
-    head = (
-        "rank",
-        "party",
-        f"{measure} without it",
-        f"{measure} noised",
-        "norm of its head",
-        "before round 1",
-        "growth",
-    )
-    rows = [
-        (str(rank), party.name, shown(party.missing), shown(party.noised), _plain(party.norm), _plain(party.first_norm),
-         _plain(party.growth, 4))
-        for rank, party in enumerate(found.ranked, 1)
-    ]  # fmt: skip
+    columns = columns_of(found)
+    rows = [(str(rank), party.name, *(say(party) for _, say in columns)) for rank, party in enumerate(found.ranked, 1)]
+    head = ("rank", "party", *(name for name, _ in columns))
     return section("All numbers", table(head, rows, words=(1,), caption="Every party, by what is lost without it"))
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from colonnade.client.protocols import LOCAL
+from colonnade.client.protocols import LOCAL, SPLITS
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.local import Local
+from colonnade.client.training.local import Local, Splits
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
@@ -23,9 +23,10 @@ from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.run.state import Snapshot, State
-from colonnade.server.protocols import JOINT
+from colonnade.server.protocols import FORESTS, JOINT
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.fusion.joint import Joint
+from colonnade.server.training.fusion.joint import Decided, Joint
+from colonnade.server.training.trees.forest import Forest
 from colonnade.simulation.contexts import client_context, server_context
 
 Say = Callable[[str], object]
@@ -41,8 +42,9 @@ class Trained:
         base: folder that paths in the config are relative to.
         round: of the model.
         summary: content of summary.json.
-        joint: the server's part.
-        locals: each party's part in roster order, in evaluation mode.
+        joint: the server's part, or its forest.
+        locals: each party's part in roster order, in evaluation mode; empty of a forest.
+        splits: each party's part of a forest, in roster order.
         heads: weights applied to each party's embeddings, (width, outputs) each; None if there are none.
         first_heads: `heads` before the first round.
     """
@@ -52,15 +54,24 @@ class Trained:
     round: int
     summary: dict[str, Any]
     server: ServerContext
-    joint: Joint
+    joint: Joint | Decided
     clients: dict[str, ClientContext] = field(default_factory=dict)
     locals: dict[str, Local] = field(default_factory=dict)
+    splits: dict[str, Splits] = field(default_factory=dict)
     heads: list[Tensor] | None = None
     first_heads: list[Tensor] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         return self.config.federation.names
+
+    @property
+    def forest(self) -> Forest | None:
+        return self.joint.forest if isinstance(self.joint, Decided) else None
+
+    def logits(self, parts: Sequence[Tensor]) -> Tensor:
+        """What the parties answer in a prediction, in roster order -> logits (rows, outputs)."""
+        return self.joint.of_sides(parts) if isinstance(self.joint, Decided) else self.joint.logits(parts)
 
 
 def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
@@ -70,25 +81,23 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
     base, summary = _read(run)
     config = load_begun(run.config)
     protocol = config.federation.protocol
-    if protocol.name not in JOINT:
+    if protocol.name not in JOINT and protocol.name not in FORESTS:
         raise InputError(
             f"a run of {protocol.name} cannot be explained: it does not say what its joint model is",
-            hint=f"there are {', '.join(JOINT)}",
-        )
-    if config.federation.task == "regression":
-        raise InputError(
-            "a run of a regression cannot be explained: what is measured is accuracy over classes",
-            hint="`colonnade report` and `colonnade card` say how good it is",
+            hint=f"there are {', '.join([*JOINT, *FORESTS])}",
         )
     round, states = _checkpoint(run, config)
     say(f"reading the data of {len(config.federation.names)} parties; the model is of round {round}")
     ctx = server_context(config, base, Telemetry(), _rows(config, run, SERVER), cache=TableCache(run.path))
-    begun = JOINT[protocol.name](ctx, protocol).heads()
+    begun = None if protocol.name in FORESTS else JOINT[protocol.name](ctx, protocol).heads()
     begun = begun and [head.clone() for head in begun]
     ctx.restore(round, states[SERVER])
-    trained = Trained(config, base, round, summary, ctx, JOINT[protocol.name](ctx, protocol))
+    joint = (FORESTS if protocol.name in FORESTS else JOINT)[protocol.name](ctx, protocol)
+    trained = Trained(config, base, round, summary, ctx, joint)
     own = [_open_party(trained, run, name, states[name]) for name in trained.names]
-    trained.heads, trained.first_heads = trained.joint.heads(), begun
+    if isinstance(joint, Decided):
+        return trained
+    trained.heads, trained.first_heads = joint.heads(), begun
     if trained.heads is None:
         trained.heads = _all([trained.locals[name].weight for name in trained.names])
         trained.first_heads = _all(own)
@@ -101,12 +110,17 @@ def _open_party(trained: Trained, run: RunFolder, name: str, snapshot: Snapshot)
     cache = TableCache(run.party(name).path)
     ctx = client_context(trained.config, name, trained.base, sample=rows, cache=cache)
     protocol = trained.config.federation.protocol
+    trained.clients[name] = ctx
+    if trained.forest is not None:
+        ctx.state, ctx.round = State(snapshot), trained.round
+        trained.splits[name] = SPLITS[protocol.name](ctx, protocol)
+        return None
     make = LOCAL[protocol.name]
     first = make(ctx, protocol).weight
     ctx.state, ctx.round = State(snapshot), trained.round
     local = make(ctx, protocol)
     local.eval()
-    trained.clients[name], trained.locals[name] = ctx, local
+    trained.locals[name] = local
     return None if first is None else first.clone()
 
 

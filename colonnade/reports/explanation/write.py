@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
@@ -39,12 +41,14 @@ class Explained:
         found: importance of each party.
         page: path of explain.html.
         kept: configurations with fewer parties, each with their names.
+        owned: files about the columns of each party, in a forest.
     """
 
     trained: Trained
     found: Findings
     page: Path
     kept: tuple[tuple[Path, tuple[str, ...]], ...]
+    owned: tuple[Path, ...] = ()
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -77,17 +81,51 @@ def write_explanation(
     with torch_threads(1):  # small products: threads cost more than they save
         trained = open_run(run, say)
         into = RunFolder((out or run).resolve())
-        found = measure(trained, sigma, lambda name: say(f"{name}: noised and missing"))
+        found = measure(trained, sigma, lambda name: say(f"without {name}"))
         chosen = [(wanted, wanted.choose([party.name for party in found.ranked])) for wanted in keeps]
         make_folder(into.path)
-        maps = _draw_maps(trained, found, say)
+        maps = _draw_maps(trained, found, say) if found.embeddings and trained.server.scale is None else None
     write_text(into.explained, json.dumps(numbers(trained, found), indent=2) + "\n")
     write_text(into.explained_page, html(trained, found, maps))
     kept = tuple(
         (keeping.write(trained.config, trained.base, names, into.path, wanted.end), tuple(names))
         for wanted, names in chosen
     )
-    return Explained(trained, found, into.explained_page, kept)
+    return Explained(trained, found, into.explained_page, kept, tuple(_write_owned(trained, into)))
+
+
+def _write_owned(trained: Trained, into: RunFolder) -> Iterator[Path]:
+    """What a forest asks of each party's columns, by name, in the party's own folder."""
+    if (forest := trained.forest) is None:
+        return
+    for index, name in enumerate(trained.names):
+        folder = into.party(name).path
+        make_folder(folder)
+        own = own_columns(trained.splits[name].described(), *forest.used(index))
+        content = {"party": name, "federation": trained.config.federation.id, "round": trained.round, **own}
+        path = RunFolder(folder).explained
+        write_text(path, json.dumps(content, indent=2) + "\n")
+        yield path
+
+
+def own_columns(
+    splits: Sequence[tuple[str, dict[str, Any], str]], times: NDArray[np.int64], gains: NDArray[np.float64]
+) -> dict[str, Any]:
+    """Columns of a party by gain, and its splits by number, which is what the server knows of them.
+
+    Args:
+        splits: as of `Splits.described`. More than the trees use may have been asked for.
+        times: nodes that each split divides.
+    """
+    columns: dict[str, dict[str, Any]] = {}
+    listed = []
+    for number, ((column, _, words), count, gain) in enumerate(zip(splits, times, gains, strict=False)):
+        own = columns.setdefault(column, {"column": column, "gain": 0.0, "nodes": 0, "cuts_revealed": 0})
+        own["gain"] += float(gain)
+        own["nodes"] += int(count)
+        own["cuts_revealed"] += 1
+        listed.append({"number": number, "left": words, "nodes": int(count), "gain": float(gain)})
+    return {"columns": sorted(columns.values(), key=lambda one: -one["gain"]), "splits": listed}
 
 
 def _draw_maps(trained: Trained, found: Findings, say: Say) -> Maps:

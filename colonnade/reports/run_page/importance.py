@@ -22,9 +22,9 @@ _NOT_ASKED = (
     tag("code", "colonnade explain RUN"),
     " measures it of a run that has ended, for protocols whose models it can take apart; this page then shows it.",
 )
-_MEASURES = {"accuracy": "accuracy", "auc": "AUC", "balanced_accuracy": "balanced accuracy"}
+_MEASURES = {"accuracy": "accuracy", "auc": "AUC", "balanced_accuracy": "balanced accuracy", "r2": "R2"}
 _COLUMNS = {"missing": "{} without it", "noised": "{}, its data noised", "norm": "norm of its head",
-            "growth": "growth of the norm"}  # fmt: skip
+            "growth": "growth of the norm", "gain": "gain of its splits", "splits": "its splits"}  # fmt: skip
 _LOST = "drop_missing"
 _HEADS = "A head's norm and its growth (over the norm before the first round) rank nobody: see docs/explain.md."
 _ZEROS = "An earlier version measured it, with zeros in place of what a party sends; run `colonnade explain` again."
@@ -55,7 +55,7 @@ def importance(run: RecordedRun, beside: Path | None) -> Html:
     said = f"By the {_MEASURES[measure]} that is lost without them, from most to least: {listed(names, 10)}."
     if max(drops.values()) <= 0:
         said = f"No party is needed by itself: without any one of them the {_MEASURES[measure]} does not fall."
-    notes = [said, *([] if found.get("without") == "mean" else [_ZEROS])]
+    notes = [said, *([] if found.get("without") in ("mean", "shuffled") else [_ZEROS])]
     if any(_number(one.get("norm")) is not None for one in parties.values()):
         notes.append(_HEADS)
     page = RunFolder(run.folder).explained_page
@@ -67,13 +67,13 @@ def importance(run: RecordedRun, beside: Path | None) -> Html:
 
 def _table(names: Sequence[str], drops: Mapping[str, float], parties: Mapping[str, Any], measure: str) -> Html:
     most = max(*drops.values(), 1e-9)
+    known = [key for key in _COLUMNS if any(_value(parties[name], key) is not None for name in names)]
     rows = [
-        (name, _bar(max(drops[name], 0.0) / most),
-         *(_said(key, _value(parties[name], key), measure) for key in _COLUMNS))
+        (name, _bar(max(drops[name], 0.0) / most), *(_said(key, _value(parties[name], key), measure) for key in known))
         for name in names
-    ]  # fmt: skip
+    ]
     words = _MEASURES[measure]
-    heads = ("party", f"{words} lost without it", *(head.format(words) for head in _COLUMNS.values()))
+    heads = ("party", f"{words} lost without it", *(_COLUMNS[key].format(words) for key in known))
     return table(heads, rows, words=(0, 1), caption="By what is lost without a party, the most first")
 
 
@@ -90,7 +90,8 @@ def _said(key: str, value: object, measure: str) -> str:
     number = _number(value)
     if number is None:
         return "-"
-    return percent(number) if key in ("noised", "missing") and measure != "auc" else plain(number)
+    share = key == "gain" or (key in ("noised", "missing") and measure not in ("auc", "r2"))
+    return percent(number) if share else plain(number)
 
 
 def _number(value: object) -> float | None:

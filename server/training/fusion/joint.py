@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from colonnade.common.models.optimiser import build_optimiser, stepper
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.heads import PartyHeads, joint_head
+from colonnade.server.training.trees.forest import Forest
 
 Targets = Callable[[Tensor], Tensor]  # logits -> the targets of the loss: ServerContext.targets
 
@@ -35,7 +36,14 @@ class Summed(Joint, Protocol):
 
 @runtime_checkable
 class Decided(Protocol):
-    """A forest, to which the parties say on which side of its splits a row is."""
+    """A forest, to which the parties say on which side of its splits a row is.
+
+    Attributes:
+        start: scores before the first tree, float64 (outputs,).
+    """
+
+    forest: Forest
+    start: Tensor
 
     def of_sides(self, sides: Sequence[Tensor]) -> Tensor:
         """Packed bits in roster order, uint8 (rows, bytes) each -> logits (rows, classes)."""

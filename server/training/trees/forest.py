@@ -33,6 +33,14 @@ class Tree:
     value: NDArray[np.float64]
     gain: NDArray[np.float64]
 
+    @property
+    def depth(self) -> int:
+        """Splits from the root to the farthest leaf."""
+        depths = np.zeros(len(self.party), np.int64)
+        for node in np.flatnonzero(self.party >= 0):  # a node comes before its children
+            depths[self.children[node]] = depths[node] + 1
+        return int(depths.max())
+
     def apply(self, side: Callable[[int, int], Sides], rows: int) -> NDArray[np.float64]:
         """Values of the leaves, float64 (rows,).
 
@@ -99,6 +107,15 @@ class Forest:
     def side(self, party: int, record: int) -> Sides:
         """Whether each row goes left, bool (rows,)."""
         return np.unpackbits(self._sides[party][record], count=self.rows).astype(bool)
+
+    def used(self, party: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """How many nodes each of a party's records splits, (records,), and the sum of its gains there, likewise."""
+        times, gains = np.zeros(len(self.records[party]), np.int64), np.zeros(len(self.records[party]))
+        for tree in self.trees:
+            here = tree.party == party
+            np.add.at(times, tree.record[here], 1)
+            np.add.at(gains, tree.record[here], tree.gain[here])
+        return times, gains
 
     def values(self, tree: Tree) -> NDArray[np.float64]:
         """What a tree adds to the scores of all rows, float64 (rows,)."""
