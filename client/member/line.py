@@ -81,6 +81,7 @@ class PartyLine:
             session=session,
             steps=privacy.steps,
             encoder=privacy.encoder,
+            answers=privacy.answers,
         )
 
     def begin(self, telemetry: Telemetry) -> tuple[PartyTranscript, Callable[[Item], None]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from colonnade.client.privacy.answers import Answers, Kind
 from colonnade.client.privacy.mechanisms import MECHANISMS, PartyMechanism, Terms
 from colonnade.client.privacy.own_encoder import OwnEncoder
 from colonnade.client.privacy.row_places import RowPlaces
@@ -44,6 +45,8 @@ class Privacy:
     ) -> None:
         policy.refuse(party, federation)
         self.plan = plan
+        self._party, self._policy, self._ledger = party, policy, ledger
+        self._answers: dict[Kind, Answers] = {}
         self._form, self._evaluations = form_of(federation.compress.up), federation.compress.evaluations
         self._mechanism: PartyMechanism | None = None
         if plan is not None:
@@ -69,6 +72,12 @@ class Privacy:
         """Encoder of codes in the newest session; None without."""
         return None if self._mechanism is None else self._mechanism.encoder
 
+    def answers(self, kind: Kind, expected: int) -> Answers:
+        """The run's count of answers, of which a run asks for `expected` at most. Errors as of `Answers`."""
+        if kind not in self._answers:
+            self._answers[kind] = Answers(self._ledger, self._party, self._policy, kind, expected)
+        return self._answers[kind]
+
     def stage(self, state: State, draws: Draws | None = None) -> Release:
         """A session's privacy stage. Seeded noise and its count are in the state, and are restored with it."""
         release = release_clear if self._mechanism is None else self._mechanism.stage(state)
@@ -78,6 +87,8 @@ class Privacy:
         return QuantisedRelease(release, self._form, self._evaluations, rounding)
 
     def close(self) -> None:
+        for each in self._answers.values():
+            each.close()
         if self._mechanism is not None:
             self._mechanism.close()
 

@@ -17,13 +17,16 @@ from colonnade.common.contracts.prediction import SPLITS
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.message import Message
-from colonnade.common.protocols.secureboost import BLOCK, WIDEST, Config, Masks, Sides, Wanted
+from colonnade.common.protocols.secureboost import BLOCK, WIDEST, Config, Masks, Sides, Wanted, most_at
 
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Answers with sums over its bins, and with the sides of the splits that it is asked for."""
     table, asked = binned(ctx, most=cfg.bins, least=cfg.least), Asked(ctx)
     sums = PartySums(ctx, server, cfg, table)
+    most = [most_at(level, ctx.federation) for level in range(cfg.depth)]
+    vectors = ctx.answers("vectors", ctx.schedule.rounds * sum(each["vectors"] for each in most))
+    splits = ctx.answers("splits", ctx.schedule.rounds * sum(each["splits"] for each in most))
     kinds: dict[type[Message], dict[str, int]] = {Masks: {"degree": sums.degree}, Wanted: {}}
     async for t in server.rounds(after=ctx.round):
         if not await sums.open(t):  # 1, 2
@@ -34,6 +37,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
                 case Masks():
                     if (level := _next(came, level + 1)) == cfg.depth:
                         raise ContractError(SERVER, "Masks", "level", f"at most {cfg.depth - 1}", str(level))
+                    vectors.take(_few(came.d.shape[1], came, "d", most[level]["vectors"]))
                     if not await sums.answer(t, came):  # 4
                         break
                 case Wanted():
@@ -41,6 +45,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
                     if level == asked_at:
                         raise ContractError(SERVER, "Wanted", "level", "once a level", f"{level} again")
                     asked_at = level
+                    splits.take(_few(len(came.columns), came, "columns", most[level]["splits"]))
                     new = asked.read(came, table)
                     rows = torch.arange(len(table.codes))
                     for number, block in enumerate(torch.split(rows, BLOCK)):
@@ -123,6 +128,13 @@ def _next(came: Masks | Wanted, level: int) -> int:
     if came.level != level:
         raise ContractError(SERVER, type(came).__name__, "level", str(level), str(came.level))
     return level
+
+
+def _few(count: int, came: Masks | Wanted, field: str, most: int) -> int:
+    """The number of vectors or splits of a level. Raises ContractError if no tree needs so many."""
+    if count > most:
+        raise ContractError(SERVER, type(came).__name__, field, f"at most {most} at level {came.level}", str(count))
+    return count
 
 
 def _unpacked(left: bytes) -> NDArray[np.bool_]:

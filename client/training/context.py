@@ -10,12 +10,14 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from colonnade.client.privacy.answers import Answers, Kind
 from colonnade.client.privacy.own_encoder import OwnEncoder
 from colonnade.client.training.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
 from colonnade.client.transcript.receipts import Receipts
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.models import UserModule, user_parts
+from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import PairKeys, Session
@@ -52,6 +54,7 @@ class ClientContext:
         session: its number, from which keys and draws are derived.
         identity: None on loopback without TLS.
         keyed: called with the keys that the parties have agreed on.
+        answers: the durable count of answers to the server's vectors or splits; a run asks for so many at most.
         receipts: records of the sealed boxes that parties send each other.
     """
 
@@ -76,6 +79,7 @@ class ClientContext:
     run_cache: RunCache = field(default_factory=RunCache)
     steps: NoisySteps | None = None
     encoder: OwnEncoder | None = None
+    answers: Callable[[Kind, int], Answers] = lambda kind, expected: Answers(None, "", PolicyConfig(), kind, expected)
     keyed: Callable[[PairKeys], None] = lambda _keys: None
     receipts: Receipts = field(default_factory=Receipts)
 

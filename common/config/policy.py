@@ -72,6 +72,18 @@ class PolicyConfig(Section):
         ge=1,
         description="fewest common keys that an alignment for a prediction must find; left out, min_common_rows",
     )
+    max_vectors: int | None = Field(
+        default=None,
+        ge=1,
+        description="with boosted trees: vectors of the server over which the party adds up its bins in a run, "
+        "repeated rounds included; left out, twice those that the run's trees need",
+    )
+    max_splits: int | None = Field(
+        default=None,
+        ge=1,
+        description="with boosted trees: splits of its columns for which the party says on which side every row is in "
+        "a run, repeated rounds included; left out, twice those that the run's trees can have",
+    )
     reuse_alignment: bool = Field(
         default=True,
         description="false: rows are aligned anew for every run and prediction, with secrets drawn for it alone",

@@ -232,9 +232,20 @@ class Holder:
             yield self._masked(first, last) + _words(noise).reshape(-1, DEGREE)
 
     def begin(self, dummy: Words) -> Answer:
-        """Begins the sums of v vectors, with their c_d, (N, v)."""
+        """Begins the sums of v vectors, with their c_d, (N, v).
+
+        A vector that was answered before is answered with fresh noise: the argument for the hint counts every answer as
+        one to the same vector, and a server that repeats one departs from the protocol.
+
+        Raises:
+            InputError: they are more than the hint is safe for.
+        """
         if dummy.shape[0] != DEGREE:
             raise InputError(f"a dummy of shape {dummy.shape}")
+        if self.answers + dummy.shape[1] > self._size.most_answers:
+            raise InputError(
+                f"more than {self._size.most_answers} answers under one hint", hint="resume: a session has its own hint"
+            )
         self.answers += dummy.shape[1]
         return Answer(self._size, self._matrix, times_words(self._masks.astype(np.float64), dummy), self._bits)
 

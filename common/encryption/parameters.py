@@ -27,6 +27,7 @@ FINE, COARSE = 2**20, 2**16
 FINE / COARSE = 16 is above 1.9, the integers' smoothing parameter for 2^-100 (Micciancio and Walter 2017)."""
 _TERNARY = 2 / 3  # variance of an entry of a secret
 _TAIL = 11.0  # deviations; 2 exp(-11^2 / 2) < 2^-86 a sum
+_LONGEST = DEGREE * (SIGMA**2 + 1) * (1 + _TAIL / math.sqrt(DEGREE)) ** 2  # |(e_d, s)|^2, but with the same probability
 
 
 @dataclass(frozen=True)
@@ -104,14 +105,19 @@ class SumSize:
             )
 
     def residual(self, answers: int) -> float:
-        """Deviation that u and e' have left to a server that knows the secrets and errors of its own vectors.
+        """Deviation of the errors of an RLWE sample that is as hard as the hint is, after so many answers.
 
-        Every answer is a hint about (u, e'): its inner product with (e_d, -s), plus the last noise. Given the hints,
-        the two are Gaussian with covariance (I / σ^2 + Σ h h' / f^2)^-1 (Kim, Lee, Seo and Song 2023, Hint-LWE), whose
-        smallest eigenvalue follows from the largest singular value of `answers` random vectors of length 2 N.
+        Every answer is a hint about (u, e'): its inner product with h = (e_d, -s), plus the last noise. With such hints
+        the sample is as hard as one without, whose errors have the deviation σ_0: 1 / σ_0^2 = 2 (1 / σ^2 + B / f^2),
+        where B is the largest eigenvalue of Σ h h' (Kim, Lee, Seo and Song 2023, Hint-MLWE, Theorem 1). B is bounded
+        by the sum of |h|^2, as if all answers were to one vector: however alike they are, and repeated or not.
         """
-        largest = SIGMA * (math.sqrt(answers) + math.sqrt(2 * DEGREE) + _TAIL)
-        return 1 / math.sqrt(1 / SIGMA**2 + (largest / self.flood) ** 2)
+        return 1 / math.sqrt(2 / SIGMA**2 + 2 * answers * _LONGEST / self.flood**2)
+
+    @cached_property
+    def most_answers(self) -> int:
+        """Answers under one hint until `residual` is LEAST_SIGMA, for which the table is."""
+        return int((1 / LEAST_SIGMA**2 / 2 - 1 / SIGMA**2) * self.flood**2 / _LONGEST)
 
     def disclosed(self, bins: int, answers: int) -> float:
         """Bits that `answers` sums over each bin tell of the columns at most, through the rounding's remainder.

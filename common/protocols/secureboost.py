@@ -178,6 +178,12 @@ def vectors_of(federation: FederationConfig, config: Config) -> int:
     return trees_of(federation) << config.depth
 
 
+def most_at(level: int, federation: FederationConfig) -> dict[str, int]:
+    """Vectors and splits of a level, from 0, at most: of two siblings the sums of one are asked for."""
+    nodes = trees_of(federation) << level
+    return {"vectors": nodes if level else 2 * nodes, "splits": nodes}
+
+
 def trees_of(federation: FederationConfig) -> int:
     """Trees of a round: one for two classes."""
     return 1 if federation.task == "classification" and federation.outputs == 2 else federation.outputs

@@ -6,6 +6,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 from torch import Tensor
 
+from colonnade.client.privacy.stage import Privacy
 from colonnade.client.protocols.secureboost import participate
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.trees.bins import binned
 from colonnade.common.config.members import Config
+from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.errors import ConfigError, ContractError, InputError
@@ -253,6 +256,7 @@ def test_a_party_that_contradicts_itself_is_named(lie: Any, sets: tuple[str, ...
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
+        ({"columns": [0, 0]}, r"Wanted\.columns.*at most 1 at level 0.*2"),
         ({"columns": [99]}, r"Wanted\.columns.*0 to"),
         ({"columns": [-1]}, r"Wanted\.columns.*0 to"),
         ({"left": 0}, r"Wanted\.left.*an empty side"),
@@ -265,9 +269,9 @@ def test_a_party_that_contradicts_itself_is_named(lie: Any, sets: tuple[str, ...
 )
 def test_a_split_that_the_server_could_not_need_is_refused(wanted: dict[str, Any], said: str) -> None:
     async def ask(ctx: ServerContext, clients: Cohort, t: int) -> None:
-        left = torch.full((1, 32), 255 if wanted.get("left") == 255 else 0, dtype=torch.uint8)
-        left[0, 0] = wanted.get("left", 128)
         columns = torch.tensor(wanted.get("columns", [0]))
+        left = torch.full((len(columns), 32), 255 if wanted.get("left") == 255 else 0, dtype=torch.uint8)
+        left[:, 0] = wanted.get("left", 128)
         for _ in range(wanted.get("times", 1)):
             await clients.broadcast(Wanted(t, wanted.get("level", 0), wanted.get("first", 0), columns, left))
             await clients.collect(Sides, t, ctx.quorum)
@@ -276,7 +280,9 @@ def test_a_split_that_the_server_could_not_need_is_refused(wanted: dict[str, Any
         run(CLEAR, instead={"server": scripted(1, ask)})
 
 
-def scripted(levels: int, ask: Callable[[ServerContext, Cohort, int], Awaitable[None]], node: int = 0) -> Any:
+def scripted(
+    levels: int, ask: Callable[[ServerContext, Cohort, int], Awaitable[None]], *, node: int = 0, vectors: int = 2
+) -> Any:
     """A server that opens a round, asks for the sums of some levels, and then for something else."""
 
     async def side(ctx: ServerContext, clients: Cohort, _cfg: Any) -> None:
@@ -285,9 +291,10 @@ def scripted(levels: int, ask: Callable[[ServerContext, Cohort, int], Awaitable[
             own = torch.zeros(1, 32, dtype=torch.uint8)
             await clients.broadcast(Nonces(t, torch.cat([own, *(each.nonce[None] for each in shapes.values())])))
             for level in range(levels):
-                await clients.broadcast(Masks(t, level, torch.zeros(0, 2, dtype=torch.int64)))
+                await clients.broadcast(Masks(t, level, torch.zeros(0, vectors, dtype=torch.int64)))
                 for block in torch.split(ctx.schedule.partition.train, 1 << 14):
-                    await clients.broadcast(Vectors(t, level, 0, torch.full((len(block), 1 if level else 2), node)))
+                    wide = 1 if level else vectors
+                    await clients.broadcast(Vectors(t, level, 0, torch.full((len(block), wide), node)))
                 await clients.collect(Sums, t, ctx.quorum)
             await ask(ctx, clients, t)
 
@@ -301,6 +308,49 @@ async def nothing(ctx: ServerContext, clients: Cohort, t: int) -> None:
 def test_a_round_answers_no_more_levels_than_a_tree_has() -> None:
     with pytest.raises(ContractError, match=rf"Masks\.level.*at most {DEPTH - 1}"):
         run(CLEAR, instead={"server": scripted(DEPTH + 1, nothing)})
+    with pytest.raises(ContractError, match=r"Masks\.d.*at most 2 at level 0.*3"):
+        run(CLEAR, instead={"server": scripted(1, nothing, vectors=3)})
+
+
+NEEDED = ROUNDS << DEPTH
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (f"max_vectors={NEEDED - 1}", f"party2.policy.max_vectors = {NEEDED - 1}: the federation has {NEEDED} vectors"),
+        ("max_splits=1", "party2.policy.max_splits = 1: the federation has asked for [0-9]+ splits in this run"),
+    ],
+)
+def test_a_party_answers_no_more_than_its_policy_says(policy: str, said: str) -> None:
+    sent = list[Message]()
+
+    async def side(ctx: ClientContext, link: Link, cfg: Any) -> None:
+        await participate(ctx, Lying(link, sent.append), cfg)  # type: ignore[arg-type]
+
+    with pytest.raises(ConfigError, match=said):
+        run(CLEAR, f"parties.party2.policy.{policy}", instead={"party2": side})
+    assert ("vectors" in policy and not sent) or sum(len(m.s) for m in sent if isinstance(m, Sides)) <= 1
+
+
+def test_a_party_answers_no_more_than_twice_what_the_trees_need(tmp_path: Path) -> None:
+    """A server that asks for the same round again and again, in one start of the party after the other."""
+    agreed, answered = config(CLEAR), list[int]()
+    while len(answered) < 9:
+        told = Privacy("party2", agreed.federation, PolicyConfig(), None, tmp_path / "ledger.jsonl")
+
+        async def side(ctx: ClientContext, link: Link, cfg: Any, told: Privacy = told) -> None:
+            await participate(replace(ctx, answers=told.answers), link, cfg)
+
+        try:
+            run(CLEAR, f"federation.rounds={ROUNDS}", instead={"party2": side})
+        except ConfigError as refused:
+            assert "max_vectors" in str(refused)
+            break
+        finally:
+            told.close()
+        answered.append(told.answers("vectors", 0).answered)
+    assert len(answered) >= 2 and answered[-1] <= 2 * NEEDED
 
 
 def test_a_node_that_the_level_does_not_have_is_refused() -> None:

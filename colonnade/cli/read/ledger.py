@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from colonnade.client.privacy.answers import KINDS, reserved
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.budget import reservations
 from colonnade.common.privacy.accounting.chain import Verdict, newest, verify
@@ -72,6 +73,8 @@ def _show(path: Path) -> None:
     for kind in books:  # below the table, whose cells are too narrow
         if what := describe_kind(kind):
             console.print(f"{kind}: {what}", markup=False, soft_wrap=True)
+    if answered := [f"{count} {kind}" for kind in KINDS if (count := reserved(path, kind))]:
+        console.print(f"answered in all starts: {', '.join(answered)} of the server's", markup=False)
     console.print(_spent(path), markup=False)
     console.print(f"newest hash: {newest(path)}", markup=False, soft_wrap=True)
 

@@ -50,14 +50,15 @@ class Reserved:
             enter(self._path, self._entry({"returned": self._left}), self.held_back)
         self._left = 0
 
-    def _take(self, room: int | None) -> None:
-        """Counts one more, of `room` that are left. Raises EnvironmentFault, and counts none, if it is not written."""
-        if self._path is not None and not self._left:
-            block = self._block if room is None else min(self._block, room)
+    def _take(self, room: int | None, count: int = 1) -> None:
+        """Counts more, of `room` that are left. Raises EnvironmentFault, and counts none, if it is not written."""
+        if self._path is not None and self._left < count:
+            block = self._block if room is None else min(self._block, room - self._left)
+            block = max(block, count - self._left)
             enter(self._path, self._entry({"reserved": block}), self.held_back)
-            self._left = block
-        self._left -= 1
-        self._counts[self._name] += 1
+            self._left += block
+        self._left -= count
+        self._counts[self._name] += count
 
     def _entry(self, counted: dict[str, int]) -> dict[str, Any]:
         """A line of the ledger."""

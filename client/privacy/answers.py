@@ -1,0 +1,83 @@
+"""Durable count of a party's answers to vectors and splits of the server's choice, over all sessions and starts.
+
+A server that deviates reads columns from such answers: under encryption a party cannot see what it is asked. So it
+answers at most twice what the configured run asks for, or what its policy says. What was answered in a round that is
+repeated counts again, since a repeated round's vectors are encrypted anew and may be any others.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from colonnade.common.config.policy import PolicyConfig
+from colonnade.common.errors import CheckpointError
+from colonnade.common.privacy.accounting.budget import Reserved
+from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_values import whole
+
+Kind = Literal["vectors", "splits"]
+KINDS: tuple[Kind, ...] = ("vectors", "splits")
+
+_REPEATS = 2  # times what a run asks for: room for rounds that are repeated after an interruption
+_BLOCKS = 32  # reservations of a run: a crash forfeits at most one
+
+
+class Answers(Reserved):
+    """Counts answers of one kind, and refuses those beyond the policy's `max_vectors` or `max_splits`.
+
+    Args:
+        path: the party's ledger; None counts in memory.
+        expected: answers that a run asks for at most.
+
+    Raises:
+        ConfigError: the policy allows fewer vectors than the run asks for.
+        CheckpointError: the ledger was altered.
+    """
+
+    held_back = "nothing is answered"
+
+    def __init__(self, path: Path | None, party: str, policy: PolicyConfig, kind: Kind, expected: int) -> None:
+        self._party, self._kind, self._rule = party, kind, f"max_{kind}"
+        own: int | None = getattr(policy, self._rule)
+        self.most = _REPEATS * expected if own is None else own
+        if kind == "vectors" and self.most < expected:  # of splits a run asks for fewer than it may
+            policy.object(party, self._rule, self.most, f"{expected} vectors in a run")
+        already = 0 if path is None else reserved(path, kind)
+        super().__init__(path, kind, None, already, max(1, expected // _BLOCKS))
+
+    @property
+    def answered(self) -> int:
+        """Answers of all starts: sent, or forfeited by a crash."""
+        return int(self._counts[self._kind])
+
+    def take(self, count: int) -> None:
+        """Counts answers that are about to be sent; durable when this returns.
+
+        Raises:
+            ConfigError: they are more than this party answers. Nothing is counted.
+            EnvironmentFault: as `Reserved`.
+        """
+        if self.answered + count > self.most:
+            PolicyConfig.object(
+                self._party, self._rule, self.most, f"asked for {self.answered + count} {self._kind} in this run",
+                hint=f"rounds that interruptions repeat count again: if these explain it, raise policy.{self._rule} "
+                "and resume; otherwise the server asks for what no tree needs",
+            )  # fmt: skip
+        self._take(self.most - self.answered, count)
+
+    def _entry(self, counted: dict[str, int]) -> dict[str, Any]:
+        return {self._kind: counted}
+
+
+def reserved(path: Path, kind: Kind) -> int:
+    """Answers that a ledger's lines reserve, less those returned."""
+    total = 0
+    for entry in read_lines(path):
+        if kind in entry:
+            try:
+                total += whole(entry[kind].get("reserved", 0)) - whole(entry[kind].get("returned", 0))
+            except (ValueError, AttributeError):
+                said = f"{path}: a line that counts {kind} was altered"
+                raise CheckpointError(said, hint="restore the ledger from a copy, or begin a new run") from None
+    return total
