@@ -33,6 +33,7 @@ _EVERYWHERE = {"part": '"validation" or "test"', "block": "from 0"}  # fields of
 _STEMS = {  # modules whose .proto file has another name
     "alignment.messages": "alignment",
     "aggregation.messages": "secure_aggregation",
+    "encryption.messages": "encrypted_sums",
 }
 _WIDTH = 117  # of a comment line, without its slashes
 

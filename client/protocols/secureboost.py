@@ -15,21 +15,27 @@ from colonnade.client.training.trees.bins import BinnedTable, binned
 from colonnade.client.training.trees.sums import PartySums
 from colonnade.common.contracts.prediction import SPLITS
 from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.encryption.clear import in_groups
+from colonnade.common.encryption.linear import Whole
+from colonnade.common.encryption.messages import BLOCK, MISSING, WIDEST, WORDS, Masks
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.message import Message
-from colonnade.common.protocols.secureboost import BLOCK, WIDEST, Config, Masks, Sides, Wanted, most_at
+from colonnade.common.protocols.secureboost import Config, Sides, Sums, Wanted, most_at, trees_of
 
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Answers with sums over its bins, and with the sides of the splits that it is asked for."""
     table, asked = binned(ctx, most=cfg.bins, least=cfg.least), Asked(ctx)
-    sums = PartySums(ctx, server, cfg, table)
+    matrix = table.one_hot(ctx.schedule.partition.train)
+    encrypted, nodes = cfg.gradients == "encrypted", _Nodes(trees_of(ctx.federation))
+    sums = PartySums(ctx, server, matrix, encrypted=encrypted)
+    column_kinds = [WORDS * (each.cuts is None) + MISSING * (each.count > each.values) for each in table.columns]
     most = [most_at(level, ctx.federation) for level in range(cfg.depth)]
     vectors = ctx.answers("vectors", ctx.schedule.rounds * sum(each["vectors"] for each in most))
     splits = ctx.answers("splits", ctx.schedule.rounds * sum(each["splits"] for each in most))
     kinds: dict[type[Message], dict[str, int]] = {Masks: {"degree": sums.degree}, Wanted: {}}
     async for t in server.rounds(after=ctx.round):
-        if not await sums.open(t):  # 1, 2
+        if not await sums.open(t, table.counts, column_kinds):  # 1, 2
             continue
         level, asked_at = -1, -1
         while (came := await server.recv_one(kinds, t)) is not None:
@@ -38,8 +44,11 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
                     if (level := _next(came, level + 1)) == cfg.depth:
                         raise ContractError(SERVER, "Masks", "level", f"at most {cfg.depth - 1}", str(level))
                     vectors.take(_few(came.d.shape[1], came, "d", most[level]["vectors"]))
-                    if not await sums.answer(t, came):  # 4
+                    clear = {} if encrypted else nodes.of_level(came)
+                    if (answer := await sums.add_up(t, came, **clear)) is None:
                         break
+                    y = torch.from_numpy(answer.end().view(np.int64))
+                    await server.send(Sums(t, level, ctx.release(y)))  # 4
                 case Wanted():
                     _next(came, level)
                     if level == asked_at:
@@ -51,6 +60,29 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
                     for number, block in enumerate(torch.split(rows, BLOCK)):
                         s = torch.from_numpy(np.packbits(asked.of(table.codes[block.numpy()], new).T, axis=1))
                         await server.send(Sides(t, level, number, ctx.release(s, rows=block)))  # 6
+
+
+class _Nodes:
+    """What travels in the clear: the vectors of a round's root, and below it the node of every row."""
+
+    def __init__(self, trees: int) -> None:
+        self._trees, self._root = trees, dict[int, Whole]()  # by block
+
+    def of_level(self, masks: Masks) -> dict[str, Any]:
+        """Arguments of `PartySums.add_up`."""
+        nodes = masks.d.shape[1] // 2
+
+        def root(number: int, c: Whole) -> Whole:
+            self._root[number] = c
+            return c
+
+        def below(number: int, c: Whole) -> Whole:
+            try:
+                return in_groups(self._root[number], c, nodes)
+            except InputError as wrong:
+                raise ContractError(SERVER, "Vectors", "c", "nodes of the level", str(wrong)) from None
+
+        return {"read": below, "wide": self._trees} if masks.level else {"read": root}
 
 
 class Asked:

@@ -55,6 +55,7 @@ Address = Annotated[str, AfterValidator(_check_address)]
 Endpoint = Annotated[str, AfterValidator(_check_address), BeforeValidator(_on_loopback)]
 
 Weight = Annotated[float, Field(gt=0, le=1e6)]
+Direction = Literal["rising", "falling"]
 ClassWeights = Literal["none", "balanced"] | tuple[Weight, ...]
 
 _LARGEST_PORT = 65_535
@@ -142,6 +143,11 @@ class PartyConfig(_Member):
     head_optimiser: HeadOptimiser = Field(
         default=PLAIN,
         description=f"optimiser of the party's head, in protocols where it has one; {_LEFT_OUT}",
+    )
+    monotone: dict[str, Direction] = Field(
+        default={},
+        description="columns of numbers along which the score only rises or only falls, {NAME: rising or falling}, in "
+        "boosted protocols; never sent",
     )
     chaos: ChaosConfig = Field(default=ChaosConfig(), description="injected faults, for tests and experiments")
     policy: PolicyConfig = Field(default=PolicyConfig(), description="requirements on the federation section")

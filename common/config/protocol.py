@@ -68,6 +68,7 @@ class ProtocolConfig(Section):
         optimisers: those that the protocol uses: a party's, that of a party's own head, the server's.
         few_rounds: True if a run of less than a hundred rounds is usual.
         typed: True if parties learn from their tables before these are encoded, `ctx.table`.
+        monotone: True if a party can say along which columns the score only rises or falls, `parties.NAME.monotone`.
     """
 
     defaults: ClassVar[Defaults] = Defaults()
@@ -75,6 +76,7 @@ class ProtocolConfig(Section):
     optimisers: ClassVar[frozenset[str]] = frozenset({"party", "server"})
     few_rounds: ClassVar[bool] = False
     typed: ClassVar[bool] = False
+    monotone: ClassVar[bool] = False
 
     name: str = Field(description="the protocol, which decides the other keys of this section")
 

@@ -56,6 +56,22 @@ def _check_parties(config: Config) -> None:
                 f"parties.{name}.chaos: {federation.protocol.name} has no message {kind!r}{nearest(kind, kinds)}",
                 hint=f"there are {', '.join(kinds)}",
             )
+        if party.monotone:
+            _check_monotone(federation, f"parties.{name}.monotone")
+
+
+def _check_monotone(federation: FederationConfig, key: str) -> None:
+    """Rejects directions of columns where no score could follow them."""
+    if not federation.protocol.monotone:
+        raise ConfigError(
+            f"{key} with the protocol {federation.protocol.name}: its scores follow no direction of a column",
+            hint="leave it out",
+        )
+    if federation.task == "classification" and federation.outputs != 2:
+        raise ConfigError(
+            f"{key} with {federation.outputs} classes: no one score rises or falls",
+            hint="leave it out; or make labels of two classes",
+        )
 
 
 def _check_active(federation: FederationConfig, server: ServerConfig) -> None:

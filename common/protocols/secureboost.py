@@ -35,24 +35,12 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.exchange import Exchange
-from colonnade.common.encryption.parameters import DEGREE
+from colonnade.common.encryption.messages import BLOCK, SUMMED, WIDEST, sum_limits
 from colonnade.common.errors import ConfigError
-from colonnade.common.messaging.fields import MaskedTensor, Released, Tensor
+from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.forms import AS_IS
-from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 
-BLOCK = 4 * DEGREE
-"""Rows of a block of ciphertexts or sides."""
-PART = 256
-"""Bins of a part of a hint."""
-NONCE = 32
-"""Bytes of a nonce."""
-COLUMNS, BINS = 4096, 2**16
-"""Columns of a party, and bins of all of them, at most."""
-WIDEST = 256
-"""Bins of a column, at most."""
-WORDS, MISSING = 1, 2
-"""Kinds of a column, added up: of words, and with a last bin of missing values."""
 CLASSES = 16
 """Classes, or numbers to predict, at most: a tree for each in every round."""
 
@@ -81,65 +69,6 @@ class Config(ProtocolConfig):
     least: int = Field(default=20, ge=1, description="training rows of a bin, at least")
     columns: float = Field(default=1.0, gt=0, le=1, description="share of the columns that a tree looks at")
     rows: float = Field(default=1.0, gt=0, le=1, description="share of the training rows that a tree is grown on")
-
-
-@message
-class Shape(PartyMessage):
-    """Party to server: bins of its columns, int64 (columns,); kinds of the columns, uint8 (columns,); a nonce.
-
-    Args:
-        kinds: sums of WORDS and MISSING.
-    """
-
-    counts: Annotated[Released, TensorSpec("columns", dtype="int64")]
-    kinds: Annotated[Released, TensorSpec("columns", dtype="uint8")]
-    nonce: Annotated[Tensor, TensorSpec("nonce", dtype="uint8", public="random")]
-
-
-@message
-class Nonces(ServerMessage):
-    """Server to party: all members' nonces, the server's first, uint8 (members, nonce)."""
-
-    alike: ClassVar[Alike | None] = Alike(("nonces",))
-
-    nonces: Annotated[Tensor, TensorSpec("members", "nonce", dtype="uint8")]
-
-
-@message
-class HintPart(PartyMessage):
-    """Party to server: words of H, int64 (part, degree)."""
-
-    part: int
-    h: Annotated[MaskedTensor, TensorSpec("part", "degree", dtype="int64")]
-
-
-@message
-class Masks(ServerMessage):
-    """Server to party: c_d of the vectors that follow, int64 (degree, vectors); no rows where they are clear.
-
-    Args:
-        level: of the trees, from 0.
-    """
-
-    alike: ClassVar[Alike | None] = Alike(("d",), key=("level",))
-
-    level: int
-    d: Annotated[Tensor, TensorSpec("degree", "vectors", dtype="int64")]
-
-
-@message
-class Vectors(ServerMessage):
-    """Server to party: c of a block of training rows, int64 (rows, vectors): gradients' vectors, then Hessians'.
-
-    In the clear, below the root, instead the number of each row's node among those of the level that are asked about,
-    or -1, int64 (rows, outputs): their gradients are those of the root.
-    """
-
-    alike: ClassVar[Alike | None] = Alike(("c",), key=("level", "block"))
-
-    level: int
-    block: int
-    c: Annotated[Tensor, TensorSpec("rows", "vectors", dtype="int64")]
 
 
 @message
@@ -192,14 +121,7 @@ def trees_of(federation: FederationConfig) -> int:
 def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
     return {
-        "columns": COLUMNS,
-        "nonce": NONCE,
-        "members": 1 + len(federation.parties),
-        "part": PART,
-        "degree": DEGREE,
-        "rows": BLOCK,
-        "vectors": vectors_of(federation, config),
-        "bins": BINS,
+        **sum_limits(federation, vectors_of(federation, config)),
         "records": vectors_of(federation, config) // 2,
         "left": WIDEST // 8,
         "bytes": BLOCK // 8,
@@ -229,7 +151,7 @@ CONTRACT = Contract(
     title="SecureBoost: boosted trees, from encrypted sums over the parties' bins",
     source="Cheng et al. 2021; Chen and Guestrin 2016",
     config=Config,
-    messages=(Shape, Nonces, HintPart, Masks, Vectors, Sums, Wanted, Sides),
+    messages=(*SUMMED, Sums, Wanted, Sides),
     limits=limits,
     exchange=Exchange("histograms", "questions"),
     in_step=True,

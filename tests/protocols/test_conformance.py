@@ -77,7 +77,7 @@ TestSecureBoost = conformance(
     quick(
         needs_all=True,
         unused=("HintPart",),
-        fresh=("Shape", "Nonces"),
+        fresh=("BinCounts", "Nonces"),
         free=("columns", "degree", "rows", "vectors", "bins", "records", "bytes"),
         sets=("federation.rows.train=600",),
     ),

@@ -24,10 +24,11 @@ from colonnade.common.config.members import Config
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import Cohort, Link
+from colonnade.common.encryption.messages import BinCounts, Masks, Nonces, Vectors
 from colonnade.common.errors import ConfigError, ContractError, InputError
 from colonnade.common.messaging.message import Message, schema
 from colonnade.common.parsing.file import parse
-from colonnade.common.protocols.secureboost import Masks, Nonces, Shape, Sides, Sums, Vectors, Wanted
+from colonnade.common.protocols.secureboost import Sides, Sums, Wanted
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.trees.forest import Forest
 from colonnade.simulation.federation import Simulation
@@ -225,7 +226,7 @@ def fewer_bins(ctx: ClientContext, message: Message) -> Message | None:
 
 
 def one_bin(ctx: ClientContext, message: Message) -> Message | None:
-    return replace(message, counts=ctx.release(message.counts * 0 + 1)) if isinstance(message, Shape) else None
+    return replace(message, counts=ctx.release(message.counts * 0 + 1)) if isinstance(message, BinCounts) else None
 
 
 def noisy_sums(ctx: ClientContext, message: Message) -> Message | None:
@@ -241,7 +242,7 @@ def noisy_sums(ctx: ClientContext, message: Message) -> Message | None:
         (other_sides, (CLEAR,), r"party2.*Sides.*the rows that its sums were over"),
         (fewer_sides, (CLEAR,), r"party2.*Sides.*splits"),
         (fewer_bins, (CLEAR,), r"party2.*Sums.*bins"),
-        (one_bin, (CLEAR,), r"party2.*Shape.*2 to 256 bins a column"),
+        (one_bin, (CLEAR,), r"party2.*BinCounts.*2 to 256 bins a column"),
         (noisy_sums, (), r"party2.*Sums"),
     ],
 )
@@ -287,7 +288,7 @@ def scripted(
 
     async def side(ctx: ServerContext, clients: Cohort, _cfg: Any) -> None:
         async for t in clients.rounds(1):
-            shapes = await clients.collect(Shape, t, ctx.quorum)
+            shapes = await clients.collect(BinCounts, t, ctx.quorum)
             own = torch.zeros(1, 32, dtype=torch.uint8)
             await clients.broadcast(Nonces(t, torch.cat([own, *(each.nonce[None] for each in shapes.values())])))
             for level in range(levels):

@@ -37,7 +37,7 @@ KINDS: Mapping[str, str] = {
     "SealedShares": "shares of the party's keys for masks, encrypted for every other party",
     "SetProof": "a proof that the parties have the same set of members in a sum",
     "Shares": "shares of the party's data, encrypted for every other party",
-    "Shape": "trees: how many bins the columns have, and a random number",
+    "BinCounts": "trees: how many bins the columns have, and a random number",
     "Sides": "trees: on which side of splits the rows are, training, validation and test rows alike",
     "Stated": "alignment of rows: a signature, the party has the kept result",
     "Sums": "trees: sums of the server's encrypted numbers over the bins of the columns",

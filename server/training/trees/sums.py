@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,30 +13,13 @@ from numpy.typing import NDArray
 from colonnade.common.contracts.prediction import SPLITS
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
-from colonnade.common.encryption.clear import ClearSender
-from colonnade.common.encryption.linear import Hint, Sender, public_matrix
-from colonnade.common.encryption.parameters import DEGREE, SumSize
+from colonnade.common.encryption.messages import BLOCK, MISSING, WIDEST, WORDS, BinCounts
 from colonnade.common.errors import ContractError, InputError
-from colonnade.common.protocols.secureboost import (
-    BLOCK,
-    MISSING,
-    NONCE,
-    PART,
-    WIDEST,
-    WORDS,
-    Config,
-    HintPart,
-    Masks,
-    Nonces,
-    Shape,
-    Sides,
-    Sums,
-    Vectors,
-    Wanted,
-)
+from colonnade.common.protocols.secureboost import Config, Sides, Sums, Wanted
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.trees.forest import AskedSplit, Forest
 from colonnade.server.training.trees.grower import Query
+from colonnade.server.training.trees.sessions import SumSession
 from colonnade.server.training.trees.splits import ColumnShape, Whole
 
 
@@ -61,42 +43,20 @@ class TreeSums:
     forest: Forest
 
     def __post_init__(self) -> None:
-        self.size = SumSize(len(self.ctx.schedule.partition.train))
+        self._opened = SumSession(self.ctx, self.clients, encrypted=self.cfg.gradients == "encrypted")
+        self.size = self._opened.size
         self.columns: list[list[ColumnShape]] = []
         self.last: Responses[Any] = Responses({}, ())
         self._names = tuple(self.clients)
-        self._hints: dict[str, Hint] = {}
-        self._sender: Sender = ClearSender(self.size)
 
     async def open(self, round: int) -> None:
-        """1 and 2: the shapes of the parties' columns, and their hints.
+        """1 and 2. Raises ContractError if a party has other columns than those that the forest was begun with."""
+        await self._opened.open(round, self._bins)
 
-        Raises:
-            ContractError: the columns of a party are others than those that the forest was begun with.
-        """
-        all_parties = replace(self.ctx.quorum, need=None)
-        shapes = await self.clients.collect(Shape, round, all_parties, nonce=NONCE)
+    def _bins(self, shapes: Mapping[str, BinCounts]) -> list[int]:
         self.columns = [_columns(party, shape) for party, shape in shapes.items()]
         self._refuse_other_columns()
-        nonces = [os.urandom(NONCE), *(shape.nonce.numpy().tobytes() for shape in shapes.values())]
-        joined = torch.frombuffer(bytearray(b"".join(nonces)), dtype=torch.uint8).view(-1, NONCE)
-        await self.clients.broadcast(Nonces(round, joined))
-        if self.cfg.gradients == "clear":
-            self._hints = dict.fromkeys(self._names, Hint(np.empty((0, DEGREE), np.uint64)))
-            return
-        self._sender = Sender(self.size, public_matrix(nonces, self.size))
-        bins = {name: sum(c.bins for c in columns) for name, columns in zip(self._names, self.columns, strict=True)}
-        parts: dict[str, list[NDArray[np.int64]]] = {name: [] for name in self._names}
-        for number in range(-(-max(bins.values()) // PART)):
-            due = {name for name in self._names if bins[name] > number * PART}
-            answers = await self.clients.collect(HintPart, round, all_parties, among=due, degree=DEGREE)
-            for name, answer in answers.items():
-                wanted = min(PART, bins[name] - number * PART)
-                if answer.part != number or len(answer.h) != wanted:
-                    got = f"part {answer.part} of {len(answer.h)} bins"
-                    raise ContractError(name, "HintPart", "h", f"part {number} of {wanted} bins", got)
-                parts[name].append(answer.h.numpy())
-        self._hints = {name: Hint(np.concatenate(each).view(np.uint64)) for name, each in parts.items()}
+        return [sum(column.bins for column in columns) for columns in self.columns]
 
     async def sums(self, round: int, level: int, query: Query) -> list[Whole]:
         """3 and 4: each party's sums over its bins, int64 (bins, vectors).
@@ -104,17 +64,9 @@ class TreeSums:
         Raises:
             ContractError: a party's answer does not decrypt, or is of other bins.
         """
-        count = 2 * query.groups
-        keys = self._sender.keys(count)
-        await self.clients.broadcast(Masks(round, level, torch.from_numpy(keys.dummy.view(np.int64))))
-        for number, first in enumerate(range(0, query.rows, BLOCK)):
-            last = min(first + BLOCK, query.rows)
-            if level and self.cfg.gradients == "clear":
-                c = query.places[first:last]
-            else:
-                c = self._sender.encrypt(keys, query.vectors(first, last), first // DEGREE).view(np.int64)
-            await self.clients.broadcast(Vectors(round, level, number, torch.from_numpy(c)))
-        answers = await self.clients.collect(Sums, round, self.ctx.quorum, vectors=count)
+        nodes = None if self.cfg.gradients == "encrypted" or not level else lambda a, b: query.places[a:b]
+        keys = await self._opened.send(round, level, 2 * query.groups, query.vectors, nodes)
+        answers = await self.clients.collect(Sums, round, self.ctx.quorum, vectors=2 * query.groups)
         self._refuse_missing(answers)
         found = []
         for (name, answer), columns in zip(answers.items(), self.columns, strict=True):
@@ -122,8 +74,9 @@ class TreeSums:
             if answer.level != level or len(answer.y) != bins:
                 got = f"level {answer.level}, {len(answer.y)} bins"
                 raise ContractError(name, "Sums", "y", f"level {level}, {bins} bins", got)
+            hint = self._opened.hints[name]
             try:
-                found.append(self._sender.decrypt(self._hints[name], keys, answer.y.numpy().view(np.uint64)))
+                found.append(self._opened.sender.decrypt(hint, keys, answer.y.numpy().view(np.uint64)))
             except InputError as wrong:
                 raise ContractError(name, "Sums", "y", "sums of its hint and our vectors", str(wrong)) from None
         return found
@@ -167,15 +120,15 @@ class TreeSums:
         then = self.ctx.state.keep("columns", lambda: list(now))
         for name, ours, theirs in zip(self._names, then, now, strict=True):
             if ours != theirs:
-                raise ContractError(name, "Shape", "counts", "the columns that the run began with", "others")
+                raise ContractError(name, "BinCounts", "counts", "the columns that the run began with", "others")
 
 
-def _columns(party: str, shape: Shape) -> list[ColumnShape]:
+def _columns(party: str, shape: BinCounts) -> list[ColumnShape]:
     counts, kinds = shape.counts.tolist(), shape.kinds.tolist()
     if len(counts) != len(kinds) or any(kind > WORDS + MISSING for kind in kinds):
-        raise ContractError(party, "Shape", "kinds", "0 to 3 for every column", str(kinds)[:100])
+        raise ContractError(party, "BinCounts", "kinds", "0 to 3 for every column", str(kinds)[:100])
     if not counts or min(counts) < 2 or max(counts) > WIDEST:
-        raise ContractError(party, "Shape", "counts", f"2 to {WIDEST} bins a column", str(counts)[:100])
+        raise ContractError(party, "BinCounts", "counts", f"2 to {WIDEST} bins a column", str(counts)[:100])
     return [
         ColumnShape(count, ordered=not kind & WORDS, missing=bool(kind & MISSING))
         for count, kind in zip(counts, kinds, strict=True)

@@ -133,7 +133,7 @@ def test_few_messages_leave_unprotected() -> None:
         "messages.OpenedShares.pads",
         "fedvs.Opened.senders",
         "messages.Held.nonce",
-        "secureboost.Shape.nonce",
+        "messages.BinCounts.nonce",
         "messages.Pledge.digest",
         "messages.Pledge.certificate",
         "messages.Pledge.signature",

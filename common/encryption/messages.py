@@ -1,0 +1,110 @@
+"""Messages of sums under encryption: how a session opens, and vectors.
+
+    once in a session
+      1   party k    how many bins its columns have                                              -> server
+          members    a nonce each, from which the public matrix A follows
+      2   party k    H = M A + u a_d + e': its rows' bins M, encrypted                           -> server
+    whenever there are vectors m
+      3   server     c_d, and c = A s + e + Δ m in blocks of rows                                -> every party
+
+What a party answers is its protocol's.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.encryption.parameters import DEGREE
+from colonnade.common.messaging.fields import MaskedTensor, Released, Tensor
+from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
+
+BLOCK = 4 * DEGREE
+"""Rows of a block of ciphertexts or sides."""
+PART = 256
+"""Bins of a part of a hint."""
+NONCE = 32
+"""Bytes of a nonce."""
+COLUMNS, BINS = 4096, 2**16
+"""Columns of a party, and bins of all of them, at most."""
+WIDEST = 256
+"""Bins of a column, at most."""
+WORDS, MISSING = 1, 2
+"""Kinds of a column, added up: of words, and with a last bin of missing values."""
+
+
+@message
+class BinCounts(PartyMessage):
+    """Party to server: bins of its columns, int64 (columns,); kinds of the columns, uint8 (columns,); a nonce.
+
+    Args:
+        kinds: sums of WORDS and MISSING.
+    """
+
+    counts: Annotated[Released, TensorSpec("columns", dtype="int64")]
+    kinds: Annotated[Released, TensorSpec("columns", dtype="uint8")]
+    nonce: Annotated[Tensor, TensorSpec("nonce", dtype="uint8", public="random")]
+
+
+@message
+class Nonces(ServerMessage):
+    """Server to party: all members' nonces, the server's first, uint8 (members, nonce)."""
+
+    alike: ClassVar[Alike | None] = Alike(("nonces",))
+
+    nonces: Annotated[Tensor, TensorSpec("members", "nonce", dtype="uint8")]
+
+
+@message
+class HintPart(PartyMessage):
+    """Party to server: words of H, int64 (part, degree)."""
+
+    part: int
+    h: Annotated[MaskedTensor, TensorSpec("part", "degree", dtype="int64")]
+
+
+@message
+class Masks(ServerMessage):
+    """Server to party: c_d of the vectors that follow, int64 (degree, vectors); no rows where they are clear.
+
+    Args:
+        level: of the trees, from 0; 0 where there are none.
+    """
+
+    alike: ClassVar[Alike | None] = Alike(("d",), key=("level",))
+
+    level: int
+    d: Annotated[Tensor, TensorSpec("degree", "vectors", dtype="int64")]
+
+
+@message
+class Vectors(ServerMessage):
+    """Server to party: c of a block of training rows, int64 (rows, vectors): gradients' vectors, then Hessians'.
+
+    In the clear, below the root, instead the number of each row's node among those of the level that are asked about,
+    or -1, int64 (rows, outputs): their gradients are those of the root.
+    """
+
+    alike: ClassVar[Alike | None] = Alike(("c",), key=("level", "block"))
+
+    level: int
+    block: int
+    c: Annotated[Tensor, TensorSpec("rows", "vectors", dtype="int64")]
+
+
+SUMMED = (BinCounts, Nonces, HintPart, Masks, Vectors)
+"""Message kinds that a contract adds to its own."""
+
+
+def sum_limits(federation: FederationConfig, vectors: int) -> dict[str, int]:
+    """The largest value of their dimensions, for so many vectors at a time."""
+    return {
+        "columns": COLUMNS,
+        "nonce": NONCE,
+        "members": 1 + len(federation.parties),
+        "part": PART,
+        "degree": DEGREE,
+        "rows": BLOCK,
+        "vectors": vectors,
+        "bins": BINS,
+    }
