@@ -18,8 +18,9 @@ from colonnade.common.run.json_values import whole
 
 Kind = Literal["vectors", "splits"]
 KINDS: tuple[Kind, ...] = ("vectors", "splits")
+REPEATS = 2
+"""Answers, as a multiple of what a run asks for: room for rounds that interruptions repeat."""
 
-_REPEATS = 2  # times what a run asks for: room for rounds that are repeated after an interruption
 _BLOCKS = 32  # reservations of a run: a crash forfeits at most one
 
 
@@ -40,7 +41,7 @@ class Answers(Reserved):
     def __init__(self, path: Path | None, party: str, policy: PolicyConfig, kind: Kind, expected: int) -> None:
         self._party, self._kind, self._rule = party, kind, f"max_{kind}"
         own: int | None = getattr(policy, self._rule)
-        self.most = _REPEATS * expected if own is None else own
+        self.most = REPEATS * expected if own is None else own
         if kind == "vectors" and self.most < expected:  # of splits a run asks for fewer than it may
             policy.object(party, self._rule, self.most, f"{expected} vectors in a run")
         already = 0 if path is None else reserved(path, kind)

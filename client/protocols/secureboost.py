@@ -20,7 +20,7 @@ from colonnade.common.encryption.linear import Whole
 from colonnade.common.encryption.messages import BLOCK, MISSING, WIDEST, WORDS, Masks
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.message import Message
-from colonnade.common.protocols.secureboost import Config, Sides, Sums, Wanted, most_at, trees_of
+from colonnade.common.protocols.secureboost import Config, Sides, Sums, Wanted, trees_of, vectors_at, vectors_in
 
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
@@ -30,9 +30,9 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     encrypted, nodes = cfg.gradients == "encrypted", _Nodes(trees_of(ctx.federation))
     sums = PartySums(ctx, server, matrix, encrypted=encrypted)
     column_kinds = [WORDS * (each.cuts is None) + MISSING * (each.count > each.values) for each in table.columns]
-    most = [most_at(level, ctx.federation) for level in range(cfg.depth)]
-    vectors = ctx.answers("vectors", ctx.schedule.rounds * sum(each["vectors"] for each in most))
-    splits = ctx.answers("splits", ctx.schedule.rounds * sum(each["splits"] for each in most))
+    trees, rounds = trees_of(ctx.federation), ctx.schedule.rounds
+    vectors = ctx.answers("vectors", rounds * vectors_in(ctx.federation, cfg))
+    splits = ctx.answers("splits", rounds * trees * ((1 << cfg.depth) - 1))
     kinds: dict[type[Message], dict[str, int]] = {Masks: {"degree": sums.degree}, Wanted: {}}
     async for t in server.rounds(after=ctx.round):
         if not await sums.open(t, table.counts, column_kinds):  # 1, 2
@@ -43,7 +43,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
                 case Masks():
                     if (level := _next(came, level + 1)) == cfg.depth:
                         raise ContractError(SERVER, "Masks", "level", f"at most {cfg.depth - 1}", str(level))
-                    vectors.take(_few(came.d.shape[1], came, "d", most[level]["vectors"]))
+                    vectors.take(_few(came.d.shape[1], came, "d", vectors_at(level, ctx.federation)))
                     clear = {} if encrypted else nodes.of_level(came)
                     if (answer := await sums.add_up(t, came, **clear)) is None:
                         break
@@ -54,7 +54,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
                     if level == asked_at:
                         raise ContractError(SERVER, "Wanted", "level", "once a level", f"{level} again")
                     asked_at = level
-                    splits.take(_few(len(came.columns), came, "columns", most[level]["splits"]))
+                    splits.take(_few(len(came.columns), came, "columns", trees << level))
                     new = asked.read(came, table)
                     rows = torch.arange(len(table.codes))
                     for number, block in enumerate(torch.split(rows, BLOCK)):

@@ -41,6 +41,7 @@ class Contract(Generic[C]):
             `federation.privacy.steps.rate` can be agreed.
         in_step: True if, where the quorum is `wait`, no round ends before every party has sent something of it. A party
             then misses no round, and statements that do not arrive are findings (docs/transcript.md).
+        vectors: vectors of a round that a party adds up over its bins, at most; None without such sums.
         check: refuses an agreed section that this protocol does not support; raises ConfigError.
         former: keywords of version 0.2, in place of `exchange`.
 
@@ -59,6 +60,7 @@ class Contract(Generic[C]):
     response_noise: bool
     secret_steps: bool
     in_step: bool
+    vectors: Callable[[FederationConfig, C], int] | None
     check: Callable[[FederationConfig, C], None]
 
     def __init__(
@@ -75,6 +77,7 @@ class Contract(Generic[C]):
         response_noise: bool = False,
         secret_steps: bool = False,
         in_step: bool = False,
+        vectors: Callable[[FederationConfig, C], int] | None = None,
         check: Callable[[FederationConfig, C], None] = lambda _federation, _config: None,
         **former: Any,
     ) -> None:

@@ -1,8 +1,9 @@
-"""Parameters of sums under encryption: how strong, how noisy, and how large a sum may be. Integers and floats alone."""
+"""Parameters of sums under encryption: how strong, how noisy, how large a sum may be, how many are too many."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -134,3 +135,25 @@ def security(degree: int = DEGREE, word: int = WORD, sigma: float = SIGMA) -> in
         return 0
     return max((bits for bits, most in zip((128, 192, 256), STANDARD.get(degree, (0, 0, 0)), strict=True)
                 if word <= most), default=0)  # fmt: skip
+
+
+ROWS_A_BIN = 10
+"""Training rows for each sum that is known, below which labels can be solved for (docs/encryption.md, Labels)."""
+
+
+def solvable(bins: Mapping[str, int], rows: int) -> Iterator[str]:
+    """Sentences about parties whose bins are so many, each by itself and all together, that the rows' labels can be
+    solved for from sums of them over each bin.
+
+    Args:
+        bins: of all columns, by party.
+        rows: of training.
+    """
+    together = {", ".join(bins): sum(bins.values())} if len(bins) > 1 else {}
+    for names, count in {**bins, **together}.items():
+        if count * ROWS_A_BIN > rows:
+            who = f"{names} together have" if names in together else f"{names} has"
+            yield (
+                f"{who} {count} bins for {rows} training rows: from sums over each of them many rows' labels can be "
+                "solved for; take fewer bins (federation.protocol.bins, least), at most a tenth of the rows"
+            )

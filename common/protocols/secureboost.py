@@ -107,10 +107,14 @@ def vectors_of(federation: FederationConfig, config: Config) -> int:
     return trees_of(federation) << config.depth
 
 
-def most_at(level: int, federation: FederationConfig) -> dict[str, int]:
-    """Vectors and splits of a level, from 0, at most: of two siblings the sums of one are asked for."""
-    nodes = trees_of(federation) << level
-    return {"vectors": nodes if level else 2 * nodes, "splits": nodes}
+def vectors_at(level: int, federation: FederationConfig) -> int:
+    """Vectors of a level, from 0, at most: of two siblings the sums of one are asked for."""
+    return trees_of(federation) << max(level, 1)
+
+
+def vectors_in(federation: FederationConfig, config: Config) -> int:
+    """Vectors of a round, at most."""
+    return sum(vectors_at(level, federation) for level in range(config.depth))
 
 
 def trees_of(federation: FederationConfig) -> int:
@@ -155,6 +159,7 @@ CONTRACT = Contract(
     limits=limits,
     exchange=Exchange("histograms", "questions"),
     in_step=True,
+    vectors=vectors_in,
     check=check,
     sees={
         "server": "exact sums over the bins of every column, and for every split on which side each common row is: the "

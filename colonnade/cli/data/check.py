@@ -15,6 +15,7 @@ from colonnade.cli.checks.estimated import Made, estimated
 from colonnade.cli.checks.identities import check_identities
 from colonnade.cli.checks.noise import drowned
 from colonnade.cli.checks.overlap import Overlap, in_parts
+from colonnade.cli.checks.sums import BinnedSums
 from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
@@ -66,6 +67,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     coding = None
     if isinstance(federation.protocol, CodedConfig):
         coding = Coding(federation, federation.protocol)
+    sums = None if CONTRACTS[federation.protocol.name].vectors is None else BinnedSums(federation)
     for name, party in config.parties.items():
         with whose(name):
             features = load_features(party.data, federation.party_index(name), base)
@@ -82,12 +84,14 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
             start = own_draws(federation, name).generator("model")
             model = bottom_model(f"parties.{name}", party.model, shape, width, start, base)
         made[name] = model, shape
+        # Before alignment the training rows are unknown: any row of the table may be one.
+        looked_at = schedule.partition.train if federation.align == "none" else torch.arange(len(features.values))
         more = coding.add(name, columns, model, schedule.partition) if coding and model else ""
+        if sums and columns.table is not None:
+            more = sums.add(name, columns.table, looked_at)
         out.print(
             f"{name}: {overlap.most}{encoded_rows(len(features.values), shape)}{more}", markup=False, soft_wrap=True
         )
-        # Before alignment the training rows are unknown: any row of the table may be one.
-        looked_at = schedule.partition.train if federation.align == "none" else torch.arange(len(features.values))
         _describe(name, features, party.data)
         copied = () if labels is None else copies(labels, features, federation.keys)
         for doubt in (*doubts(features), *copied, *untuned.of_party(columns, looked_at, party.model)):
@@ -97,11 +101,18 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
         coding.show()
     if common is not None:
         schedules = {"": Schedule(federation, common, 0)}
+    if sums and schedules:
+        sums.show(min(schedules.values(), key=_train_rows))
     _check_classes(config, labels, overlap.common, schedules)
     _show_privacy(config, schedules, made)
     _show_starts(public=federation.public_start)
     _show_length(federation, schedules)
     check_identities(config, base)  # last: data can be checked before certificates have come back
+    _conclude(file, config)
+
+
+def _conclude(file: Path, config: Config) -> None:
+    federation = config.federation
     among = f"{file}: {federation.protocol.name} among {counted(len(federation.names), 'party')}"
     missing = [name for name in federation.names if name not in config.parties]
     if missing and config.server is not None and config.parties:

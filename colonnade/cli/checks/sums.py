@@ -1,0 +1,72 @@
+"""Sums under encryption in `colonnade check`: every party's bins, how strongly sums are encrypted, what they tell."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import Tensor
+
+from colonnade.client.privacy.answers import REPEATS
+from colonnade.client.training.trees.bins import TableBins
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.contracts.schedule import Schedule
+from colonnade.common.data.columns.features import Features
+from colonnade.common.encryption.parameters import DEGREE, LEAST_SIGMA, ROWS_A_BIN, WORD, SumSize, security
+from colonnade.reports.console.screen import out
+from colonnade.reports.words import counted
+
+
+class BinnedSums:
+    """Checks of a federation whose parties add up the server's numbers over their bins."""
+
+    def __init__(self, federation: FederationConfig) -> None:
+        self._federation = federation
+        self._config: Any = federation.protocol  # with the keys of boosted protocols
+        self._vectors = CONTRACTS[federation.protocol.name].vectors
+        self._bins: dict[str, int] = {}
+
+    def add(self, party: str, table: Features, rows: Tensor) -> str:
+        """Counts a party's bins; returns what to add to its line.
+
+        Args:
+            rows: int64 (m,), of the table, that are of training as far as is known.
+
+        Raises:
+            DataError: no column has two bins.
+        """
+        bins = TableBins()
+        bins.fit(table, rows, lambda said: _say(f"{party}: {said}"), most=self._config.bins, least=self._config.least)
+        self._bins[party] = sum(column.count for column in bins.columns)
+        return f"; {self._bins[party]} bins of {counted(len(bins.columns), 'column')}"
+
+    def show(self, schedule: Schedule) -> None:
+        """Prints what protects the sums, and what they tell.
+
+        Raises:
+            InputError: sums of numbers of the configured precision could leave their range.
+        """
+        assert self._vectors is not None  # otherwise there are no sums
+        rows, config = len(schedule.partition.train), self._config
+        size, vectors = SumSize(rows), schedule.rounds * self._vectors(self._federation, config)
+        if config.gradients == "encrypted":
+            bits = size.precision if config.precision == "auto" else config.precision
+            size.refuse_large(bits)
+            answers = REPEATS * vectors
+            said = (
+                f"encryption: {security()} bits of security by the Homomorphic Encryption Standard (N = {DEGREE}, q = "
+                f"2^{WORD}); gradients of {bits} bits besides the sign; each answer's noise is 2^"
+                f"{math.log2(size.flood / size.hidden):.0f} times what it hides; after {answers} answers a hint is as "
+                f"hard as one with errors of {size.residual(answers):.1f} and no answer ({LEAST_SIGMA} at least)"
+            )
+            out.print(said, markup=False, soft_wrap=True)
+        if vectors * ROWS_A_BIN > rows:
+            _say(
+                f"the server learns sums of up to {vectors} vectors over each bin, of {rows} training rows: enough to "
+                "solve for many rows' bins (docs/encryption.md, Columns)"
+            )
+
+
+def _say(said: str) -> None:
+    out.print(said, style="yellow", markup=False, soft_wrap=True)
