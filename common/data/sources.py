@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -140,21 +141,21 @@ def prepare(
     *,
     typed: bool = False,
 ) -> Columns:
-    """A party's values as its model sees them: encoded, and with noise if configured.
+    """A party's values as its model sees them: encoded, and with noise if configured; or its table as it is.
 
     Args:
         features: of all rows, in the agreed order.
         train_rows: (m,) int64; the encoder is fitted on these alone.
         seed, party: seed of the noise.
         kept: the run's encoder file; None fits an encoder without storing it.
-        typed: True to keep the table beside its encoding.
+        typed: True for the table instead of its encoding.
 
     Raises:
         DataError: values cannot be encoded, or the table has changed since the run was begun.
         CheckpointError: the stored encoder is torn, or of another configuration.
         ConfigError: noise is configured, which a table before encoding does not have.
     """
-    how = encoding(config)
+    how = replace(encoding(config), scale="none") if typed else encoding(config)
     encoder = Encoder.fit(how, features, train_rows) if kept is None else kept.get(how, features, train_rows)
     return _columns(config, encoder, features, (seed, party), train_rows, typed=typed)
 
@@ -175,19 +176,25 @@ def _columns(
     *,
     typed: bool,
 ) -> Columns:
-    coded = (encoder.apply(features), Scaler.none()) if encoder.codes else (features.values, encoder.scaler)
-    columns = Columns(*coded, _typed(config, features) if typed else None)
-    if config.noise is None:
-        return columns
-    if typed:
+    if typed and config.noise is not None:
         raise ConfigError(
             "`noise` is of encoded values, and the protocol learns from the table before it is encoded",
             hint="leave `noise` out",
         )
+    if typed:
+        if encoder.codes and "refuse" in (encoder.config.missing, encoder.config.unseen):
+            encoder.apply(features)  # for what it refuses
+        table = typed_table(config, features)
+        return Columns(table.values, Scaler.none(), table)
+    coded = (encoder.apply(features), Scaler.none()) if encoder.codes else (features.values, encoder.scaler)
+    columns = Columns(*coded)
+    if config.noise is None:
+        return columns
     return Columns(noised(config.noise, columns[torch.arange(len(features.values))], *of, train_rows), Scaler.none())
 
 
-def _typed(config: DataConfig, features: Features) -> Features:
+def typed_table(config: DataConfig, features: Features) -> Features:
+    """What protocols that are `typed` learn from: words in one column, not one for each."""
     return adult.typed(features) if isinstance(config, AdultData) else features
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from colonnade.common.config.data.tables import TableColumnsConfig
 from colonnade.common.config.members import ActiveConfig, Config, PartyConfig
 from colonnade.common.config.models import UserModule
 from colonnade.common.config.optimisers import OptimiserConfig
@@ -25,6 +26,7 @@ from colonnade.common.tracking.sections import read_trackers
 Tower = TypeVar("Tower", ActiveConfig, PartyConfig)
 
 _PROTOCOL = ("federation", "protocol")
+_GAPS = {"missing": "mean", "unseen": "zero"}
 
 
 def load(path: Path, overrides: tuple[str, ...] = (), *, begun: bool = False) -> Config:
@@ -60,7 +62,7 @@ def parse(tree: dict[str, Any], overrides: tuple[str, ...] = (), *, begun: bool 
     if not begun:
         check_id(config.federation.id)
     check(config)
-    return _with_widths(config)
+    return _with_widths(_with_tables(config))
 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
@@ -106,6 +108,20 @@ def _protocol(value: Any) -> ProtocolConfig:
     OUTSIDE.refuse_clash(name)
     config: type[ProtocolConfig] = CONTRACTS[name].config
     return config.model_validate(value)
+
+
+def _with_tables(config: Config) -> Config:
+    """The same, with no need for `missing` and `unseen` where tables are not encoded."""
+    if not config.federation.protocol.typed:
+        return config
+    return config.model_copy(update={"parties": {name: _with_gaps(party) for name, party in config.parties.items()}})
+
+
+def _with_gaps(party: PartyConfig) -> PartyConfig:
+    if not isinstance(data := party.data, TableColumnsConfig):
+        return party
+    left = {key: value for key, value in _GAPS.items() if key not in data.model_fields_set}
+    return party.model_copy(update={"data": data.model_copy(update=left)})
 
 
 def _with_widths(config: Config) -> Config:

@@ -16,13 +16,17 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from pydantic import TypeAdapter
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import colonnade
 from colonnade.cli.main import app
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.contracts.registry import NAMES
 from colonnade.common.data.rows import Partition
+from colonnade.common.data.sources import load_features
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import parse
 from colonnade.reports import card
@@ -40,6 +44,7 @@ from colonnade.server.training.metrics.balance import ClassBalance
 from colonnade.simulation.federation import Simulation
 from tests.search.searches import tiny
 from tests.support import warm
+from tests.support.tables import table_tree, write_tables
 
 
 @pytest.fixture(autouse=True)
@@ -89,15 +94,16 @@ def tasks_of(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     return seen
 
 
-def test_defaults_are_the_protocol_s_own_and_the_run_is_a_plain_simulation(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["split", "secureboost"])
+def test_defaults_are_the_protocol_s_own_and_the_run_is_a_plain_simulation(tmp_path: Path, name: str) -> None:
     """The oracle: the same data in a file without a word on the protocol but its name, simulated."""
-    found = compared_on(tmp_path, odd(), protocols=["split"]).table.to_pylist()[0]
-    plain = tiny(protocol="split")
+    found = compared_on(tmp_path, odd(), protocols=[name]).table.to_pylist()[0]
+    plain = tiny(protocol=name)
     plain["server"]["class_weights"] = "balanced"
     del plain["every_party"]["model"], plain["every_party"]["optimiser"], plain["server"]["optimiser"]
-    metrics = Simulation(parse(plain)).run().server.metrics
-    assert found["defaults_test"] == pytest.approx(metrics["test_accuracy"], abs=1e-12)
-    assert found["defaults_val"] == pytest.approx(metrics["val_accuracy"], abs=1e-12)
+    best = Simulation(parse(plain)).run().server.best.found
+    assert found["defaults_test"] == pytest.approx(best["test_accuracy"], abs=1e-12)
+    assert found["defaults_val"] == pytest.approx(best["val_accuracy"], abs=1e-12)
     assert found["status"] == "ok" and found["tuned_test"] is None and found["bytes"] > 0
 
 
@@ -350,7 +356,7 @@ def test_fewer_rows_are_of_the_same_parts() -> None:
      ((10, 12, 11), 0, "accuracy"), ((62, 38), 0, "accuracy"), ((76, 24), 0, "auc")],
 )  # fmt: skip
 def test_the_metric_fits_the_labels(classes: tuple[int, ...], targets: int, metric: str) -> None:
-    found = Subject(Path(), "", {}, 1, 1, 1, classes, targets).metric
+    found = Subject(Path(), "", {}, {}, 1, 1, 1, classes, targets).metric
     assert found[0] == metric and (targets or found[0] == ClassBalance(classes).measure)  # a run's own headline
 
 
@@ -393,6 +399,20 @@ def test_by_default_all_built_in_protocols_but_references_take_part() -> None:
 def test_a_kept_run_without_the_metric_does_not_count() -> None:
     run = KeptRun("ok", metrics={"accuracy": 1.0}, tested={"accuracy": 1.0}, evaluations=({"accuracy": 1.0},))
     assert run.has("accuracy", tested=True) and not run.has("auc", tested=False)
+
+
+def test_protocols_that_read_tables_are_given_the_tables(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    words = [f"Person {n:04},{n if n % 5 else ''},{'xy '[n % 3].strip()}" for n in range(400)]
+    (tmp_path / "words.csv").write_text("\n".join(["who,a,b", *words]))
+    given = parse(table_tree(protocol="secureboost"), ("parties.party2.data.path=words.csv",))
+    subject = read_subject(given, tmp_path, tmp_path / "data", None)
+    data = {**subject.data("party2", typed=True), "missing": "mean"}
+    read = load_features(TypeAdapter(DataConfig).validate_python(data), PartyIndex(0, 1), tmp_path)
+    assert [field.words for field in read.fields] == [None, ("x", "y")]
+    a, b = read.values.T
+    assert a.isnan().sum() > 50 and b.isnan().sum() > 50
+    assert torch.equal(b[~a.isnan()].nan_to_num(2), a[~a.isnan()] % 3)
 
 
 def test_tables_with_other_keys_are_aligned_again(tmp_path: Path) -> None:

@@ -94,8 +94,9 @@ class GivenSetup:
             "protocol": {"name": name},
             "parties": list(members),
         }
-        made: Tree = {"federation": federation, "server": self._server(active)}
-        made["parties"] = {party: self._party(party, origin) for party, origin in members.items()}
+        typed = CONTRACTS[name].config.typed
+        made: Tree = {"federation": federation, "server": self._server(active, typed=typed)}
+        made["parties"] = {party: self._party(party, origin, typed=typed) for party, origin in members.items()}
         self._fit(name, made, notes)
         if self.keep_models:
             notes.append("models of the file")
@@ -122,19 +123,20 @@ class GivenSetup:
             return {COLUMNS_OF_SERVER: SERVER, **rest}, ""
         return rest, ""
 
-    def _server(self, active: str) -> Tree:
+    def _server(self, active: str, *, typed: bool) -> Tree:
         given = self.tree["server"]
         kept = (*_OF_SERVER, *(("head",) if self.keep_models else ()))
         made = {key: copy.deepcopy(given[key]) for key in kept if key in given}
         made["labels"] = self.subject.labels
         if active:
-            made["active"] = {"data": self.subject.data(active), **self._models(active, ("model",))}
+            made["active"] = {"data": self.subject.data(active, typed=typed), **self._models(active, ("model",))}
         return made
 
-    def _party(self, party: str, origin: str) -> Tree:
+    def _party(self, party: str, origin: str, *, typed: bool) -> Tree:
         given = (self.tree["parties"] or {}).get(party) or {}
         kept = {key: copy.deepcopy(given[key]) for key in _OF_PARTY if key in given}
-        return {**kept, "data": self.subject.data(origin), **self._models(origin, ("model", "head"))}
+        data = self.subject.data(origin, typed=typed)
+        return {**kept, "data": data, **self._models(origin, ("model", "head"))}
 
     def _models(self, origin: str, keys: tuple[str, ...]) -> Tree:
         """A member's models in the file, if they are kept."""

@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
+from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
@@ -18,14 +21,14 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.formats.tensors import columns_bytes, labels_bytes
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import Partition, generator, sampled
-from colonnade.common.data.sources import load_features, load_labels, prepare
+from colonnade.common.data.sources import load_features, load_labels, prepare, typed_table
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.run.durable import write_kept
 from colonnade.reports.console.outputs import make_folder
 from colonnade.search.folds import align_once, parts_bytes, read_aligned
 from colonnade.server.training.context import check_labels
-from colonnade.server.training.fusion.active import load_columns
+from colonnade.server.training.fusion.active import active_features
 from colonnade.server.training.metrics.balance import ClassBalance
 from colonnade.simulation.contexts import refuse_other_rows
 
@@ -37,6 +40,7 @@ class Subject:
     Args:
         digest: of rows, columns, labels and parts, 16 hexadecimal digits.
         shapes: of one row of every member with columns, the server's first if it has any.
+        types: of the columns of tables, by member and name.
         train, validation, test: number of rows of every part.
         classes: training rows per class; empty in a regression.
         targets: numbers to predict per row; 0 in a classification.
@@ -46,6 +50,7 @@ class Subject:
     folder: Path
     digest: str
     shapes: Mapping[str, tuple[int, ...]]
+    types: Mapping[str, Mapping[str, str]]
     train: int
     validation: int
     test: int
@@ -66,9 +71,11 @@ class Subject:
         said = "classes are unequal" if balance.unequal else "classes are about equal"
         return balance.measure, f"{said}: {min(present)} to {max(present)} training rows each"
 
-    def data(self, member: str) -> dict[str, Any]:
-        """The section `data` of a member's prepared columns."""
-        path = self.columns(member)
+    def data(self, member: str, *, typed: bool) -> dict[str, Any]:
+        """The section `data` of a member's prepared columns, or of its table, for protocols that are `typed`."""
+        path = self.folder / _table_name(self._place(member)) if typed else self.columns(member)
+        if typed and self.types[member]:
+            return {"source": "arrow", "path": str(path), "types": dict(self.types[member])}
         return {"source": "safetensors", "path": str(path), "split": "all", "scale": "none"}
 
     @property
@@ -76,7 +83,10 @@ class Subject:
         return {"source": "safetensors", "path": str(self.label_file)}
 
     def columns(self, member: str) -> Path:
-        return self.folder / _name(list(self.shapes).index(member))
+        return self.folder / _name(self._place(member))
+
+    def _place(self, member: str) -> int:
+        return list(self.shapes).index(member)
 
     @property
     def label_file(self) -> Path:
@@ -116,20 +126,22 @@ def read_subject(config: Config, base: Path, folder: Path, rows: int | None) -> 
         raise InputError(
             "there are no test rows: federation.rows.test is 0", hint="set federation.rows.test, for example to 0.2"
         )
-    schedule = Schedule(federation, len(labels.values), labels.official_test, parts)
     taken = torch.cat([parts.train, parts.validation, parts.test])
-    values: dict[str, Tensor] = {}
-    active = load_columns(
-        federation, config.server, schedule, base, len(whole.values), sample=aligned.get(SERVER), ids=whole.ids
-    )
-    if active is not None:
-        values[SERVER] = active[taken]
+    values, tables = dict[str, Tensor](), dict[str, Features]()
+
+    def add(name: str, data: DataConfig, features: Features) -> None:
+        features = sampled(features, aligned.get(name))
+        refuse_other_rows(name, len(features.values), len(labels.values))
+        values[name] = prepare(data, features, parts.train, federation.seed, name)[taken]
+        tables[name] = replace(typed_table(data, features).rows(taken), ids=None)
+
+    if (own := config.server.active) is not None:
+        rows, ids = len(whole.values), whole.ids
+        add(SERVER, own.data, active_features(federation, config.server, own, base, rows, ids=ids))
     for name, party in config.parties.items():
         with whose(name):
-            features = sampled(load_features(party.data, federation.party_index(name), base), aligned.get(name))
-            refuse_other_rows(name, len(features.values), len(labels.values))
-            values[name] = prepare(party.data, features, parts.train, federation.seed, name)[taken]
-    return _written(folder, values, replace(labels.rows(taken), ids=None), parts)
+            add(name, party.data, load_features(party.data, federation.party_index(name), base))
+    return _written(folder, values, tables, replace(labels.rows(taken), ids=None), parts)
 
 
 def _aligned(config: Config, base: Path, folder: Path) -> Mapping[str, Tensor]:
@@ -182,13 +194,37 @@ def _name(place: int) -> str:
     return f"columns-{place}.safetensors"
 
 
-def _written(folder: Path, values: Mapping[str, Tensor], labels: LabelColumn, parts: Partition) -> Subject:
+def _table_name(place: int) -> str:
+    return f"table-{place}"
+
+
+def _table_bytes(table: Features) -> bytes:
+    if not table.fields:
+        return columns_bytes(table)
+    columns = {}
+    for field, cells in zip(table.fields, table.values.numpy().T, strict=True):
+        absent, words = np.isnan(cells), np.array([*(field.words or ()), ""], object)
+        shown = cells if field.words is None else words[np.where(absent, -1, cells).astype(int)]
+        columns[field.name] = pa.array(shown, mask=absent)
+    made = pa.table(columns)
+    with pa.BufferOutputStream() as out:
+        with pa.ipc.new_file(out, made.schema) as file:
+            file.write_table(made)
+        return bytes(out.getvalue())
+
+
+def _written(
+    folder: Path, values: Mapping[str, Tensor], tables: Mapping[str, Features], labels: LabelColumn, parts: Partition
+) -> Subject:
     sizes = (len(parts.train), len(parts.validation), len(parts.test))
     ends = torch.split(torch.arange(sum(sizes)), list(sizes))
     digest = hashlib.sha256(repr((sizes, labels.classes, list(values))).encode())
     files = {"labels.safetensors": labels_bytes(labels), "parts.safetensors": parts_bytes(Partition(*ends))}
     for place, columns in enumerate(values.values()):
         files[_name(place)] = columns_bytes(Features(columns, ()))
+    for place, table in enumerate(tables.values()):
+        files[_table_name(place)] = _table_bytes(table)
+        digest.update(table.fingerprint.encode())
     for tensor in (labels.values, *values.values()):  # the order of a file's header is arbitrary
         digest.update(repr((tensor.dtype, tuple(tensor.shape))).encode())
         digest.update(tensor.contiguous().numpy().data)
@@ -201,4 +237,5 @@ def _written(folder: Path, values: Mapping[str, Tensor], labels: LabelColumn, pa
     shapes = {member: tuple(columns.shape[1:]) for member, columns in values.items()}
     targets = 0 if count else labels.values.shape[1]
     positive = labels.classes[1] if count == 2 else ""
-    return Subject(folder / name, name, shapes, *sizes, classes, targets, positive)
+    types = {member: {field.name: field.kind for field in table.fields} for member, table in tables.items()}
+    return Subject(folder / name, name, shapes, types, *sizes, classes, targets, positive)

@@ -129,13 +129,14 @@ class Columns:
     Bytes stay bytes and are scaled on access, to the same numbers: one of 14 parties of MNIST holds 4 MB instead of 16.
 
     Args:
-        table: the same rows before they were encoded, for protocols that are `typed`.
+        table: the rows that the values are of, not encoded, for protocols that are `typed`: the values stay as they
+            are and on the CPU.
     """
 
     def __init__(self, values: Tensor, scaler: Scaler, table: Features | None = None) -> None:
         self.table = table
         self._lazy = values.dtype == torch.uint8
-        ready = self._lazy or (values.dtype == torch.float32 and scaler.idle)
+        ready = self._lazy or table is not None or (values.dtype == torch.float32 and scaler.idle)
         self.values = values if ready else scaler.apply(values)
         self._scaler = scaler
 
@@ -148,8 +149,9 @@ class Columns:
         return self._scaler.apply(found) if self._lazy else found
 
     def to(self, device: torch.device) -> Columns:
-        self.values = self.values.to(device)
-        self._scaler = self._scaler.to(device)
+        if self.table is None:
+            self.values = self.values.to(device)
+            self._scaler = self._scaler.to(device)
         return self
 
 

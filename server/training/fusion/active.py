@@ -58,7 +58,8 @@ def load_columns(
         return None
     features = active_features(federation, config, config.active, base, rows, ids=ids, cache=cache, kept=kept)
     train = schedule.partition.train
-    return prepare(config.active.data, sampled(features, sample), train, federation.seed, SERVER, kept)
+    typed = federation.protocol.typed
+    return prepare(config.active.data, sampled(features, sample), train, federation.seed, SERVER, kept, typed=typed)
 
 
 def active_features(
@@ -117,7 +118,8 @@ def columns_of(
     for key, place in places.items():
         index[place] = own[key]
     rows = features.rows(index)
-    columns = prepare_others(config.active.data, rows, federation.seed, SERVER, kept)
+    typed = federation.protocol.typed
+    columns = prepare_others(config.active.data, rows, federation.seed, SERVER, kept, typed=typed)
     taken(rows)
     return columns
 

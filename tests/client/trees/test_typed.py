@@ -12,12 +12,13 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from colonnade.client.protocols import split
+from colonnade.client.protocols import secureboost
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.trees import bins as trees
 from colonnade.client.training.trees.bins import BinnedTable, TableBins
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.data.sources import DataConfig
+from colonnade.common.config.data.tables import TableColumnsConfig
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.data.columns.kept_encoder import EncoderFile
@@ -25,9 +26,12 @@ from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.sources import load_features, prepare, prepare_others
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, DataError
-from colonnade.common.protocols.split import Config
+from colonnade.common.parsing.file import parse
+from colonnade.common.protocols.secureboost import Config
+from tests.support.federation import config as of_protocol
 from tests.support.federation import federate
-from tests.support.in_memory import Members, agreed, members
+from tests.support.in_memory import SETS, Members, agreed, members
+from tests.support.tables import table_tree, write_tables
 
 HEADER = ["id", "age", "plan", "since", "share", "postcode"]
 ROWS = 200
@@ -98,9 +102,6 @@ def test_what_encoding_refuses_is_refused(tmp_path: Path) -> None:
     write(tmp_path, [row(1), [*row(2)[:2], "gold", *row(2)[3:]]])
     with pytest.raises(DataError, match=r"t\.csv, line 3, column 'plan': 1 row has a word that no training row has"):
         read(tmp_path, unseen="refuse")
-    write(tmp_path, [["k1", "inf", *row(1)[2:]]])
-    with pytest.raises(DataError, match="column 'age'"):
-        read(tmp_path)
     with pytest.raises(ConfigError, match="noise"):
         trained(tmp_path, noise={"std": 1.0})
 
@@ -110,6 +111,18 @@ def test_other_protocols_keep_no_table(tmp_path: Path) -> None:
     data = config()
     features = load_features(data, PartyIndex(0, 1), tmp_path)
     assert prepare(data, features, torch.arange(ROWS), 0, "bank").table is None
+    with pytest.raises(TypeError, match="typed = True"):
+        _ = next(iter(federate(agreed()).clients.values())).table
+
+
+def test_a_table_that_is_not_encoded_needs_no_word_on_gaps(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    data = parse(table_tree(protocol="secureboost")).parties["party1"].data
+    assert isinstance(data, TableColumnsConfig) and (data.missing, data.unseen) == ("mean", "zero")
+    columns = prepare(data, load_features(data, PartyIndex(0, 2), tmp_path), torch.arange(10), 0, "party1", typed=True)
+    assert columns.table is not None and columns.to(torch.device("cpu")).values is columns.table.values
+    said = parse(table_tree(protocol="secureboost"), ("parties.party1.data.missing=refuse",)).parties["party1"].data
+    assert isinstance(said, TableColumnsConfig) and said.missing == "refuse"
 
 
 def test_images_keep_their_bytes() -> None:
@@ -131,13 +144,11 @@ def test_parties_have_their_tables_in_members_and_in_simulations(
         seen.setdefault(ctx.name, []).append(trees.binned(ctx).codes.sum(0).tolist())
         await own(ctx, server, cfg)
 
-    own = split.participate
-    monkeypatch.setattr(split, "participate", participate)
-    with pytest.raises(TypeError, match="typed = True"):
-        federate(agreed())
-    monkeypatch.setattr(Config, "typed", True)
-    federate(agreed())
-    with members(tmp_path) as there:
+    own = secureboost.participate
+    monkeypatch.setattr(secureboost, "participate", participate)
+    cfg = of_protocol({"name": "secureboost", "gradients": "clear"}, *SETS)
+    federate(cfg)
+    with members(tmp_path, cfg) as there:
         run_virtual(everyone(there))
     assert sorted(seen) == sorted(there.config.federation.names)
     assert all(simulated == served for simulated, served in seen.values())
