@@ -22,12 +22,21 @@ from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.privacy.accounting.chain import BEGINNING, newest
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
-from colonnade.reports.console.summary import OF_TRAINING, STARTS, back_off_words, metric_rows, own_models, what_else
+from colonnade.reports.console.summary import (
+    OF_TRAINING,
+    STARTS,
+    back_off_words,
+    forest_words,
+    metric_rows,
+    own_models,
+    what_else,
+)
 from colonnade.reports.guarantee import by_party, describe_person, describe_privacy, details
 from colonnade.reports.records.kinds import describe_kind
 from colonnade.reports.records.ledgers import is_file_name
 from colonnade.reports.records.run import RecordedRun, read_run
 from colonnade.reports.run_page.about import headline
+from colonnade.reports.run_page.forest import FOREST_COLUMNS, forest_columns, tree_bytes
 from colonnade.reports.words import amount
 
 _MORE = {
@@ -70,9 +79,13 @@ def _trained(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, obj
         agreed = config.federation
         what = "targets" if agreed.task == "regression" else "classes"
         yield "task", f"{agreed.task}, {what}: {agreed.outputs}"
-        yield "batch", agreed.batch
+        if not agreed.protocol.full_batch:
+            yield "batch", agreed.batch
         yield "class weights", "not known" if config.server is None else config.server.class_weights
     yield "rounds", run.summary["rounds"]
+    if (forest := run.summary.get("forest")) is not None:
+        yield "trees", forest_words(forest)
+        yield "bytes", tree_bytes(run.summary)
     yield "ended", run.summary["status"]  # an error may quote confidential text
     if run.summary.get("stopped"):
         yield "stopped early", run.summary["stopped"]
@@ -83,7 +96,7 @@ def _trained(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, obj
 def _parties(run: RecordedRun, config: Config | None) -> str:
     """One line per party. Columns are unknown if the party's configuration is not in the folder."""
     lines = []
-    epsilons, delta = by_party(run.summary), run.summary.get("delta")
+    epsilons, delta, forest = by_party(run.summary), run.summary.get("delta"), run.summary.get("forest")
     for name in run.parties:
         own = None if config is None else config.parties.get(name)
         source = "its own matter" if own is None else str(own.data.source)
@@ -91,8 +104,11 @@ def _parties(run: RecordedRun, config: Config | None) -> str:
         columns = "not known here" if own is None or config is None else _columns(run, config, name, own)
         epsilon = epsilons.get(name)
         spent = "no guarantee" if epsilon is None else f"{epsilon:.4g} at delta {delta:g}"
-        lines.append((name, columns, source, model, spent, run.summary.get("missing", {}).get(name, "not known")))
-    heads = ("party", "columns", "source", "model", "epsilon, this party alone", "rounds missed")
+        missed = run.summary.get("missing", {}).get(name, "not known")
+        own_part = (model, spent) if forest is None else forest_columns(forest["parties"][name])
+        lines.append((name, columns, source, *own_part, missed))
+    between = ("model", "epsilon, this party alone") if forest is None else FOREST_COLUMNS
+    heads = ("party", "columns", "source", *between, "rounds missed")
     made = _table(heads, lines)
     return f"{made}\n\nPrivacy: {plain(describe_person(run.summary))}." if epsilons and delta is not None else made
 
@@ -121,7 +137,7 @@ def _good(run: RecordedRun) -> Iterator[tuple[str, object]]:
 def _protected(run: RecordedRun) -> Iterator[tuple[str, object]]:
     yield "parties' data", describe_privacy(run.summary)
     yield from details(run.summary)
-    if run.summary.get("start") == "secret":
+    if run.summary.get("start") == "secret" and not run.summary.get("forest"):
         yield "starts", STARTS["secret"]
     yield from ((name, words) for name, words in what_else(run.summary) if name not in OF_TRAINING)
     for kind, book in run.books.items():
@@ -149,13 +165,15 @@ def _provenance(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, 
     yield "run", RunFolder(run.folder).number() or "not known"
     if run.config:
         yield "SHA-256 of the configuration", hashlib.sha256(run.config.encode()).hexdigest()
-    of = "no first weights" if run.summary.get("start") == "secret" else "first weights"
+    of = "batches and " + ("no first weights" if run.summary.get("start") == "secret" else "first weights")
+    if run.summary.get("forest"):
+        of = "parts of the rows, and samples"
     if config is not None:
         agreed = json.dumps(config.federation.hashes(), sort_keys=True).encode()
         yield "hash of what members agreed on", hashlib.sha256(agreed).hexdigest()[:_HASH]
         yield (
             "seed",
-            f"{config.federation.seed} (of batches and {of}; of noise where it is seeded)",
+            f"{config.federation.seed} (of {of}; of noise where it is seeded)",
         )
     for name in run.parties:
         ledger = RunFolder(run.folder).party(name).ledger

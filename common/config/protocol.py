@@ -67,6 +67,7 @@ class ProtocolConfig(Section):
         active: True if the server holds columns of its own (`server.active`), as the active party.
         optimisers: those that the protocol uses: a party's, that of a party's own head, the server's.
         few_rounds: True if a run of less than a hundred rounds is usual.
+        full_batch: True if a round learns from all training rows, so that it is an epoch.
         typed: True if parties learn from their tables before these are encoded, `ctx.table`.
         monotone: True if a party can say along which columns the score only rises or falls, `parties.NAME.monotone`.
     """
@@ -75,6 +76,7 @@ class ProtocolConfig(Section):
     active: ClassVar[bool] = False
     optimisers: ClassVar[frozenset[str]] = frozenset({"party", "server"})
     few_rounds: ClassVar[bool] = False
+    full_batch: ClassVar[bool] = False
     typed: ClassVar[bool] = False
     monotone: ClassVar[bool] = False
 

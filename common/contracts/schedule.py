@@ -49,7 +49,9 @@ class Schedule:
         self, federation: FederationConfig, rows: int, official_test: int, parts: Partition | None = None
     ) -> None:
         self.partition = parts or partition(rows, official_test, federation.rows, federation.seed)
-        self._batches = Batches(len(self.partition.train), federation.batch, federation.seed, federation.shuffle)
+        train = len(self.partition.train)
+        batch = train if federation.protocol.full_batch else federation.batch
+        self._batches = Batches(train, batch, federation.seed, federation.shuffle)
         self.rounds = federation.rounds or federation.epochs * self._batches.per_epoch
         self._every = federation.evaluate.every or self._batches.per_epoch
         self._tests = federation.stop is not None or federation.evaluate.test == "always"

@@ -49,6 +49,7 @@ class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
     few_rounds: ClassVar[bool] = True
+    full_batch: ClassVar[bool] = True
     typed: ClassVar[bool] = True
     optimisers: ClassVar[frozenset[str]] = frozenset()
 

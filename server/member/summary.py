@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from colonnade.common.config.run_options import back_off_factor
 from colonnade.common.contracts.agreed_parts import parts_in_use
+from colonnade.common.encryption.parameters import SumSize, security
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import without_nan
 from colonnade.common.privacy.accounting.plan import SEEDED, PrivacyPlan
 from colonnade.common.privacy.accounting.zeroth_order import ZerothOrderClaim
+from colonnade.common.protocols.secureboost import Config
 from colonnade.common.run.durable import write_durably
 from colonnade.common.run.environment import describe_environment
 from colonnade.common.run.run_folder import SUMMARY_SCHEMA, describe_source
@@ -23,6 +27,7 @@ from colonnade.server.training.context import ServerContext
 from colonnade.server.training.metrics import chance
 from colonnade.server.training.metrics.best import named
 from colonnade.server.training.round_modes import Staleness
+from colonnade.server.training.trees.forest import Forest
 
 
 def summarise(
@@ -92,6 +97,7 @@ def findings(ctx: ServerContext) -> dict[str, Any]:
         "warning": warning(ctx),
         "fallen": ctx.fall.reason or None,
         "pace": pace(ctx),
+        "forest": forest_findings(ctx),
         "absent": dict(ctx.absent) or None,
         "back_offs": back_offs(ctx),
     }
@@ -220,6 +226,48 @@ def response_noise_summary(ctx: ServerContext) -> dict[str, Any] | None:
         "epsilon": None if config.seeded else accounted,
         "void": SEEDED if config.seeded else None,
     }
+
+
+def forest_findings(ctx: ServerContext) -> dict[str, Any] | None:
+    """Trees, what encrypts their gradients, and of every party the gain of its splits and the cuts that are known of
+    it; None if the model is no forest.
+    """
+    cfg = ctx.federation.protocol
+    if not isinstance(cfg, Config) or "columns" not in ctx.state:
+        return None
+    forest: Forest = ctx.state["forest"]
+    used = [forest.used(party) for party in range(len(forest.records))]
+    total = sum(float(gains.sum()) for _, gains in used) or 1.0
+    size = SumSize(len(ctx.schedule.partition.train))
+    return {
+        "trees": len(forest.trees),
+        "depth": max((tree.depth for tree in forest.trees), default=0),
+        "gradients": cfg.gradients,
+        "precision": size.precision if cfg.precision == "auto" else cfg.precision,
+        "security": security() if cfg.gradients == "encrypted" else 0,
+        "parties": {
+            name: {
+                "gain": float(gains.sum()) / total,
+                "nodes": int(times.sum()),
+                "columns": _revealed(forest, party, ctx.state["columns"][party]),
+            }
+            for party, (name, (times, gains)) in enumerate(zip(ctx.federation.names, used, strict=True))
+        },
+    }
+
+
+def _revealed(forest: Forest, party: int, columns: Sequence[Sequence[Any]]) -> list[dict[str, int]]:
+    """Of each column: cuts between its bins (of words: bins less one), and different splits that were asked for."""
+    asked: list[set[Any]] = [set() for _ in columns]
+    for record in forest.records[party]:
+        bins, ordered, missing = columns[record.column][:3]
+        left = np.unpackbits(np.frombuffer(record.left, np.uint8), count=bins)
+        # where missing values go is no cut
+        asked[record.column].add(int(left[: bins - missing].sum()) if ordered else record.left)
+    return [
+        {"cuts": bins - 1 - (ordered and missing), "revealed": len(found)}
+        for (bins, ordered, missing, *_), found in zip(columns, asked, strict=True)
+    ]
 
 
 def write_whole(path: Path, content: Mapping[str, Any]) -> None:

@@ -379,8 +379,10 @@ class ServerContext:
         seconds, self._begun = now - self._begun, now
         up, down = self.traffic()
         slow = {"party": responses.slowest, "seconds": round_off(responses.lag)}
-        return {"rounds": self.schedule.rounds, "epoch": round_off(self.schedule.epoch(round)),
-                "seconds": round_off(seconds), "bytes_up": up, "bytes_down": down, "slowest": slow}  # fmt: skip
+        whole = self.federation.protocol.full_batch
+        epoch = {} if whole else {"epoch": round_off(self.schedule.epoch(round))}
+        return {"rounds": self.schedule.rounds, **epoch, "seconds": round_off(seconds), "bytes_up": up,
+                "bytes_down": down, "slowest": slow}  # fmt: skip
 
     def evaluated(self, round: int, part: str, score: Score | Residuals, **more: float) -> None:
         """Records an evaluation of a part, with the metrics in `more`. A run's last evaluation has further metrics."""

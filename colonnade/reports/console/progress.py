@@ -111,7 +111,7 @@ class Progress:
         now = self._round
         parts = [
             f"round {now['round']}/{now['rounds']}",
-            f"epoch {now['epoch']:.1f}",
+            *([f"epoch {now['epoch']:.1f}"] if "epoch" in now else []),
             "loss " + ("-" if now.get("loss") is None else f"{now['loss']:.4f}"),
             f"validation {self._validation}",
             f"up {megabytes(now['bytes_up'])}",

@@ -220,7 +220,28 @@ def label_words(labels: dict[str, Any]) -> str:
     return f"noised once, epsilon {labels['epsilon']:.2f} at delta 0"
 
 
-OF_TRAINING = ("turns", "went back")
+def forest_words(forest: Mapping[str, Any]) -> str:
+    """Formats `forest` of a summary: `100, of depth 5 at most`."""
+    return f"{forest['trees']}, of depth {forest['depth']} at most"
+
+
+def gain_words(parties: Mapping[str, Mapping[str, Any]]) -> str:
+    """The parties' shares in the gain of all splits; for many parties, the extremes."""
+    said = {name: f"{own['gain']:.1%}" for name, own in parties.items()}
+    if len(said) > _MANY:
+        low, high = (choose(parties, key=lambda name: parties[name]["gain"]) for choose in (min, max))
+        return f"{low} {said[low]} to {high} {said[high]}"
+    return ", ".join(f"{name} {share}" for name, share in said.items())
+
+
+def gradient_words(forest: Mapping[str, Any]) -> str:
+    bits = f"{forest['precision']} bits besides the sign"
+    if forest["gradients"] == "clear":
+        return f"IN THE CLEAR to every party, {bits}"
+    return f"encrypted, {bits}; {forest['security']} bits of security (docs/protocols/secureboost.md)"
+
+
+OF_TRAINING = ("turns", "went back", "trees", "gain")
 """Lines of `what_else` that are not about privacy."""
 
 
@@ -234,7 +255,7 @@ STARTS = {
 
 def what_else(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Lines about features that only some runs use."""
-    if (start := summary.get("start")) in ("public", "seeded"):
+    if (start := summary.get("start")) in ("public", "seeded") and not summary.get("forest"):
         yield "starts", STARTS[start]
     if (labels := summary.get("label_privacy")) is not None:
         yield "training labels", label_words(labels)
@@ -244,6 +265,10 @@ def what_else(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Theorem 4.1", claim_words(claim)
     if (pace := summary.get("pace")) is not None:
         yield "turns", pace_words(pace)
+    if (forest := summary.get("forest")) is not None:
+        yield "trees", forest_words(forest)
+        yield "gain", gain_words(forest["parties"])
+        yield "gradients", gradient_words(forest)
     if (back := summary.get("back_offs")) is not None:
         yield "went back", back_off_words(back)
 

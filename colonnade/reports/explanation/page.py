@@ -327,7 +327,7 @@ def _caveats() -> Html:
     said = (
         "To make this page, the data, models and labels of all members were opened on one machine. That is fine for a "
         "benchmark or where one operator owns them; between organisations it is what a federation is there to avoid.",
-        "On machines of their own, only the norms of heads that the server keeps can be had, from the server alone.",
+        "On machines of their own, only what the server keeps can be had: norms of heads, gains of a forest's splits.",
         "Parties whose losses differ by a few rows are ranked by chance: other rows or another seed may order them "
         "otherwise. Two parties with the same information share their importance, and each may seem to have none.",
         "It is the trained model that is tried. Only training without a party shows if others could replace it, and "

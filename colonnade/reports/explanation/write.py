@@ -118,12 +118,15 @@ def own_columns(
         times: nodes that each split divides.
     """
     columns: dict[str, dict[str, Any]] = {}
-    listed = []
-    for number, ((column, _, words), count, gain) in enumerate(zip(splits, times, gains, strict=False)):
+    listed, cuts = [], set[str]()
+    for number, ((column, side, words), count, gain) in enumerate(zip(splits, times, gains, strict=False)):
         own = columns.setdefault(column, {"column": column, "gain": 0.0, "nodes": 0, "cuts_revealed": 0})
         own["gain"] += float(gain)
         own["nodes"] += int(count)
-        own["cuts_revealed"] += 1
+        cut = json.dumps({**side, "missing": None} if "at_most" in side else side)  # of numbers: where it is, not
+        # where missing ones go
+        own["cuts_revealed"] += cut not in cuts
+        cuts.add(cut)
         listed.append({"number": number, "left": words, "nodes": int(count), "gain": float(gain)})
     return {"columns": sorted(columns.values(), key=lambda one: -one["gain"]), "splits": listed}
 

@@ -16,6 +16,7 @@ from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.about import configuration, environment, opening
 from colonnade.reports.run_page.charts import charts
 from colonnade.reports.run_page.comparison import comparison, named, sentences
+from colonnade.reports.run_page.forest import forest
 from colonnade.reports.run_page.importance import importance
 from colonnade.reports.run_page.presence import presence
 from colonnade.reports.run_page.privacy import privacy
@@ -71,6 +72,7 @@ def _one(run: RecordedRun, beside: Path | None, again: float, live: str) -> str:
         incidents(run),
         traffic(run),
         privacy(run),
+        forest(run),
         importance(run, beside),
         configuration(run),
         environment(run),

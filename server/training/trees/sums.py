@@ -109,9 +109,9 @@ class TreeSums:
 
     def _refuse_missing(self, answers: Responses[Any], asked: Sequence[str] = ()) -> None:
         """Keeps the answers for the round's record. Raises TreeAbandoned if one is missing."""
-        self.last = answers
-        if missing := [name for name in asked or self._names if name not in answers]:
-            self.last = replace(answers, missing=tuple(missing))
+        missing = tuple(name for name in asked or self._names if name not in answers)
+        self.last = replace(answers, missing=missing)  # parties that were not asked are not
+        if missing:
             raise TreeAbandoned
 
     def _refuse_other_columns(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,15 @@ from colonnade.cli.read.export import export
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import encoding, load_features
 from colonnade.common.parsing.file import parse
+from colonnade.reports.card import markdown
 from colonnade.reports.explanation.findings import measure
 from colonnade.reports.explanation.page import numbers
 from colonnade.reports.explanation.trained import open_run
 from colonnade.reports.explanation.write import write_explanation
+from colonnade.reports.records.run import read_run
+from colonnade.reports.run_page.page import html
 from colonnade.simulation.federation import Simulation
+from colonnade.simulation.folder import summarise
 from colonnade.simulation.outcome import Outcome
 from tests.cli.read.test_explain import leave_behind
 
@@ -98,8 +103,24 @@ def test_names_and_cuts_are_in_the_partys_own_file_alone(finished: Case, tmp_pat
     own = json.loads((tmp_path / "parties" / "shop" / "explain.json").read_text())
     assert {one["column"] for one in own["columns"]} == {"age", "colour"}
     assert [split["number"] for split in own["splits"]] == list(range(len(outcome.server.state["forest"].records[0])))
-    assert sum(one["cuts_revealed"] for one in own["columns"]) == len(own["splits"])
+    said: Any = summarise(outcome)
+    revealed = said["forest"]["parties"]["shop"]["columns"]
+    assert sorted(one["cuts_revealed"] for one in own["columns"]) == sorted(each["revealed"] for each in revealed)
     assert [path.parent.name for path in explained.owned] == ["shop", "bank"]
+
+
+def test_card_and_report_say_what_a_forest_is(finished: Case, tmp_path: Path) -> None:
+    """No batch, no epoch, no model of a party, no start; gains, cuts and encryption instead."""
+    folder, outcome, _ = finished
+    found: Any = summarise(outcome)
+    assert found["forest"]["trees"] == 6 and found["forest"]["gradients"] == "clear" and not found["forest"]["security"]
+    assert found["missing"] == {"shop": 0, "bank": 0}
+    (folder / "summary.json").write_text(json.dumps(found))
+    card, page = markdown(read_run(folder)), html([read_run(folder)], tmp_path)
+    assert "| trees | 6, of depth 3 at most |" in card and "IN THE CLEAR to every party" in card
+    assert re.search(r"\| shop \| 2 \| csv \| \d+\.\d% \| \d+ \| \d+ of \d+ \| 0 \|", card)
+    assert not any(word in card for word in ("batch", "mlp", "first weights", "starts"))
+    assert "Column by column" in page and "cuts revealed to the server" in page
 
 
 def test_the_exported_parts_predict_what_the_run_predicts(finished: Case, tmp_path: Path) -> None:
