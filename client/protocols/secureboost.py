@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.trees.bins import BinnedTable, binned
+from colonnade.client.training.trees.bins import BinnedTable, Binning, binned, directions
 from colonnade.client.training.trees.sums import PartySums
 from colonnade.common.contracts.prediction import SPLITS
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.encryption.clear import in_groups
 from colonnade.common.encryption.linear import Whole
-from colonnade.common.encryption.messages import BLOCK, MISSING, WIDEST, WORDS, Masks
+from colonnade.common.encryption.messages import BLOCK, FALLING, MISSING, RISING, WIDEST, WORDS, Masks
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.secureboost import Config, Sides, Sums, Wanted, trees_of, vectors_at, vectors_in
@@ -29,7 +29,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     matrix = table.one_hot(ctx.schedule.partition.train)
     encrypted, nodes = cfg.gradients == "encrypted", _Nodes(trees_of(ctx.federation))
     sums = PartySums(ctx, server, matrix, encrypted=encrypted)
-    column_kinds = [WORDS * (each.cuts is None) + MISSING * (each.count > each.values) for each in table.columns]
+    column_kinds = _kinds(table.columns, directions(ctx, table.columns))
     trees, rounds = trees_of(ctx.federation), ctx.schedule.rounds
     vectors = ctx.answers("vectors", rounds * vectors_in(ctx.federation, cfg))
     splits = ctx.answers("splits", rounds * trees * ((1 << cfg.depth) - 1))
@@ -60,6 +60,15 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
                     for number, block in enumerate(torch.split(rows, BLOCK)):
                         s = torch.from_numpy(np.packbits(asked.of(table.codes[block.numpy()], new).T, axis=1))
                         await server.send(Sides(t, level, number, ctx.release(s, rows=block)))  # 6
+
+
+def _kinds(columns: Sequence[Binning], rising: Mapping[int, int]) -> list[int]:
+    return [
+        WORDS * (column.cuts is None)
+        + MISSING * (column.count > column.values)
+        + {1: RISING, -1: FALLING}.get(rising.get(number, 0), 0)
+        for number, column in enumerate(columns)
+    ]
 
 
 class _Nodes:

@@ -26,6 +26,9 @@ _CONSTANTS: Mapping[str, SearchedKey] = {
     "local_steps": SearchedKey(low=1, high=20, log=True, integer=True),
     "dual_step": SearchedKey(low=0.1, high=1.5, log=True),
     "beta": SearchedKey(low=1e-5, high=0.1, log=True),
+    "depth": SearchedKey(low=2, high=6, integer=True),
+    "rate": SearchedKey(low=0.02, high=0.3, log=True),
+    "l2": SearchedKey(low=0.1, high=30, log=True),
 }
 
 
@@ -64,7 +67,8 @@ def _candidates(config: Config) -> Iterator[tuple[str, SearchedKey]]:
     if server is not None and server.active is not None:
         yield from _shared_rate("server.active.optimiser.lr", [server.active.optimiser])
     batch = federation.batch
-    yield "federation.batch", SearchedKey(choices=tuple(sorted({max(1, batch // 2), batch, 2 * batch})))
+    if not protocol.full_batch:
+        yield "federation.batch", SearchedKey(choices=tuple(sorted({max(1, batch // 2), batch, 2 * batch})))
 
 
 def _shared_rate(key: str, optimisers: Sequence[OptimiserConfig]) -> Iterator[tuple[str, SearchedKey]]:

@@ -66,7 +66,9 @@ class FederationConfig(Section):
     loss: str = Field(default="", description="a package's training loss (docs/plug_ins.md); left out, the task's own")
     epochs: int = Field(default=0, ge=0, description="passes over the training rows; either this or `rounds`")
     rounds: int = Field(default=0, ge=0, description="batches exchanged in the run; either this or `epochs`")
-    batch: int = Field(ge=1, description="rows of a training batch, and of a block in an evaluation")
+    batch: int = Field(
+        ge=1, description="rows of a training batch (in boosted protocols of none), and of a block in an evaluation"
+    )
     shuffle: bool = Field(default=False, description="a new order of the training rows in every epoch")
     seed: int = Field(
         default=0,

@@ -147,7 +147,7 @@ class PartyConfig(_Member):
     monotone: dict[str, Direction] = Field(
         default={},
         description="columns of numbers along which the score only rises or only falls, {NAME: rising or falling}, in "
-        "boosted protocols; never sent",
+        "boosted protocols; names are never sent",
     )
     chaos: ChaosConfig = Field(default=ChaosConfig(), description="injected faults, for tests and experiments")
     policy: PolicyConfig = Field(default=PolicyConfig(), description="requirements on the federation section")

@@ -29,8 +29,10 @@ COLUMNS, BINS = 4096, 2**16
 """Columns of a party, and bins of all of them, at most."""
 WIDEST = 256
 """Bins of a column, at most."""
-WORDS, MISSING = 1, 2
-"""Kinds of a column, added up: of words, and with a last bin of missing values."""
+WORDS, MISSING, RISING, FALLING = 1, 2, 4, 8
+"""Kinds of a column, added up: of words, with a last bin of missing values, and directions of numbers."""
+KINDS = frozenset({0, 1, 2, 3, 4, 6, 8, 10})
+"""The sums that there are."""
 
 
 @message
@@ -38,7 +40,7 @@ class BinCounts(PartyMessage):
     """Party to server: bins of its columns, int64 (columns,); kinds of the columns, uint8 (columns,); a nonce.
 
     Args:
-        kinds: sums of WORDS and MISSING.
+        kinds: one of KINDS each.
     """
 
     counts: Annotated[Released, TensorSpec("columns", dtype="int64")]

@@ -50,6 +50,7 @@ class Config(ProtocolConfig):
 
     few_rounds: ClassVar[bool] = True
     full_batch: ClassVar[bool] = True
+    monotone: ClassVar[bool] = True
     typed: ClassVar[bool] = True
     optimisers: ClassVar[frozenset[str]] = frozenset()
 

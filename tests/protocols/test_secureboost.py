@@ -41,7 +41,7 @@ def config(*sets: str, name: str = "breast_cancer", **federation: Any) -> Config
     outputs = {"task": "regression"} if name == "diabetes" else {"classes": {"breast_cancer": 2, "wine": 3}[name]}
     tree = {
         "federation": {
-            "id": "trees", "parties": 3, "rounds": ROUNDS, "batch": 64, "seed": 0, "stop": "none", **outputs,
+            "id": "trees", "parties": 3, "rounds": ROUNDS, "batch": 512, "seed": 0, "stop": "none", **outputs,
             "protocol": {"name": "secureboost", "depth": DEPTH, "rate": RATE, "least": 5}, **federation,
         },
         "server": {"labels": {"source": "sklearn", "name": name}},
@@ -374,6 +374,15 @@ def test_what_does_not_go_with_exact_sums_is_refused(sets: tuple[str, ...], said
     with pytest.raises((ConfigError, InputError)) as refused:
         run(*sets)
     assert re.search(said, f"{refused.value} {refused.value.hint}")
+
+
+def test_directions_of_columns_reach_the_server_without_their_names() -> None:
+    outcome = run(CLEAR, "parties.party1.monotone={bmi: rising, age: falling}", name="diabetes")
+    assert [kind[3] for kind in outcome.server.state["columns"][0]] == [-1, 0, 1, 0]
+    with pytest.raises(ConfigError, match=r"parties\.party1\.monotone: column 'bmj' is not in the table"):
+        run(CLEAR, "parties.party1.monotone={bmj: rising}", name="diabetes")
+    with pytest.raises(ConfigError, match=r"parties\.party1\.monotone with 3 classes"):
+        config("parties.party1.monotone={ash: rising}", name="wine")
 
 
 def test_the_share_of_columns_and_rows_is_agreed_by_seed() -> None:

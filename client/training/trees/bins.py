@@ -12,7 +12,7 @@ rare words that are fewer in total join the most frequent word's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -24,7 +24,7 @@ from torch import Tensor
 from colonnade.client.training.context import ClientContext
 from colonnade.common.data.columns.features import Features
 from colonnade.common.encryption.linear import Bins
-from colonnade.common.errors import DataError, InputError
+from colonnade.common.errors import ConfigError, DataError, InputError, nearest
 
 MOST, LEAST = 64, 20
 """Bins of a column, besides that of missing values, and training rows of a bin."""
@@ -214,6 +214,24 @@ def binned(ctx: ClientContext, *, most: int = MOST, least: int = LEAST) -> Binne
     if not bins.columns:
         bins.fit(ctx.table, ctx.schedule.partition.train, ctx.warn, most=most, least=least)
     return bins.of(ctx.table)
+
+
+def directions(ctx: ClientContext, columns: Sequence[Binning]) -> Mapping[int, int]:
+    """Numbers of the columns along which scores only rise (1) or fall (-1), by the party's section `monotone`.
+
+    Raises:
+        ConfigError: a column that the table does not have, or of words.
+    """
+    places, found = {column.name: number for number, column in enumerate(columns)}, dict[int, int]()
+    for name, direction in ctx.config.monotone.items():
+        where = f"parties.{ctx.name}.monotone: column {name!r}"
+        if name not in ctx.table.names:
+            raise ConfigError(f"{where} is not in the table{nearest(name, ctx.table.names)}")
+        if name in places:  # others have one bin
+            if columns[places[name]].cuts is None:
+                raise ConfigError(f"{where} is of words, which have no order", hint="leave it out")
+            found[places[name]] = 1 if direction == "rising" else -1
+    return found
 
 
 class TableBins:

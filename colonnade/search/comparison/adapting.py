@@ -31,6 +31,7 @@ COLUMNS_OF_SERVER = "server_columns"
 EPSILON, DELTA = 8.0, 1e-5
 """Noise of a protocol that needs `federation.privacy`, for a row's own embeddings."""
 
+_ROUNDS = 100  # at most, each of all training rows
 _BLINDED = 3  # least number of parties for masked sums
 
 
@@ -147,6 +148,10 @@ class GivenSetup:
         """Adds settings that a protocol requires."""
         federation, protocol, parties = made["federation"], made["federation"]["protocol"], made["parties"]
         widest = max(math.prod(shape) for shape in self.subject.shapes.values())
+        if CONTRACTS[name].config.full_batch:
+            federation["rounds"] = min(federation.get("rounds") or _ROUNDS, _ROUNDS)
+            federation["epochs"] = 0
+            notes.append(f"{federation['rounds']} rounds of all training rows")
         if name == "fedvs":
             protocol["columns"] = max(4096, 2 * widest + 1)  # powers and the bias
         if name == "centralized":

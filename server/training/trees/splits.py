@@ -62,6 +62,10 @@ class Rules:
         """G^2 / (H + l2), and 0 where both are 0."""
         return -gradient * self.leaf(gradient, hessian)
 
+    def bounded(self, gradient: Floats, hessian: Floats, leaf: Floats) -> Floats:
+        """The score with any leaf: -(2 G leaf + (H + l2) leaf^2)."""
+        return -leaf * (2 * gradient + (hessian + self.l2) * leaf)
+
 
 @dataclass(frozen=True)
 class Split:
@@ -190,11 +194,14 @@ class PartyColumns:
     ) -> Floats:
         """Gains (nodes, columns, widest); -inf where a side is too small or a direction is not kept."""
         right_g, right_h = total_g[..., None] - left_g, total_h[..., None] - left_h
-        gains = rules.score(left_g, left_h) + rules.score(right_g, right_h)
-        gains -= rules.score(total_g, total_h)[..., None]
         kept = np.minimum(left_h, right_h) >= rules.least
-        if self._rising.any():
-            low, high = bounds.low[:, None, None], bounds.high[:, None, None]
-            step = np.clip(rules.leaf(right_g, right_h), low, high) - np.clip(rules.leaf(left_g, left_h), low, high)
-            kept &= step * self._rising[:, None] >= 0
-        return np.where(kept, gains, -np.inf)
+        if not self._rising.any():
+            gains = rules.score(left_g, left_h) + rules.score(right_g, right_h)
+            gains -= rules.score(total_g, total_h)[..., None]
+            return np.where(kept, gains, -np.inf)
+        low, high = bounds.low[:, None, None], bounds.high[:, None, None]
+        left, right = (np.clip(rules.leaf(*sums), low, high) for sums in ((left_g, left_h), (right_g, right_h)))
+        whole = np.clip(rules.leaf(total_g, total_h), low[..., 0], high[..., 0])
+        gains = rules.bounded(left_g, left_h, left) + rules.bounded(right_g, right_h, right)
+        gains -= rules.bounded(total_g, total_h, whole)[..., None]
+        return np.where(kept & ((right - left) * self._rising[:, None] >= 0), gains, -np.inf)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from colonnade.common.contracts.prediction import SPLITS
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
-from colonnade.common.encryption.messages import BLOCK, MISSING, WIDEST, WORDS, BinCounts
+from colonnade.common.encryption.messages import BLOCK, FALLING, KINDS, MISSING, RISING, WIDEST, WORDS, BinCounts
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.protocols.secureboost import Config, Sides, Sums, Wanted
 from colonnade.server.training.context import ServerContext
@@ -116,7 +116,7 @@ class TreeSums:
 
     def _refuse_other_columns(self) -> None:
         """The records of a forest that was begun are of the columns of then."""
-        now = [[[c.bins, c.ordered, c.missing] for c in columns] for columns in self.columns]
+        now = [[[c.bins, c.ordered, c.missing, c.rising] for c in columns] for columns in self.columns]
         then = self.ctx.state.keep("columns", lambda: list(now))
         for name, ours, theirs in zip(self._names, then, now, strict=True):
             if ours != theirs:
@@ -125,12 +125,12 @@ class TreeSums:
 
 def _columns(party: str, shape: BinCounts) -> list[ColumnShape]:
     counts, kinds = shape.counts.tolist(), shape.kinds.tolist()
-    if len(counts) != len(kinds) or any(kind > WORDS + MISSING for kind in kinds):
-        raise ContractError(party, "BinCounts", "kinds", "0 to 3 for every column", str(kinds)[:100])
+    if len(counts) != len(kinds) or not KINDS.issuperset(kinds):
+        raise ContractError(party, "BinCounts", "kinds", "a kind for every column", str(kinds)[:100])
     if not counts or min(counts) < 2 or max(counts) > WIDEST:
         raise ContractError(party, "BinCounts", "counts", f"2 to {WIDEST} bins a column", str(counts)[:100])
     return [
-        ColumnShape(count, ordered=not kind & WORDS, missing=bool(kind & MISSING))
+        ColumnShape(count, not kind & WORDS, bool(kind & MISSING), bool(kind & RISING) - bool(kind & FALLING))
         for count, kind in zip(counts, kinds, strict=True)
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,15 @@ def test_a_new_file_is_read_as_the_one_of_training(tmp_path: Path) -> None:
     age, plan, since, share, postcode = binned(bins, read(tmp_path)).codes.T.tolist()
     assert age == [7, 6] and plan == [2, 0] and postcode == [0, 0]  # unseen words join the most frequent one
     assert since == [0, 4] and share == [2, 1]  # missing values were none in training, and join the median
+
+
+def test_words_rise_in_no_direction(tmp_path: Path) -> None:
+    bins, table = trained(tmp_path), read(tmp_path).table
+    ctx: Any = SimpleNamespace(name="bank", table=table, config=SimpleNamespace(monotone={"age": "falling"}))
+    assert trees.directions(ctx, bins.columns) == {0: -1}
+    ctx.config.monotone = {"plan": "rising"}
+    with pytest.raises(ConfigError, match=r"parties\.bank\.monotone: column 'plan' is of words"):
+        trees.directions(ctx, bins.columns)
 
 
 def test_what_encoding_refuses_is_refused(tmp_path: Path) -> None:

@@ -55,6 +55,26 @@ def grown(
     return forest, trees, exchanges
 
 
+@pytest.mark.parametrize("rising", [1, -1])
+def test_leaves_follow_the_directions_of_columns(rising: int) -> None:
+    draws = np.random.default_rng(0)
+    codes = draws.integers(9, size=(900, 3))
+    codes[:, 0] = np.where(draws.random(900) < 0.2, 9, codes[:, 0])  # missing
+    first = np.rint((codes[:, 0] % 4 - codes[:, 1] % 3 + draws.normal(size=900)) / STEP / 4).astype(np.int64)
+    rules, depth = Rules(l2=1.0, gamma=0.0, least=1e-3), 5
+    shape = [ColumnShape(10, missing=True, rising=rising), ColumnShape(9, rising=-rising), ColumnShape(9)]
+    forest, (tree,), _ = grown([Party(codes, shape)], of(first, np.full(900, int(1 / STEP))), depth, rules)
+    asked = list(forest.records[0])
+    assert {record.column for record in asked} == {0, 1, 2}
+    for column, way in ((0, rising), (1, -rising)):
+        along = np.repeat(codes[:100], 9, axis=0)
+        along[:, column] = np.tile(np.arange(9), 100)
+        there = Party(along, shape)
+        sides = [np.unpackbits(there.sides(record), count=900).astype(bool) for record in asked]
+        steps = np.diff(tree.apply(lambda _, record, sides=sides: sides[record], 900).reshape(100, 9), axis=1) * way
+        assert (steps >= 0).all() and (steps > 0).any()
+
+
 def of(first: Codes, second: Codes) -> Gradients:
     if first.ndim == 1:
         first, second = first[:, None], second[:, None]
