@@ -16,7 +16,7 @@ NONE = "nothing is promised"
 PROMISES = {
     "alignment", "kept alignments", "first models", "blinded sums", "FedVS's shares", "a party's noise",
     "a row's noise", "noise once", "one code a row", "private labels", "private answers", "ledgers", "transcripts",
-    "checkpoints, sessions", "predictions", "strangers", "messages",
+    "sums under encryption", "checkpoints, sessions", "predictions", "strangers", "messages",
 }  # fmt: skip
 
 

@@ -157,10 +157,11 @@ class Grower:
         best: list[_Best | None] = [None] * len(level)
         steps = np.array([[gradients.step[node.output], gradients.second_step[node.output]] for node in level])
         bounds = Bounds(np.array([node.low for node in level]), np.array([node.high for node in level]))
+        rows = np.array([len(node.rows) for node in level])
         for party, columns in enumerate(self.columns):
             found = np.stack([node.sums[party] for node in level], axis=1)  # (bins, nodes, 2)
             first, second = found[..., 0] * steps[:, 0], found[..., 1] * steps[:, 1]
-            for place, split in enumerate(columns.best(first, second, self.rules, bounds, allowed[party])):
+            for place, split in enumerate(columns.best(first, second, rows, self.rules, bounds, allowed[party])):
                 known = best[place]
                 if split is not None and (known is None or split.gain > known.split.gain):
                     best[place] = _Best(party, split)

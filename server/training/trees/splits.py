@@ -6,6 +6,8 @@ Gains and leaves are those of XGBoost (Chen and Guestrin 2016, Eqs. 5 to 7): wit
 
 Ordered columns are cut between two bins, and rows without a value go to the side that gains more. A column of words is
 cut after its bins were ordered by G / (H + l2) in the node (Fisher 1958), missing values being a word of their own.
+Bins with fewer than SUPPORT rows in the node, as H estimates them, have no order and go right, as in scikit-learn: the
+order tells the column's owner which of its bins have more of a class, and of a bin of one row that is its label.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
+SUPPORT = 10
+"""Rows of a bin of words, at least, that has an order."""
 _SMALLEST = 1e-12  # of a node's own score: a smaller gain is a rounding error
 
 
@@ -125,13 +129,20 @@ class PartyColumns:
         return found
 
     def best(
-        self, gradients: Floats, hessians: Floats, rules: Rules, bounds: Bounds, allowed: NDArray[np.bool_]
+        self,
+        gradients: Floats,
+        hessians: Floats,
+        rows: NDArray[np.int64],
+        rules: Rules,
+        bounds: Bounds,
+        allowed: NDArray[np.bool_],
     ) -> list[Split | None]:
         """The best split of each node; None where none gains enough.
 
         Args:
             gradients: sums over each bin, (bins, nodes).
             hessians: likewise.
+            rows: in each node, (nodes,).
             allowed: columns that are looked at, bool (columns,).
         """
         nodes = gradients.shape[1]
@@ -140,14 +151,14 @@ class PartyColumns:
         nothing = np.zeros((1, nodes))
         g = np.concatenate([gradients, nothing])[self._places].transpose(2, 0, 1)  # (nodes, columns, widest)
         h = np.concatenate([hessians, nothing])[self._places].transpose(2, 0, 1)
-        orders = self._orders(g, h, rules)
+        orders, ends = self._orders(g, h, rows, rules)
         g, h = np.take_along_axis(g, orders, 2), np.take_along_axis(h, orders, 2)
         lost = self._lost
         lost_g = np.concatenate([gradients, nothing])[self._last].T  # (nodes, columns)
         lost_h = np.concatenate([hessians, nothing])[self._last].T
         total_g, total_h = g.sum(2), h.sum(2)
         cut = np.arange(self._widest)
-        inside = (cut < self._values[:, None] - 1) & allowed[:, None]  # between two bins of values
+        inside = (cut < ends[..., None]) & allowed[:, None]  # between two bins of values
         apart = (cut == self._values[:, None] - 1) & lost[:, None] & allowed[:, None]  # values left, missing right
         left_g, left_h = g.cumsum(2), h.cumsum(2)
         gains = [
@@ -177,17 +188,23 @@ class PartyColumns:
             made.append(Split(gain, column, left))
         return made
 
-    def _orders(self, g: Floats, h: Floats, rules: Rules) -> NDArray[np.intp]:
-        """The bins of each node and column in the order in which they are cut, (nodes, columns, widest).
-
-        Bins of words without rows in the node are last, and so on the right.
+    def _orders(
+        self, g: Floats, h: Floats, rows: NDArray[np.int64], rules: Rules
+    ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """The bins of each node and column in the order in which they are cut, (nodes, columns, widest), and the number
+        of places between which there are cuts, (nodes, columns): of words, up to the last bin that is supported.
         """
         orders = np.broadcast_to(np.arange(self._widest), g.shape).copy()
+        ends = np.broadcast_to(self._values - 1, g.shape[:2]).copy()
         words = np.flatnonzero(~self._ordered)
         if words.size:
-            key = np.where((h[:, words] > 0) | (g[:, words] != 0), -rules.leaf(g[:, words], h[:, words]), np.inf)
+            total = h[:, :1].sum(2, keepdims=True)
+            supported = h[:, words] * rows[:, None, None] >= SUPPORT * total
+            supported &= total > 0
+            key = np.where(supported, -rules.leaf(g[:, words], h[:, words]), np.inf)
             orders[:, words] = np.argsort(key, axis=2, kind="stable")
-        return orders
+            ends[:, words] = np.minimum(supported.sum(2), self._values[words] - 1)
+        return orders, ends
 
     def _gains(
         self, left_g: Floats, left_h: Floats, total_g: Floats, total_h: Floats, rules: Rules, bounds: Bounds

@@ -112,3 +112,14 @@ def test_a_tree_is_scikit_learns(seed: int, missing: bool, constant: bool) -> No
     assert len(theirs.finalized_leaves) == (tree.party < 0).sum()
     np.testing.assert_allclose(tree.apply(forest.side, rows), expected, rtol=1e-6, atol=1e-7)
     assert exchanges <= depth
+
+
+@pytest.mark.parametrize(("few", "supported"), [(9, False), (10, True)])
+def test_words_of_few_rows_have_no_order_and_go_right(few: int, supported: bool) -> None:
+    """Three words: many rows that rise, many that fall, and some that fall even more."""
+    codes = np.repeat([0, 1, 2], [50, 50, few])[:, None]
+    first = np.repeat([1000, -1000, -2000], [50, 50, few])
+    party = Party(codes, [ColumnShape(3, ordered=False)])
+    forest, _, _ = grown([party], of(first, np.full(len(first), 4096)), 1, Rules(1.0, 0.0, 1.0))
+    left = set(codes[forest.side(0, 0), 0].tolist())
+    assert left == ({1, 2} if supported else {1})

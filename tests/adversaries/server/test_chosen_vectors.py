@@ -1,0 +1,79 @@
+"""A server that encrypts vectors of its choice: powers of two at some rows, so that a sum's bits name its bin's rows.
+
+It reads the bins of so many rows a vector, and is answered within the levels of a tree, and in a run no more than
+`policy.max_vectors` (`client/test_answers.py`, `protocols/test_secureboost.py`). The party cannot see it: zeros are
+encrypted as all numbers are. The threat model names this as a threat that remains; the scene holds it to account.
+
+Bounds: sums under encryption (server, both).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colonnade.client.training.trees.bins import binned
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.errors import ConfigError
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.trees.forest import Forest
+from colonnade.server.training.trees.splits import Whole
+from colonnade.server.training.trees.sums import TreeSums
+from colonnade.simulation.federation import Simulation
+from tests.protocols.test_secureboost import DEPTH, ROUNDS, config
+
+NEEDED = ROUNDS << DEPTH
+
+
+class Powers:
+    """Vectors of a level: each of its own rows, from the row `first` on."""
+
+    def __init__(self, rows: int, count: int, each: int, first: int) -> None:
+        self.rows, self.groups, self._each, self._first = rows, count // 2, each, first
+
+    def vectors(self, first: int, last: int) -> Whole:
+        found = np.zeros((last - first, 2 * self.groups), np.int64)
+        for number in range(2 * self.groups):
+            rows = self._first + number * self._each + np.arange(self._each)
+            here = (rows >= first) & (rows < last)
+            found[rows[here] - first, number] = np.int64(1) << np.flatnonzero(here)
+        return found
+
+
+def reading(read: dict[int, list[int]]) -> Any:
+    """A server side that fills in the bins of rows, for the first column of the second party."""
+
+    async def serve(ctx: ServerContext, clients: Cohort, cfg: Any) -> None:
+        exchange = TreeSums(ctx, clients, cfg, Forest(3, len(ctx.labels)))
+        each, first = exchange.size.largest_sum.bit_length(), 0
+        async for t in clients.rounds(ROUNDS, after=ctx.round):
+            if t == 1:
+                await exchange.open(t)
+            for level in range(DEPTH):
+                asked = Powers(exchange.size.rows, 1 << max(level, 1), each, first)
+                sums = (await exchange.sums(t, level, asked))[1][: exchange.columns[1][0].bins]
+                for number, line in enumerate(sums.T):
+                    for row in range(each):
+                        found = np.flatnonzero(line >> row & 1)
+                        if first + number * each + row < exchange.size.rows:
+                            read[first + number * each + row] = found.tolist()
+                first += 2 * asked.groups * each
+
+    return serve
+
+
+def test_it_reads_dozens_of_rows_a_vector_up_to_the_partys_bound() -> None:
+    read: dict[int, list[int]] = {}
+    outcome = Simulation(config("federation.protocol.bins=4"), instead={"server": reading(read)}).run()
+    ctx = outcome.clients["party2"]
+    train = ctx.schedule.partition.train.numpy()
+    codes = binned(ctx, most=4, least=5).codes[train, 0]
+    assert read == {row: [int(code)] for row, code in enumerate(codes)}  # all of a small table
+    assert len(train) < 30 * NEEDED
+
+
+def test_a_smaller_bound_ends_it() -> None:
+    with pytest.raises(ConfigError, match="max_vectors = 10"):
+        Simulation(config("parties.party2.policy.max_vectors=10"), instead={"server": reading({})}).run()
