@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from colonnade.common.protocols.additive import Config as Additive
     from colonnade.common.protocols.agg_vfl import Config as AggVfl
     from colonnade.common.protocols.c_vfl import Config as CVfl
     from colonnade.common.protocols.centralized import Config as Centralized
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from colonnade.common.protocols.zoo_vfl import Config as ZooVfl
 
 _NAMES = {
+    "Additive": "additive",
     "AggVfl": "agg_vfl",
     "CVfl": "c_vfl",
     "Centralized": "centralized",
@@ -51,8 +53,8 @@ _NAMES = {
 }
 
 __all__ = [
-    "AggVfl", "CVfl", "Centralized", "Codes", "Czofo", "Fdml", "FedBcd", "FedVs", "LinearAdmm", "Local", "SecureBoost",
-    "Split", "SplitAvg", "SynZooVfl", "VFedMh", "Vafl", "VflAfe", "VimAdmm", "VimAdmmJ", "ZooVfl",
+    "Additive", "AggVfl", "CVfl", "Centralized", "Codes", "Czofo", "Fdml", "FedBcd", "FedVs", "LinearAdmm", "Local",
+    "SecureBoost", "Split", "SplitAvg", "SynZooVfl", "VFedMh", "Vafl", "VflAfe", "VimAdmm", "VimAdmmJ", "ZooVfl",
 ]  # fmt: skip
 
 

@@ -42,7 +42,7 @@ async def answer(ctx: ClientContext, server: Link) -> None:
         if not await own.begin(t, asked):
             continue
         with torch.no_grad():
-            o = local(ctx.features[ask.rows])  # (rows, width)
+            o = local.of_rows(ctx.features, ask.rows)  # (rows, width)
         await own.train(t, ctx.release(o, evaluation=True, rows=ask.rows))  # 2
         ctx.scored(ask.rows)
         if ask.own:

@@ -13,6 +13,7 @@ from torch import Tensor
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.trees.bins import BinnedTable, Binning, binned, directions
 from colonnade.client.training.trees.sums import PartySums
+from colonnade.common.contracts.boosting import scores_of
 from colonnade.common.contracts.prediction import SPLITS
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.encryption.clear import in_groups
@@ -20,17 +21,17 @@ from colonnade.common.encryption.linear import Whole
 from colonnade.common.encryption.messages import BLOCK, FALLING, MISSING, RISING, WIDEST, WORDS, Masks
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.message import Message
-from colonnade.common.protocols.secureboost import Config, Sides, Sums, Wanted, trees_of, vectors_at, vectors_in
+from colonnade.common.protocols.secureboost import Config, Sides, Sums, Wanted, vectors_at, vectors_in
 
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Answers with sums over its bins, and with the sides of the splits that it is asked for."""
     table, asked = binned(ctx, most=cfg.bins, least=cfg.least), Asked(ctx)
     matrix = table.one_hot(ctx.schedule.partition.train)
-    encrypted, nodes = cfg.gradients == "encrypted", _Nodes(trees_of(ctx.federation))
+    encrypted, nodes = cfg.gradients == "encrypted", _Nodes(scores_of(ctx.federation))
     sums = PartySums(ctx, server, matrix, encrypted=encrypted)
     column_kinds = _kinds(table.columns, directions(ctx, table.columns))
-    trees, rounds = trees_of(ctx.federation), ctx.schedule.rounds
+    trees, rounds = scores_of(ctx.federation), ctx.schedule.rounds
     vectors = ctx.answers("vectors", rounds * vectors_in(ctx.federation, cfg))
     splits = ctx.answers("splits", rounds * trees * ((1 << cfg.depth) - 1))
     kinds: dict[type[Message], dict[str, int]] = {Masks: {"degree": sums.degree}, Wanted: {}}

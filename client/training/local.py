@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor, nn
 
 from colonnade.client.training.context import ClientContext
+from colonnade.common.data.columns.scale import Columns
 from colonnade.common.models.heads import xavier
 from colonnade.common.models.optimiser import build_optimiser, stepper
 
@@ -48,6 +49,11 @@ class Local(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(rows, ...) -> (rows, width), or (rows, classes) with a head."""
         return self.answer(self.model(x))
+
+    def of_rows(self, features: Columns, rows: Tensor) -> Tensor:
+        """Outputs for rows of the party's table, by number, int64 (rows,)."""
+        found: Tensor = self(features[rows])
+        return found
 
     def answer(self, h: Tensor) -> Tensor:
         return h if self.head is None else self.head(h)

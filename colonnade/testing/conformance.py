@@ -229,7 +229,7 @@ def accuracy_of_parts(run: Outcome) -> float:
         local = LOCAL[protocol.name](client, protocol)
         local.eval()
         with torch.no_grad():
-            parts.append(local(client.features[rows]))
+            parts.append(local.of_rows(client.features, rows))
     joint = (
         ACTIVE[protocol.name](run.server, protocol)(rows)
         if protocol.name in ACTIVE

@@ -19,7 +19,7 @@ codes        a set of codes a row, drawn once
 histograms   sums of the server's numbers over the bins of its columns, and on which side of a split each row is
 """
 
-Returned = Literal["gradients", "duals", "losses", "labels", "average", "questions", "nothing", "other"]
+Returned = Literal["gradients", "duals", "losses", "labels", "average", "questions", "sums", "nothing", "other"]
 """What a party learns of the labels in return.
 
 gradients    of `ctx.loss`, of which the server uses the value and the gradient and nothing else, at what it sent
@@ -28,6 +28,7 @@ losses       losses, or differences of losses
 labels       labels, or noisy ones: it computes the loss itself
 average      the average of all embeddings, and then a gradient as above at its own prediction from that
 questions    splits of its columns, chosen by the labels
+sums         sums of gradients over the bins of its own columns
 """
 
 Output = Literal["", "embedding", "logits", "codes", "decisions"]

@@ -38,6 +38,7 @@ NAMES = (
     "local",
     "codes",
     "secureboost",
+    "additive",
 )  # fmt: skip
 """The built-in protocols, in the order in which they are listed."""
 

@@ -155,13 +155,16 @@ class Sender:
         Raises:
             InputError: the sums are not of this hint and these keys, or the party has departed from the protocol.
         """
-        rest = sums - hint.times(keys)
-        step = np.uint64(self.size.step)
-        found: Whole = (rest + step // np.uint64(2)).view(np.int64) >> np.int64(self.size.step.bit_length() - 1)
-        error = (rest - found.view(np.uint64) * step).view(np.int64)
-        if (np.abs(error) > self.size.largest_error).any() or (np.abs(found) > self.size.largest_sum).any():
-            raise InputError("sums that do not belong to the hint and the vectors", hint="begin the run anew")
-        return found
+        return rounded(self.size, sums - hint.times(keys))
+
+    def opened(self, hint: Hint, keys: VectorKeys, masked: Words) -> Words:
+        """What a party that masked its sums can round itself, (bins, v): y - H s, and a noise.
+
+        The party subtracts its mask, and has Δ M m + M e + u e_d - e' s + F, of which it knows M, u and e': F, the
+        server's, hides the errors and the secret from it as a party's last noise hides M and u from the server. It
+        hides them as far as H is a hint: probe.py asks for that first. To be called once for the vectors.
+        """
+        return masked - hint.times(keys) + _flood(masked.shape, self.size, self._bits)
 
     def check(self, keys: VectorKeys, vectors: Whole, block: int) -> int:
         """The number of blocks of the rows. Raises InputError as `encrypt`."""
@@ -286,14 +289,47 @@ class Answer:
         Raises:
             InputError: rows are missing.
         """
+        if self._bits is None:
+            return self._all()
+        return self._all() + _flood(self._sums.shape, self._size, self._bits)
+
+    def masked(self) -> tuple[Words, Words]:
+        """M c + u c_d under a uniform mask, which tells the server nothing, whatever c is; and the mask: (bins, v)."""
+        sums = self._all()
+        mask = np.frombuffer((self._bits or keystream())(8 * sums.size), np.uint64).reshape(sums.shape)
+        return sums + mask, mask
+
+    def with_noise(self, deviation: int) -> Words:
+        """y with a last noise of another deviation than FLOOD asks for, (bins, v)."""
+        assert self._bits is not None  # encrypted
+        noise = discrete_gaussian(self._sums.size, deviation, self._bits)
+        return self._all() + noise.view(np.uint64).reshape(self._sums.shape)
+
+    def _all(self) -> Words:
         if self._next != self._size.rows:
             raise InputError(f"{self._next} of {self._size.rows} rows")
-        if self._bits is None:
-            return self._sums
-        count, coarse = self._sums.size, self._size.coarse
-        fine = discrete_gaussian(count, FINE, self._bits)
-        flood = fine + COARSE * discrete_gaussian(count, coarse, self._bits)
-        return self._sums + flood.view(np.uint64).reshape(self._sums.shape)
+        return self._sums
+
+
+def rounded(size: SumSize, words: Words) -> Whole:
+    """M m of words Δ M m + error, int64 in their shape.
+
+    Raises:
+        InputError: the error is larger than any can be: a hint, a vector or a mask is another's.
+    """
+    step = np.uint64(size.step)
+    found: Whole = (words + step // np.uint64(2)).view(np.int64) >> np.int64(size.step.bit_length() - 1)
+    error = (words - found.view(np.uint64) * step).view(np.int64)
+    if (np.abs(error) > size.largest_error).any() or (np.abs(found) > size.largest_sum).any():
+        raise InputError("sums that do not belong to the hint and the vectors", hint="begin the run anew")
+    return found
+
+
+def _flood(shape: tuple[int, ...], size: SumSize, source: Bits) -> Words:
+    """A discrete Gaussian of deviation `size.flood`."""
+    count = math.prod(shape)
+    flood = discrete_gaussian(count, FINE, source) + COARSE * discrete_gaussian(count, size.coarse, source)
+    return flood.view(np.uint64).reshape(shape)
 
 
 def _words(numbers: NDArray[np.integer]) -> Words:

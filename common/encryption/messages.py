@@ -7,7 +7,10 @@
     whenever there are vectors m
       3   server     c_d, and c = A s + e + Δ m in blocks of rows                                -> every party
 
-What a party answers is its protocol's.
+What a party answers is its protocol's. Where the server returns something to it, a probe comes first (probe.py):
+
+    4   server     c of zeros                                                                  -> every party
+        party k    a hash of its sums -> server;  server: the seed of c -> every party;  party k: its sums -> server
 """
 
 from __future__ import annotations
@@ -94,8 +97,36 @@ class Vectors(ServerMessage):
     c: Annotated[Tensor, TensorSpec("rows", "vectors", dtype="int64")]
 
 
+@message
+class ProbeDigest(PartyMessage):
+    """Party to server: a hash of its answer to a probe, uint8 (digest,)."""
+
+    digest: Annotated[Tensor, TensorSpec("digest", dtype="uint8", public="a hash of noise that nobody can guess")]
+
+
+@message
+class ProbeSeed(ServerMessage):
+    """Server to party: the seed of the probe's vectors, uint8 (nonce,)."""
+
+    alike: ClassVar[Alike | None] = Alike(("seed",))
+
+    seed: Annotated[Tensor, TensorSpec("nonce", dtype="uint8")]
+
+
+@message
+class ProbeSums(PartyMessage):
+    """Party to server: its answer, noise about zeros, int64 (bins, vectors)."""
+
+    y: Annotated[Released, TensorSpec("bins", "vectors", dtype="int64")]
+
+
 SUMMED = (BinCounts, Nonces, HintPart, Masks, Vectors)
 """Message kinds that a contract adds to its own."""
+PROBING = (ProbeDigest, ProbeSeed, ProbeSums)
+"""Likewise, where a hint is probed (probe.py)."""
+DIGEST = 32
+PROBE = 1
+"""Level of a probe's vectors."""
 
 
 def sum_limits(federation: FederationConfig, vectors: int) -> dict[str, int]:
@@ -103,6 +134,7 @@ def sum_limits(federation: FederationConfig, vectors: int) -> dict[str, int]:
     return {
         "columns": COLUMNS,
         "nonce": NONCE,
+        "digest": DIGEST,
         "members": 1 + len(federation.parties),
         "part": PART,
         "degree": DEGREE,

@@ -26,6 +26,8 @@ FLOOD = 2.0**16
 FINE, COARSE = 2**20, 2**16
 """That noise is x + COARSE y, with x of deviation FINE. The sum is a discrete Gaussian up to less than 2^-100, since
 FINE / COARSE = 16 is above 1.9, the integers' smoothing parameter for 2^-100 (Micciancio and Walter 2017)."""
+PROBES, PROBED = 8, 32
+"""Vectors of a probe, and how many times larger than what it hides the last noise of its answers is (probe.py)."""
 _TERNARY = 2 / 3  # variance of an entry of a secret
 _TAIL = 11.0  # deviations; 2 exp(-11^2 / 2) < 2^-86 a sum
 _LONGEST = DEGREE * (SIGMA**2 + 1) * (1 + _TAIL / math.sqrt(DEGREE)) ** 2  # |(e_d, s)|^2, but with the same probability
@@ -105,15 +107,28 @@ class SumSize:
                 hint=f"take at most {self.precision} bits",
             )
 
-    def residual(self, answers: int) -> float:
+    @property
+    def probe_noise(self) -> int:
+        """Deviation of the last noise of a probe's answers (probe.py)."""
+        return PROBED * math.ceil(self.hidden)
+
+    @property
+    def largest_probe_error(self) -> int:
+        """Bound of the error of a probe's sum, but once in 2^86."""
+        return math.ceil(_TAIL * math.hypot(self.hidden, self.probe_noise))
+
+    def residual(self, answers: int, noise: float = 0) -> float:
         """Deviation of the errors of an RLWE sample that is as hard as the hint is, after so many answers.
 
         Every answer is a hint about (u, e'): its inner product with h = (e_d, -s), plus the last noise. With such hints
         the sample is as hard as one without, whose errors have the deviation σ_0: 1 / σ_0^2 = 2 (1 / σ^2 + B / f^2),
         where B is the largest eigenvalue of Σ h h' (Kim, Lee, Seo and Song 2023, Hint-MLWE, Theorem 1). B is bounded
         by the sum of |h|^2, as if all answers were to one vector: however alike they are, and repeated or not.
+
+        Args:
+            noise: deviation of the answers' last noise; 0 for `flood`.
         """
-        return 1 / math.sqrt(2 / SIGMA**2 + 2 * answers * _LONGEST / self.flood**2)
+        return 1 / math.sqrt(2 / SIGMA**2 + 2 * answers * _LONGEST / (noise or self.flood) ** 2)
 
     @cached_property
     def most_answers(self) -> int:

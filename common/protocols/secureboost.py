@@ -26,49 +26,26 @@ of columns stay hidden, the order of their values does not (docs/protocols/secur
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.contracts.boosting import BoostedConfig, check_boosted, scores_of
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.encryption.messages import BLOCK, SUMMED, WIDEST, sum_limits
-from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.fields import Released, Tensor
-from colonnade.common.messaging.forms import AS_IS
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 
-CLASSES = 16
-"""Classes, or numbers to predict, at most: a tree for each in every round."""
 
-
-class Config(ProtocolConfig):
+class Config(BoostedConfig):
     """Keys under `federation.protocol`."""
 
-    few_rounds: ClassVar[bool] = True
-    full_batch: ClassVar[bool] = True
-    monotone: ClassVar[bool] = True
-    typed: ClassVar[bool] = True
-    optimisers: ClassVar[frozenset[str]] = frozenset()
-
     name: Literal["secureboost"] = Field(default="secureboost", description="the protocol; a round is a tree")
-    gradients: Literal["encrypted", "clear"] = Field(
-        default="encrypted",
-        description="what parties see of gradients and of the rows of a node: nothing, or ALL of them",
-    )
-    precision: Literal["auto"] | Annotated[int, Field(ge=4, le=40)] = Field(
-        default="auto", description="bits of a gradient besides its sign; auto: as many as encrypted sums have room for"
-    )
     depth: int = Field(default=5, ge=1, le=8, description="splits from the root of a tree to a leaf, at most")
-    rate: float = Field(default=0.1, gt=0, le=1, description="factor of the leaves")
-    l2: float = Field(default=1.0, ge=0, description="added to the sum of Hessians of every leaf")
     gamma: float = Field(default=0.0, ge=0, description="least gain of a split")
     min_hessian: float = Field(default=1.0, gt=0, description="least sum of Hessians on either side of a split")
-    bins: int = Field(default=64, ge=2, le=255, description="bins of a column, besides that of missing values, at most")
-    least: int = Field(default=20, ge=1, description="training rows of a bin, at least")
     columns: float = Field(default=1.0, gt=0, le=1, description="share of the columns that a tree looks at")
     rows: float = Field(default=1.0, gt=0, le=1, description="share of the training rows that a tree is grown on")
 
@@ -106,22 +83,17 @@ class Sides(PartyMessage):
 
 def vectors_of(federation: FederationConfig, config: Config) -> int:
     """Vectors of the largest level."""
-    return trees_of(federation) << config.depth
+    return scores_of(federation) << config.depth
 
 
 def vectors_at(level: int, federation: FederationConfig) -> int:
     """Vectors of a level, from 0, at most: of two siblings the sums of one are asked for."""
-    return trees_of(federation) << max(level, 1)
+    return scores_of(federation) << max(level, 1)
 
 
 def vectors_in(federation: FederationConfig, config: Config) -> int:
     """Vectors of a round, at most."""
     return sum(vectors_at(level, federation) for level in range(config.depth))
-
-
-def trees_of(federation: FederationConfig) -> int:
-    """Trees of a round: one for two classes."""
-    return 1 if federation.task == "classification" and federation.outputs == 2 else federation.outputs
 
 
 def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
@@ -134,25 +106,6 @@ def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     }
 
 
-def check(federation: FederationConfig, config: Config) -> None:
-    """Refuses what does not go with exact sums."""
-    if federation.outputs > CLASSES:
-        mb = BLOCK * vectors_of(federation, config) * 8 >> 20
-        raise ConfigError(
-            f"secureboost with {federation.outputs} outputs: at most {CLASSES}, since each has a tree of its own",
-            hint=f"join classes; {BLOCK} rows of a level would be {mb} MB to every party",
-        )
-    if federation.privacy is not None:
-        raise ConfigError(
-            "federation.privacy with the protocol secureboost: noise on sums would leave the sides of splits exact",
-            hint="leave it out, or take a protocol whose parties send embeddings, such as split",
-        )
-    if not all(form_of(way) == AS_IS for way in (federation.compress.up, federation.compress.down)):
-        raise ConfigError(
-            "federation.compress with the protocol secureboost: sums are exact, and sides are bits", hint="leave it out"
-        )
-
-
 CONTRACT = Contract(
     title="SecureBoost: boosted trees, from encrypted sums over the parties' bins",
     source="Cheng et al. 2021; Chen and Guestrin 2016",
@@ -162,7 +115,7 @@ CONTRACT = Contract(
     exchange=Exchange("histograms", "questions"),
     in_step=True,
     vectors=vectors_in,
-    check=check,
+    check=lambda federation, _config: check_boosted(federation, "the sides of splits"),
     sees={
         "server": "exact sums over the bins of every column, and for every split on which side each common row is: the "
         "order of a column's values, but no name, unit or value",

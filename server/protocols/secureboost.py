@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.common.contracts.boosting import scores_of
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import ContractError
-from colonnade.common.protocols.secureboost import Config, trees_of
+from colonnade.common.protocols.secureboost import Config
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate_alone
 from colonnade.server.training.trees.forest import Forest
@@ -63,7 +64,7 @@ class ForestJoint:
 
     def __init__(self, ctx: ServerContext) -> None:
         self.forest, self._objective = _forest(ctx), TreeObjective(ctx)
-        self.start = ctx.state.keep("start", lambda: torch.zeros(trees_of(ctx.federation), dtype=torch.float64))
+        self.start = ctx.state.keep("start", lambda: torch.zeros(scores_of(ctx.federation), dtype=torch.float64))
 
     def of_sides(self, sides: Sequence[Tensor]) -> Tensor:
         """Packed sides in roster order, uint8 (rows, bytes) each -> logits (rows, outputs)."""

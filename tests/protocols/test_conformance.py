@@ -72,6 +72,17 @@ TestCodes = conformance(
     steps=20,
     lr=10,
 )
+TestAdditive = conformance(
+    "additive",
+    quick(
+        unused=("HintPart", "ProbeDigest", "ProbeSeed", "ProbeSums", *KEYS),
+        fresh=("BinCounts", "Nonces", "MaskedSums", "OpenedSums"),
+        free=("columns", "degree", "rows", "vectors", "bins", "all"),
+        sets=("federation.rows.train=600",),
+    ),
+    gradients="clear",
+    aggregate="clear",
+)
 TestSecureBoost = conformance(
     "secureboost",
     quick(

@@ -26,6 +26,7 @@ PROTOCOLS = [
     {"name": "codes", "steps": 20},
     {"name": "vfedmh", "embedding": 16},
     {"name": "secureboost", "gradients": "clear", "depth": 2},
+    {"name": "additive", "bins": 8},
 ]
 NOISE_ONCE = {"clip": 1.0, "noise_multiplier": 0.1, "seeded": True, "once": {"colluders": 1}}
 

@@ -41,6 +41,7 @@ BLIND = [
     {"name": "vimadmm_j", "aggregate": "blinded", "update": "signal"},
     {"name": "fdml", "aggregate": "blinded"},
     {"name": "split_avg", "aggregate": "blinded"},
+    {"name": "additive", "gradients": "clear"},
 ]
 
 

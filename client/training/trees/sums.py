@@ -11,9 +11,10 @@ import torch
 from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.encryption.clear import ClearHolder
-from colonnade.common.encryption.linear import Answer, Bins, Holder, Whole, public_matrix
+from colonnade.common.encryption.linear import Answer, Bins, Holder, Whole, public_matrix, rounded
 from colonnade.common.encryption.messages import BLOCK, NONCE, BinCounts, HintPart, Masks, Nonces, Vectors
 from colonnade.common.encryption.parameters import DEGREE, SumSize
+from colonnade.common.encryption.ring import Public, Words
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.outgoing import MaskedTensor
 
@@ -27,6 +28,8 @@ class PartySums:
 
     Attributes:
         degree: rows of the server's `Masks`.
+        size: of the sums.
+        public: the matrix A, once the session is open.
     """
 
     def __init__(self, ctx: ClientContext, server: Link, matrix: Bins, *, encrypted: bool) -> None:
@@ -34,6 +37,8 @@ class PartySums:
         self.degree = DEGREE if encrypted else 0
         self._blocks = torch.split(ctx.schedule.partition.train, BLOCK)
         self._holder: Holder | ClearHolder | None = None
+        self.size = SumSize(matrix.shape[1])
+        self.public: Public
 
     async def open(self, round: int, counts: Sequence[int], kinds: Sequence[int]) -> bool:
         """1 and 2, in the session's first round; False if the server has moved on.
@@ -53,12 +58,11 @@ class PartySums:
             return False
         if not torch.equal(nonces.nonces[1 + names.index(ctx.name)], nonce):
             raise ContractError(SERVER, "Nonces", "nonces", "the party's own nonce at its place", "another")
-        size = SumSize(self._matrix.shape[1])
         if not self._encrypted:
-            self._holder = ClearHolder(size, self._matrix)
+            self._holder = ClearHolder(self.size, self._matrix)
             return True
-        public = public_matrix([line.numpy().tobytes() for line in nonces.nonces], size)
-        holder = Holder(size, public, self._matrix)
+        self.public = public_matrix([line.numpy().tobytes() for line in nonces.nonces], self.size)
+        holder = Holder(self.size, self.public, self._matrix)
         for number, words in enumerate(holder.hint()):
             h = MaskedTensor(torch.from_numpy(words.view(np.int64)), "bins, encrypted")
             await self._server.send(HintPart(round, number, ctx.admit_masked(h)))
@@ -86,3 +90,7 @@ class PartySums:
             c = came.c.numpy() if read is None else read(number, came.c.numpy())
             answer.add(c.view(np.uint64))
         return answer
+
+    def rounded(self, words: Words) -> Whole:
+        """M m of words Δ M m + error, int64 in their shape. Raises InputError if they are of other sums."""
+        return rounded(self.size, words) if self._encrypted else words.view(np.int64)

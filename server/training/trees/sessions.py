@@ -15,6 +15,7 @@ from colonnade.common.encryption.clear import ClearSender
 from colonnade.common.encryption.linear import Hint, Sender, VectorKeys, public_matrix
 from colonnade.common.encryption.messages import BLOCK, NONCE, PART, BinCounts, HintPart, Masks, Nonces, Vectors
 from colonnade.common.encryption.parameters import DEGREE, SumSize
+from colonnade.common.encryption.ring import Public
 from colonnade.common.errors import ContractError
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.trees.splits import Whole
@@ -29,6 +30,7 @@ class SumSession:
     Attributes:
         size: of the sums.
         sender: encrypts and decrypts, once the session is open.
+        public: the matrix A, likewise.
         hints: by party, likewise.
     """
 
@@ -37,6 +39,7 @@ class SumSession:
         self.size = SumSize(len(ctx.schedule.partition.train))
         self.sender: Sender = ClearSender(self.size)
         self.hints: dict[str, Hint] = {}
+        self.public: Public
 
     async def open(self, round: int, bins: Callable[[Mapping[str, BinCounts]], Sequence[int]]) -> None:
         """1 and 2: the shapes of the parties' columns, and their hints.
@@ -53,7 +56,8 @@ class SumSession:
         if not self._encrypted:
             self.hints = dict.fromkeys(shapes, Hint(np.empty((0, DEGREE), np.uint64)))
             return
-        self.sender = Sender(self.size, public_matrix(nonces, self.size))
+        self.public = public_matrix(nonces, self.size)
+        self.sender = Sender(self.size, self.public)
         parts: dict[str, list[NDArray[np.int64]]] = {name: [] for name in counts}
         for number in range(-(-max(counts.values()) // PART)):
             due = {name for name, count in counts.items() if count > number * PART}

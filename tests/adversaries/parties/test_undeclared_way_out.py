@@ -134,6 +134,7 @@ def test_few_messages_leave_unprotected() -> None:
         "fedvs.Opened.senders",
         "messages.Held.nonce",
         "messages.BinCounts.nonce",
+        "messages.ProbeDigest.digest",
         "messages.Pledge.digest",
         "messages.Pledge.certificate",
         "messages.Pledge.signature",

@@ -1,0 +1,100 @@
+"""Additive models, server side. The box: common/protocols/additive.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from operator import attrgetter
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.common.contracts.boosting import scores_of
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.errors import InputError
+from colonnade.common.protocols.additive import ROWS, Change, Config, Counted
+from colonnade.server.aggregation.masked_sums import blinded
+from colonnade.server.aggregation.sums import Clear
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.evaluation import evaluate_alone
+from colonnade.server.training.imputation import StandIn
+from colonnade.server.training.trees.gradients import TreeObjective
+from colonnade.server.training.trees.returns import ReturnedSums
+
+_SHORTER = 0.5
+"""Factor of the steps after a round in which the loss has risen."""
+_ROUNDING = 1e-6  # of the loss, which is computed in float32
+
+
+async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
+    """Returns sums of gradients to the owners of the bins, and adds up the changes of the scores."""
+    rows, width, names = torch.arange(len(ctx.labels)), scores_of(ctx.federation), tuple(clients)
+    if len(rows) > (most := ROWS // width):
+        raise InputError(f"{len(rows)} rows of {width} scores in an additive model: at most {most}")
+    _warn(ctx, cfg)
+    objective, returned = TreeObjective(ctx), ReturnedSums(ctx, clients, cfg)
+    start: Tensor = ctx.state.keep("start", lambda: torch.from_numpy(objective.start()))
+    added: Tensor = ctx.state.keep("scores", lambda: torch.zeros(len(rows), width, dtype=torch.float64))
+    counted: Tensor = ctx.state.keep("counted", lambda: torch.zeros(len(names), dtype=torch.int64))
+    rate = ctx.state.keep("rate", lambda: {"now": cfg.rate})
+    clear = Clear(ctx, clients, Change, Change, attrgetter("d"), StandIn(ctx, names, width, "zero"), scores=width)
+    sums = clear if cfg.aggregate == "clear" else await blinded(ctx, clients, width)
+    train, opened = ctx.schedule.partition.train.cpu().numpy(), False
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        if not opened:
+            await returned.open(t)  # 1, 2
+            opened = True
+        scores = (start + added).numpy()
+        gradients, before = objective.gradients(scores[train], returned.bits), objective.loss(scores[train])
+        await returned.give(t, gradients, rate["now"])  # 3 to 5
+        found = await sums.training(t, rows)  # 6, 7
+        if found.total is not None:
+            moved = scores[train] + found.total.double().numpy()[train]
+            if objective.loss(moved) > before + _ROUNDING * abs(before):
+                rate["now"] *= _SHORTER
+            else:
+                added += found.total.double()
+                counted[[names.index(party) for party in found.answers]] = t
+        await clients.broadcast(Counted(t, counted.clone()))  # 8
+        if found.total is None:
+            ctx.skip(t, found.answers)
+            continue
+        ctx.record(t, before, found.answers)
+        evaluate_alone(ctx, t, partial(_logits, objective, start + added))
+
+
+def _logits(objective: TreeObjective, scores: Tensor, rows: Tensor) -> Tensor:
+    return objective.logits(scores[rows.cpu()].numpy())
+
+
+class Scored:
+    """The sum of the parties' scores and of where they start."""
+
+    def __init__(self, ctx: ServerContext) -> None:
+        self._objective = TreeObjective(ctx)
+        width = scores_of(ctx.federation)
+        self._start = ctx.state.keep("start", lambda: torch.zeros(width, dtype=torch.float64))
+
+    def logits(self, parts: Sequence[Tensor]) -> Tensor:
+        """Scores of every party, float32 (rows, scores) each -> logits (rows, classes)."""
+        return self.of_sum(torch.stack(list(parts)).double().sum(0))
+
+    def of_sum(self, total: Tensor) -> Tensor:
+        """Their sum, float32 (rows, scores) -> logits (rows, classes)."""
+        return self._objective.logits(np.asarray(self._start.numpy() + total.cpu().double().numpy()))
+
+    def heads(self) -> None:
+        """None: a score has no weights."""
+
+
+def joint(ctx: ServerContext, _cfg: Config) -> Scored:
+    """The sum of the scores."""
+    return Scored(ctx)
+
+
+def _warn(ctx: ServerContext, cfg: Config) -> None:
+    if cfg.gradients == "clear":
+        ctx.warn("GRADIENTS IN THE CLEAR: every party is sent those of all training rows")
+    if cfg.aggregate == "clear" or len(ctx.federation.names) == 1:
+        ctx.warn("SCORES IN THE CLEAR: the server sees what each party's columns add to the score of every row")

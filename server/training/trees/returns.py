@@ -1,0 +1,100 @@
+"""Sums over the parties' bins that go back to their owners, each of which has masked its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Responses
+from colonnade.common.encryption.messages import (
+    BINS,
+    DIGEST,
+    NONCE,
+    PROBE,
+    BinCounts,
+    Masks,
+    ProbeDigest,
+    ProbeSeed,
+    ProbeSums,
+    Vectors,
+)
+from colonnade.common.encryption.parameters import PROBES
+from colonnade.common.encryption.probe import Probe, digest
+from colonnade.common.errors import ContractError, InputError
+from colonnade.common.protocols.additive import Config, MaskedSums, OpenedSums
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.trees.grower import Gradients
+from colonnade.server.training.trees.sessions import SumSession
+from colonnade.server.training.trees.splits import Whole
+
+
+class ReturnedSums:
+    """One session's exchange with the parties."""
+
+    def __init__(self, ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
+        self._ctx, self._clients, self._encrypted = ctx, clients, cfg.gradients == "encrypted"
+        self._session = SumSession(ctx, clients, encrypted=self._encrypted)
+        self.bits = self._session.size.precision if cfg.precision == "auto" else cfg.precision
+        if self._encrypted:
+            self._session.size.refuse_large(self.bits)
+        self._bins: dict[str, int] = {}
+
+    async def open(self, round: int) -> None:
+        """1 and 2, and the probe. Raises ContractError if a party's hint is none."""
+        await self._session.open(round, self._counted)
+        if self._encrypted:
+            await self._probe(round)
+
+    def _counted(self, shapes: Mapping[str, BinCounts]) -> Sequence[int]:
+        for name, shape in shapes.items():
+            counts = shape.counts.tolist()
+            if len(counts) != 1 or shape.kinds.tolist() != [0] or not 2 <= counts[0] <= BINS:
+                raise ContractError(name, "BinCounts", "counts", f"one number, of 2 to {BINS} bins", str(counts)[:100])
+            self._bins[name] = counts[0]
+        return tuple(self._bins.values())
+
+    async def _probe(self, round: int) -> None:
+        seed, all_parties = os.urandom(NONCE), replace(self._ctx.quorum, need=None)
+        probe = Probe(self._session.size, self._session.public, seed)
+        await self._clients.broadcast(Masks(round, PROBE, torch.from_numpy(probe.dummy.view(np.int64))))
+        for number, c in enumerate(probe.blocks()):
+            await self._clients.broadcast(Vectors(round, PROBE, number, torch.from_numpy(c.view(np.int64))))
+        digests = await self._clients.collect(ProbeDigest, round, all_parties, digest=DIGEST)
+        await self._clients.broadcast(ProbeSeed(round, torch.frombuffer(bytearray(seed), dtype=torch.uint8)))
+        answers = await self._clients.collect(ProbeSums, round, all_parties, vectors=PROBES)
+        for name, answer in answers.items():
+            self._refuse_other_bins(name, "ProbeSums", len(answer.y))
+            y = answer.y.numpy().view(np.uint64)
+            if digest(y) != digests[name].digest.numpy().tobytes():
+                raise ContractError(name, "ProbeSums", "y", "the sums whose hash it sent before", "others")
+            try:
+                probe.refuse(self._session.hints[name], y)
+            except InputError as wrong:
+                raise ContractError(name, "ProbeSums", "y", "sums of zeros under its hint", str(wrong)) from None
+
+    async def give(self, round: int, gradients: Gradients, rate: float) -> Responses[MaskedSums]:
+        """3 to 5: every party that answers in time is returned the sums over its own bins."""
+        both: Whole = np.concatenate([gradients.first, gradients.second], axis=1)
+        keys = await self._session.send(round, 0, both.shape[1], _slices(both))
+        answers = await self._clients.collect(MaskedSums, round, self._ctx.quorum, vectors=both.shape[1])
+        units = torch.from_numpy(np.concatenate([gradients.step, gradients.second_step]))
+        returned = {}
+        for name, answer in answers.items():
+            self._refuse_other_bins(name, "MaskedSums", len(answer.y))
+            y = self._session.sender.opened(self._session.hints[name], keys, answer.y.numpy().view(np.uint64))
+            returned[name] = OpenedSums(round, rate, units, torch.from_numpy(y.view(np.int64)))
+        await self._clients.broadcast(returned)
+        return answers
+
+    def _refuse_other_bins(self, name: str, kind: str, bins: int) -> None:
+        if bins != self._bins[name]:
+            raise ContractError(name, kind, "y", f"{self._bins[name]} bins", str(bins))
+
+
+def _slices(vectors: Whole) -> Callable[[int, int], Whole]:
+    return lambda first, last: vectors[first:last]

@@ -1,0 +1,118 @@
+"""Sums that go back to the party: exact, masked and flooded; and a probe, without which a chosen hint reads secrets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colonnade.common.encryption.linear import Hint, rounded
+from colonnade.common.encryption.messages import BLOCK
+from colonnade.common.encryption.parameters import (
+    DEGREE,
+    LEAST_SIGMA,
+    PROBES,
+    SIGMA,
+    SumSize,
+)
+from colonnade.common.encryption.probe import Probe, ProbeAnswer, digest
+from colonnade.common.encryption.ring import Words
+from colonnade.common.errors import InputError
+from tests.common.encryption.test_linear import NONCES, Pair, bins, public_matrix
+
+SEED = bytes(range(32))
+
+
+def returned(pair: Pair, vectors: np.ndarray, hint: Hint | None = None) -> Words:
+    """What the party has once it has taken its mask away."""
+    keys = pair.sender.keys(vectors.shape[1])
+    answer = pair.holder.begin(keys.dummy)
+    for first in range(0, len(vectors), BLOCK):
+        answer.add(pair.sender.encrypt(keys, vectors[first : first + BLOCK], first // DEGREE))
+    masked, mask = answer.masked()
+    pair.keys = keys  # type: ignore[attr-defined]
+    return pair.sender.opened(hint or pair.hint, keys, masked) - mask
+
+
+def probed(pair: Pair, size: SumSize, hint: Hint | None = None, seed: bytes = SEED) -> None:
+    """A probe of a hint, with its own checks."""
+    public = public_matrix(NONCES, size)
+    probe, again = Probe(size, public, SEED), Probe(size, public, SEED)
+    answer, received = pair.holder.begin(probe.dummy), list(probe.blocks())
+    for c in received:
+        answer.add(c)
+    party = ProbeAnswer(size, public, answer, digest(probe.dummy, *received))
+    y = party.open(seed)
+    assert digest(y) == party.digest
+    again.refuse(hint or pair.hint, y)
+
+
+@settings(max_examples=8, deadline=None)
+@given(rows=st.one_of(st.integers(1, 9000), st.just(BLOCK + 1)), seed=st.integers(0, 2**32), extreme=st.booleans())
+def test_a_party_has_its_exact_sums_back_and_an_honest_hint_passes(rows: int, seed: int, extreme: bool) -> None:
+    rng, size = np.random.default_rng(seed), SumSize(rows)
+    matrix, most = bins(rng, rows, [3, 5]), 2**size.precision - 1
+    values = np.full((rows, 2), most) if extreme else rng.integers(-most, most + 1, (rows, 2))
+    pair = Pair(size, matrix)
+    found = rounded(size, returned(pair, values))
+    assert np.array_equal(found, matrix.rows(0, rows).astype(np.int64) @ values)
+    probed(pair, size)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    return Pair(SumSize(500), bins(np.random.default_rng(3), 500, [8, 24]))
+
+
+def chosen(pair: Pair, entries: dict[tuple[int, int], int]) -> Hint:
+    """The pair's hint and D, by bin and coordinate."""
+    words = pair.hint.words.copy()
+    for place, entry in entries.items():
+        words[place] = (int(words[place]) + entry) % 2**64
+    return Hint(words)
+
+
+def test_without_a_probe_a_chosen_hint_reads_the_secret(pair: Pair) -> None:
+    """One entry of s in a bin, times 2^60: the party sees it after it has taken its mask away."""
+    hint = chosen(pair, {(number, 7 * number): 1 << 60 for number in range(32)})
+    zeros = np.zeros((500, 1), np.int64)
+    seen = returned(pair, zeros, hint)[:, 0].view(np.int64)
+    read = -np.rint(seen / 2**60).astype(int)
+    assert np.array_equal(read, pair.keys.secrets[0, 7 * np.arange(32)])  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="the hint is of no table of bins"):
+        probed(pair, SumSize(500), hint)
+
+
+@pytest.mark.parametrize("entry", [1 << 60, 1 << 33, 1 << 24])
+def test_an_entry_beyond_the_bound_is_found(pair: Pair, entry: int) -> None:
+    """In a hundred places of one bin: D s is then beyond the bound but for a chance that nobody sees."""
+    hint = chosen(pair, {(3, place): entry for place in range(100)})
+    with pytest.raises(InputError):
+        probed(pair, SumSize(500), hint)
+
+
+def test_what_passes_the_probe_is_under_the_flood() -> None:
+    """The largest D s that passes moves a returned sum by a 186th of its noise, and tells 1.4e-5 nats at most."""
+    for rows in (1, 40_000, 10**6):
+        size = SumSize(rows)
+        assert (size.largest_probe_error / size.flood) ** 2 / 2 < 1.5e-5
+        assert size.residual(PROBES, size.probe_noise) > LEAST_SIGMA
+        assert size.residual(PROBES, size.probe_noise) > 0.99 * SIGMA / 2**0.5
+
+
+def test_a_party_sees_noise_about_its_sums_and_the_server_none(pair: Pair) -> None:
+    size = SumSize(500)
+    zeros = np.zeros((500, 40), np.int64)
+    noise = returned(pair, zeros).view(np.int64).astype(float)
+    assert abs(noise.std() / size.flood - 1) < 0.1
+    keys = pair.sender.keys(40)
+    answer = pair.holder.begin(keys.dummy)
+    answer.add(pair.sender.encrypt(keys, zeros))
+    top = np.bincount((answer.masked()[0] >> np.uint64(61)).astype(int).ravel(), minlength=8)
+    assert np.abs(top / top.sum() - 1 / 8).max() < 0.05
+
+
+def test_a_probe_of_other_vectors_than_its_seed_s_is_not_answered(pair: Pair) -> None:
+    with pytest.raises(InputError, match="not zeros of its seed"):
+        probed(pair, SumSize(500), seed=bytes(32))
