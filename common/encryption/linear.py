@@ -31,7 +31,17 @@ from scipy.sparse import csc_array
 
 from colonnade.common.encryption.gaussian import small_gaussian
 from colonnade.common.encryption.parameters import COARSE, DEGREE, FINE, SIGMA, SumSize
-from colonnade.common.encryption.ring import LONGEST, Public, Spectrum, Words, forward, inverse, joined, times_words
+from colonnade.common.encryption.ring import (
+    LONGEST,
+    Public,
+    Spectrum,
+    Words,
+    forward,
+    inverse,
+    joined,
+    sparse_forward,
+    times_words,
+)
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.laplace import Bits, uniform_below
 from colonnade.common.privacy.sum_noise import discrete_gaussian
@@ -39,6 +49,8 @@ from colonnade.common.privacy.sum_noise import discrete_gaussian
 Whole = NDArray[np.int64]
 
 _AT_ONCE = 256  # bins whose spectra are in memory together
+_BLOCKS = 16  # of rows, whose matrices are in memory together
+_CACHED = 16  # bins whose spectra the processor's cache holds
 _LABEL = b"colonnade: sums under encryption, 1\n"
 
 
@@ -255,11 +267,16 @@ class Holder:
     def _masked(self, first: int, last: int) -> Words:
         """Rows `first` to `last` of M A + u a_d."""
         spectra = np.zeros((3, last - first, DEGREE // 2), np.complex128)
-        for number in range(self._size.blocks):
-            rows = self._matrix.rows(number * DEGREE, min((number + 1) * DEGREE, self._size.rows))
-            dense = np.zeros((last - first, DEGREE))
-            dense[:, : rows.shape[1]] = rows[first:last].toarray()
-            self._public.transposed(number, forward(dense), spectra)
+        for begin in range(0, self._size.blocks, _BLOCKS):
+            numbers = range(begin, min(begin + _BLOCKS, self._size.blocks))
+            matrices = [
+                self._matrix.rows(number * DEGREE, min((number + 1) * DEGREE, self._size.rows)).tocsr()[first:last]
+                for number in numbers
+            ]
+            for place in range(0, last - first, _CACHED):
+                into = spectra[:, place : place + _CACHED]
+                for number, matrix in zip(numbers, matrices, strict=True):
+                    self._public.transposed(number, sparse_forward(matrix, place, place + into.shape[1]), into)
         self._public.transposed(self._size.blocks, forward(self._masks[first:last].astype(np.float64)), spectra)
         return joined(inverse(spectra))
 

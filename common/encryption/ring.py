@@ -12,6 +12,7 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from colonnade.common.encryption.parameters import DEGREE
 
@@ -20,6 +21,7 @@ Spectrum = NDArray[np.complex128]
 
 _HALF = DEGREE // 2
 _TWIST = np.exp(1j * np.pi * np.arange(_HALF) / DEGREE)
+_TWISTS = np.concatenate([_TWIST, 1j * _TWIST])
 _PLACES = (0, 22, 43)  # of the limbs in a word
 _NORM = 2.0**21 * DEGREE**0.5  # of a limb, at most
 _ERROR = 2.0**-53 * 132
@@ -32,6 +34,18 @@ LONGEST = 0.25 / (_ERROR * _NORM)
 def forward(polynomials: NDArray[np.float64]) -> Spectrum:
     """Values at half of the roots, complex (..., N/2), of real coefficients (..., N)."""
     folded = (polynomials[..., :_HALF] + 1j * polynomials[..., _HALF:]) * _TWIST
+    return np.fft.ifft(folded, norm="forward")
+
+
+def sparse_forward(matrix: csr_array, first: int, last: int) -> Spectrum:
+    """`forward` of some rows of a matrix of at most N columns, of which most entries are 0: (last - first, N/2)."""
+    ends = matrix.indptr[first : last + 1]
+    entries = slice(int(ends[0]), int(ends[-1]))
+    rows, columns = np.repeat(np.arange(last - first), np.diff(ends)), matrix.indices[entries]
+    values = matrix.data[entries] * _TWISTS[columns]
+    folded = np.zeros((last - first, _HALF), np.complex128)
+    for half in (columns < _HALF, columns >= _HALF):  # an entry of each is at a place of its own
+        folded[rows[half], columns[half] % _HALF] += values[half]
     return np.fft.ifft(folded, norm="forward")
 
 

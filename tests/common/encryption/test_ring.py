@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from colonnade.common.encryption.parameters import DEGREE
-from colonnade.common.encryption.ring import LONGEST, Public, forward, inverse, joined, times_words
+from colonnade.common.encryption.ring import LONGEST, Public, forward, inverse, joined, sparse_forward, times_words
 
 
 def shifted(words: NDArray[np.uint64], places: int) -> NDArray[np.uint64]:
@@ -75,6 +76,13 @@ def test_as_many_products_may_be_added_up_as_the_bound_says() -> None:
         public.transposed(0, ones, spectra)
     exact = inverse(spectra)
     assert np.abs(exact - np.rint(exact)).max() < 0.25
+
+
+def test_spectra_of_sparse_rows_are_those_of_dense_ones() -> None:
+    dense = RNG.integers(-3, 4, (7, DEGREE)) * (RNG.random((7, DEGREE)) < 0.01)
+    dense[3], dense[5] = 0, 1  # nothing, and both halves of every place
+    found = sparse_forward(csr_array(dense), 2, 6)
+    np.testing.assert_allclose(found, forward(dense[2:6].astype(float)), rtol=0, atol=1e-9)
 
 
 def test_products_of_matrices_are_exact_or_refused() -> None:
