@@ -63,7 +63,11 @@ class FederationConfig(Section):
         default=0, description="number of classes, or their names in order; required in classification"
     )
     targets: int = Field(default=0, ge=0, description="in regression: numbers predicted for a row, 1 unless given")
-    loss: str = Field(default="", description="a package's training loss (docs/plug_ins.md); left out, the task's own")
+    loss: str = Field(
+        default="",
+        description="poisson (numbers that are counts, in boosted protocols), or "
+        "a package's training loss (docs/plug_ins.md); left out, the task's own",
+    )
     epochs: int = Field(default=0, ge=0, description="passes over the training rows; either this or `rounds`")
     rounds: int = Field(default=0, ge=0, description="batches exchanged in the run; either this or `epochs`")
     batch: int = Field(

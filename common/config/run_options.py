@@ -55,6 +55,9 @@ StopMetric = Literal[
     "brier", "rmse", "mae", "r2",
 ]  # fmt: skip
 
+POISSON = "poisson"
+"""The loss of `federation.loss` that is built in."""
+
 OF_NUMBERS = ("rmse", "mae", "r2", "loss")
 """Metrics by which a regression may be stopped."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.config.outside import OUTSIDE_LOSSES, OUTSIDE_METRICS
+from colonnade.common.config.run_options import POISSON
 from colonnade.common.contracts.registry import OUTSIDE
 from colonnade.common.run.plug_ins import PREFIX
 
@@ -15,7 +16,8 @@ _KEY = "plugin."
 
 def agreed_parts(federation: FederationConfig) -> dict[str, str]:
     """`PACKAGE VERSION` of each part, by a key that a Hello states; none where all parts are built in."""
-    named = ((OUTSIDE, federation.protocol.name), (OUTSIDE_LOSSES, federation.loss))
+    loss = "" if federation.loss == POISSON else federation.loss
+    named = ((OUTSIDE, federation.protocol.name), (OUTSIDE_LOSSES, loss))
     return {
         f"{_KEY}{plug_ins.group.removeprefix(PREFIX)}.{name}": plug_ins.version(name)
         for plug_ins, name in named

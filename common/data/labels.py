@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -27,6 +27,8 @@ class LabelColumn:
         official_test: number of last rows that are the source's own test part.
         ids: key of each row; None where sources share the order of rows.
         dropped: number of source rows left out for lack of a label.
+        weights: of the rows, float64 (n,), 0 or more and not all 0; None if all count alike.
+        place: location of a row in its table, by its number here; None if it is unknown.
     """
 
     values: Tensor
@@ -35,6 +37,8 @@ class LabelColumn:
     ids: Sequence[str] | None = None
     dropped: int = 0
     doubts: tuple[Doubt, ...] = ()
+    weights: Tensor | None = None
+    place: Callable[[int], str] | None = field(default=None, compare=False, repr=False)
 
     @property
     def without(self) -> str:
@@ -46,7 +50,24 @@ class LabelColumn:
     def rows(self, index: Tensor) -> LabelColumn:
         """These rows, int64 (m,), in this order; none of them counts as the source's own test part."""
         ids = keys_of_rows(self.ids, index)
-        return replace(self, values=self.values[index], official_test=0, ids=ids)
+        weights = None if self.weights is None else self.weights[index]
+        return replace(self, values=self.values[index], official_test=0, ids=ids, weights=weights, place=None)
+
+    def refuse_no_counts(self) -> None:
+        """Raises DataError if a target is below zero, or, without weights, no whole number.
+
+        With weights targets may be rates: counts for a weight of 1.
+        """
+        wrong = self.values < 0
+        if self.weights is None:
+            wrong |= self.values != self.values.round()
+        if bool(wrong.any()):
+            row, target = wrong.nonzero()[0].tolist()
+            where = f"server.labels, row {row + 1}" if self.place is None else self.place(row)
+            raise DataError(
+                f"{where}: {self.values[row, target].item():g} is no count",
+                hint="with federation.loss = poisson labels are whole numbers from 0; leave it out for other numbers",
+            )
 
 
 def with_positive(labels: LabelColumn, positive: str, where: str) -> LabelColumn:

@@ -33,7 +33,7 @@ from colonnade.common.run.run_folder import MemberFolder
 from colonnade.common.version import VERSION
 
 _FORMAT = 1
-_VALUES, _TEXT, _ENDS = "values", "keys", "ends of keys"
+_VALUES, _WEIGHTS, _TEXT, _ENDS = "values", "weights", "keys", "ends of keys"
 
 
 @runtime_checkable
@@ -117,12 +117,14 @@ class LabelForm:
     @staticmethod
     def taken_apart(labels: LabelColumn) -> tuple[dict[str, Tensor], dict[str, Any]]:
         about = {"classes": labels.classes, "dropped": labels.dropped, "doubts": _taken_apart(labels.doubts)}
-        return {_VALUES: labels.values.contiguous(), **_key_tensors(labels.ids)}, about
+        weights = {} if labels.weights is None else {_WEIGHTS: labels.weights.contiguous()}
+        return {_VALUES: labels.values.contiguous(), **weights, **_key_tensors(labels.ids)}, about
 
     @staticmethod
     def restore(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> LabelColumn:
         doubts = tuple(Doubt(*doubt) for doubt in about["doubts"])
-        return LabelColumn(tensors[_VALUES], tuple(about["classes"]), 0, _keys(tensors), about["dropped"], doubts)
+        classes, dropped, weights = tuple(about["classes"]), about["dropped"], tensors.get(_WEIGHTS)
+        return LabelColumn(tensors[_VALUES], classes, 0, _keys(tensors), dropped, doubts, weights)
 
 
 def _taken_apart(doubts: Sequence[Doubt]) -> list[tuple[str, str, str]]:
@@ -159,7 +161,7 @@ def _key(files: Sequence[Path], settings: str) -> str:
 
 def checksum(about: str, tensors: Mapping[str, Tensor]) -> str:
     found = zlib.crc32(about.encode())
-    for name in (_VALUES, _ENDS, _TEXT):
+    for name in (_VALUES, _WEIGHTS, _ENDS, _TEXT):
         if name in tensors:
             found = zlib.crc32(tensors[name].numpy().reshape(-1).view(np.uint8).data, found)
     return f"{found:08x}"

@@ -157,7 +157,7 @@ def read_classes(config: sections.TableLabelsConfig, base: Path, cache: TableCac
             hint="name one column, or set federation.task to regression",
         )
     table = open_table(config, base)
-    require(table, [config.label] if config.key is None else [config.label, config.key])
+    require(table, _named(config, config.label))
     found = _cached(config, table, "classes", partial(_classes, config, table, config.label), cache)
     return found if config.positive is None else with_positive(found, config.positive, "server.labels.positive")
 
@@ -168,7 +168,7 @@ def read_numbers(config: sections.TableLabelsConfig, base: Path, cache: TableCac
         raise ConfigError("server.labels.positive: numbers have no classes", hint="leave it out")
     names = (config.label,) if isinstance(config.label, str) else config.label
     table = open_table(config, base)
-    require(table, names if config.key is None else (*names, config.key))
+    require(table, _named(config, *names))
     return _cached(config, table, "numbers", partial(_numbers, config, table, names), cache)
 
 
@@ -180,8 +180,30 @@ def _cached(
     cache: TableCache | None,
 ) -> LabelColumn:
     if cache is None or not config.cached or not isinstance(table, OnDisk):
-        return read()
-    return cache.labels(table, config.settings(role), read)
+        found = read()
+    else:
+        found = cache.labels(table, config.settings(role), read)
+    return found if found.dropped else replace(found, place=table.place)
+
+
+def _named(config: sections.TableLabelsConfig, *labels: str) -> list[str]:
+    return [*labels, *(name for name in (config.key, config.weight) if name is not None)]
+
+
+def _weights(config: sections.TableLabelsConfig, table: Table, known: Tensor) -> Tensor | None:
+    """Of the rows that have a label. Raises DataError: one is missing or below zero, or all are zero."""
+    if (name := config.weight) is None:
+        return None
+    read = TableColumns(table, (name,), None, {name: "number"}, gaps=True, notation=_notation(config)).features()
+    found = read.values[:, 0]
+    if bool((wrong := known & ~(found >= 0)).any()):
+        row = int(wrong.nonzero()[0])
+        said = "is missing" if found[row].isnan() else f"of {found[row].item():g} is not 0 or more"
+        hint = "weights are numbers from 0; a row that shall not count has 0"
+        raise DataError(f"{table.place(row)}, column {name!r}: a weight {said}", hint=hint)
+    if not bool(found[known].any()):
+        raise DataError(f"{table}, column {name!r}: all weights are 0", hint="leave server.labels.weight out")
+    return found[known]
 
 
 def _classes(config: sections.TableLabelsConfig, table: Table, label: str) -> LabelColumn:
@@ -194,7 +216,8 @@ def _classes(config: sections.TableLabelsConfig, table: Table, label: str) -> La
     if found.trimmed:
         what = f"has white space around the class in {found.trimmed} rows, which is left out"
         doubtful = (Doubt(label, what, "write the names in `federation.classes` without it"), *doubtful)
-    return LabelColumn(values, classes, 0, _those(keys, known), len(codes) - len(values), doubtful)
+    dropped, weights = len(codes) - len(values), _weights(config, table, known)
+    return LabelColumn(values, classes, 0, _those(keys, known), dropped, doubtful, weights)
 
 
 def _numbers(config: sections.TableLabelsConfig, table: Table, names: tuple[str, ...]) -> LabelColumn:
@@ -208,7 +231,8 @@ def _numbers(config: sections.TableLabelsConfig, table: Table, names: tuple[str,
     known = ~found.values.isnan().any(dim=1)
     _refuse_none(table, int(known.sum()))
     values = found.values[known]
-    return LabelColumn(values, (), 0, _those(found.ids, known), len(known) - len(values), found.doubts)
+    dropped, weights = len(known) - len(values), _weights(config, table, known)
+    return LabelColumn(values, (), 0, _those(found.ids, known), dropped, found.doubts, weights)
 
 
 def _index(table: Table) -> tuple[str, ...]:

@@ -44,3 +44,13 @@ class TargetScale:
 
     def record(self) -> dict[str, Any]:
         return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
+
+
+class Counts(TargetScale):
+    """Counts, which stay as they are: a model's outputs are their means."""
+
+    def apply(self, values: Tensor) -> Tensor:
+        return values.float()
+
+    def undo(self, values: Tensor) -> Tensor:
+        return values.to(torch.float64)

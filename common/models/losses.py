@@ -133,6 +133,14 @@ class Squared:
         return torch.bmm(step.double(), slope.unsqueeze(2)).squeeze(2) + 0.5 * step.double().square().sum(dim=-1)
 
 
+class PoissonDeviance(Squared):
+    """`2 (y log(y / m) - y + m)`, summed over targets, of positive means m instead of logits: a value alone."""
+
+    def value(self, logits: Tensor, targets: Tensor) -> Tensor:
+        m, y = logits.double().clamp_min(torch.finfo(torch.float32).tiny), targets.double()
+        return 2 * (torch.xlogy(y, y / m) - y + m).sum(dim=-1)
+
+
 LOSSES: Mapping[str, Loss] = MappingProxyType(
     {"cross_entropy": CrossEntropy(), "logistic": Logistic(), "squared": Squared()}
 )

@@ -9,7 +9,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.label_privacy import CONVEX
 from colonnade.common.config.members import Config, ServerConfig
 from colonnade.common.config.outside import OUTSIDE_LOSSES, check_metric, check_registered, load_function
-from colonnade.common.config.run_options import OF_NUMBERS, OF_TWO, StopMetric
+from colonnade.common.config.run_options import OF_NUMBERS, OF_TWO, POISSON, StopMetric
 from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.crypto.curve_library import point_class
 from colonnade.common.errors import ConfigError, nearest
@@ -62,7 +62,7 @@ def _check_parties(config: Config) -> None:
 
 def _check_monotone(federation: FederationConfig, key: str) -> None:
     """Rejects directions of columns where no score could follow them."""
-    if not federation.protocol.monotone:
+    if not federation.protocol.boosted:
         raise ConfigError(
             f"{key} with the protocol {federation.protocol.name}: its scores follow no direction of a column",
             hint="leave it out",
@@ -123,7 +123,12 @@ def _check_task(federation: FederationConfig, server: ServerConfig) -> None:
 
 
 def _check_labels(federation: FederationConfig, server: ServerConfig) -> None:
-    """Rejects dropping unlabelled rows where rows are matched by their order."""
+    """Rejects weights of rows where these count alike, and dropping unlabelled rows that are matched by their order."""
+    if getattr(server.labels, "weight", None) is not None and not federation.protocol.boosted:
+        raise ConfigError(
+            f"server.labels.weight: in {federation.protocol.name} all rows count alike",
+            hint="leave it out, or take secureboost; weights of classes are server.class_weights",
+        )
     if federation.align == "none" and getattr(server.labels, "missing", "") == "drop":
         raise ConfigError(
             "server.labels.missing = drop with federation.align = none: a row that the server alone leaves out shifts "
@@ -165,6 +170,9 @@ def _check_label_noise(federation: FederationConfig, server: ServerConfig) -> No
 
 def _check_loss(federation: FederationConfig) -> None:
     """Rejects the loss of another package where none is installed, or the protocol needs more than its gradient."""
+    if federation.loss == POISSON:
+        _check_counts(federation)
+        return
     if not federation.loss:
         return
     check_registered(OUTSIDE_LOSSES, "federation.loss", federation.loss)
@@ -175,11 +183,23 @@ def _check_loss(federation: FederationConfig) -> None:
         )
 
 
+def _check_counts(federation: FederationConfig) -> None:
+    """Rejects Poisson's loss where nothing is counted, or the protocol has the loss of the task alone."""
+    said = f"federation.loss = {POISSON}"
+    if federation.task != "regression":
+        raise ConfigError(f"{said}: classes are not counted", hint="set federation.task to regression")
+    if not federation.protocol.boosted:
+        raise ConfigError(
+            f"{said}: {federation.protocol.name} works with the loss of the task alone",
+            hint="leave it out, or take secureboost",
+        )
+
+
 def _check_outside(federation: FederationConfig, server: ServerConfig) -> None:
     """Rejects losses and metrics of packages that the server cannot use."""
     for name in server.extra_metrics:
         check_metric(name)
-    if not federation.loss:
+    if not federation.loss or federation.loss == POISSON:
         return
     load_function(OUTSIDE_LOSSES, federation.loss)
     given = {

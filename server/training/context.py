@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.config.models import user_parts
-from colonnade.common.config.run_options import Quorum, with_lower_rates
+from colonnade.common.config.run_options import POISSON, Quorum, with_lower_rates
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.responses import Responses
@@ -25,11 +25,11 @@ from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.data.targets import TargetScale
+from colonnade.common.data.targets import Counts, TargetScale
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.messaging.message import Message
 from colonnade.common.models import admm
-from colonnade.common.models.losses import CrossEntropy, Objective, Squared
+from colonnade.common.models.losses import CrossEntropy, Objective, PoissonDeviance, Squared
 from colonnade.common.models.row_gradients import refuse_batch_norm
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.labels import NoisyLabels, posterior
@@ -81,6 +81,7 @@ class ServerContext:
         run_cache: values computed once in a run.
         thorough: True to compute every metric in every evaluation, not only after the last round.
         classes: class names in the order of their numbers; empty in regression.
+        weights: of all rows, float64 (rows,), which count in training alone; None if rows count alike.
     """
 
     federation: FederationConfig
@@ -105,6 +106,7 @@ class ServerContext:
     phases: Phases = field(default_factory=Phases)
     thorough: bool = False
     classes: tuple[str, ...] = ()
+    weights: Tensor | None = None
     scale: TargetScale | None = field(default=None, init=False)
     balance: ClassBalance | None = field(default=None, init=False)
     watch: GrowthWatch = field(init=False)
@@ -118,14 +120,17 @@ class ServerContext:
 
     def __post_init__(self) -> None:
         self.watch, self._configured = GrowthWatch(self.telemetry), self.config
-        self.take(self.labels, self.schedule)
+        self.take(self.labels, self.schedule, self.weights)
 
-    def take(self, labels: Tensor, schedule: Schedule) -> None:
-        """Sets the labels (unscaled) and the schedule."""
-        self.labels, self.schedule = labels, schedule
+    def take(self, labels: Tensor, schedule: Schedule, weights: Tensor | None) -> None:
+        """Sets the labels (unscaled), the schedule and the weights. Raises DataError if no training row counts."""
+        self.labels, self.schedule, self.weights = labels, schedule, weights
+        if weights is not None and not bool(weights[schedule.partition.train.cpu()].any()):
+            raise DataError("all training rows have the weight 0", hint="weigh some, or leave server.labels.weight out")
         self._parts = LabelParts(labels, schedule.partition, self.classes or self.federation.outputs)
         if self.federation.task == "regression":
-            self.scale = TargetScale.fit(labels.cpu(), schedule.partition.train)
+            scale = Counts if self.federation.loss == POISSON else TargetScale
+            self.scale = scale.fit(labels.cpu(), schedule.partition.train)
             self.labels = self.scale.apply(labels)
         else:
             self.balance = ClassBalance.of(labels[schedule.partition.train], self.federation.outputs)
@@ -134,6 +139,8 @@ class ServerContext:
     @cached_property
     def loss(self) -> Objective:
         """The training loss: a plug-in, squared loss (regression), or cross-entropy with or without class weights."""
+        if isinstance(self.scale, Counts):
+            return PoissonDeviance()
         if self.federation.loss:
             return OutsideLoss(self.federation.loss)
         if self.scale is not None:
@@ -240,7 +247,9 @@ class ServerContext:
 
     @property
     def measure(self) -> str:
-        """The metric that judges the model: `plain_metric`, or another where classes are unequal."""
+        """The metric that judges the model: `plain_metric`, or another where classes are unequal or rows counted."""
+        if isinstance(self.scale, Counts):
+            return "loss"
         return self.plain_metric if self.balance is None else self.balance.measure
 
     @property
@@ -453,8 +462,10 @@ def round_off(seconds: float) -> float:
 
 
 def check_labels(labels: LabelColumn, federation: FederationConfig) -> None:
-    """Refuses labels whose classes, or number of targets, differ from the agreed ones."""
+    """Refuses labels whose classes, or number of targets, differ from the agreed ones, and counts that are none."""
     if federation.task == "regression":
+        if federation.loss == POISSON:
+            labels.refuse_no_counts()
         if (width := labels.values.shape[1]) != federation.outputs:
             raise DataError(
                 f"federation.targets says {federation.outputs} numbers a row, the labels have {width}",

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
+from sklearn.metrics import log_loss, mean_poisson_deviance
 from torch import Tensor
 
 from colonnade.client.privacy.stage import Privacy
@@ -50,6 +52,7 @@ def config(*sets: str, name: str = "breast_cancer", **federation: Any) -> Config
     return parse(tree, sets)
 
 
+SPLIT = "federation.protocol={name: split, embedding: 4}"
 CLEAR = "federation.protocol.gradients=clear"
 PRECISE = (CLEAR, "federation.protocol.precision=40")
 
@@ -71,19 +74,29 @@ def scores(outcome: Outcome) -> NDArray[np.float64]:
     return forest(outcome).scores(outcome.server.state["start"].numpy())
 
 
-@pytest.mark.parametrize("name", ["breast_cancer", "wine", "diabetes"])
-def test_boosting_over_parties_is_boosting_over_the_joined_bins(name: str) -> None:
-    """Two classes, several, and a number: the scores of scikit-learn's trees, grown one after the other."""
-    outcome = run(*PRECISE, "federation.seed=3", name=name)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("breast_cancer", ""), ("breast_cancer", "weights"), ("wine", ""), ("diabetes", ""), ("diabetes", "poisson")],
+)
+def test_boosting_over_parties_is_boosting_over_the_joined_bins(tmp_path: Path, name: str, kind: str) -> None:
+    """Two classes, several, a number, and a count: the scores of scikit-learn's trees, grown one after the other."""
+    given = [*PRECISE, "federation.seed=3", *(["federation.loss=poisson"] if kind == "poisson" else [])]
+    weights = np.ones(len(load_breast_cancer().target))
+    if kind == "weights":
+        weights = np.random.default_rng(0).choice([0, 0.5, 1, 4], len(weights))
+        given.append(f"server.labels={{source: csv, path: {tmp_path}/y.csv, label: y, weight: w}}")
+        lines = [f"{y},{w}" for y, w in zip(load_breast_cancer().target, weights, strict=True)]
+        (tmp_path / "y.csv").write_text("\n".join(["y,w", *lines]))
+    outcome = run(*given, name=name)
     ctx, train = outcome.server, outcome.server.schedule.partition.train.numpy()
     codes = np.concatenate([binned(client, least=5).codes for client in outcome.clients.values()], axis=1)
-    labels = ctx.labels.numpy()[train]
+    labels, w = ctx.labels.numpy()[train], weights[train % len(weights)]
     if name == "diabetes":
         y = labels.astype(np.float64)
-        start = y.mean(0)
+        start = np.log(y.mean(0)) if kind else y.mean(0)
     else:
         y = np.eye(int(labels.max()) + 1)[labels]
-        start = np.log(y.mean(0))
+        start = np.log(np.average(y, axis=0, weights=w))
         if name == "breast_cancer":
             y, start = y[:, 1:], start[1:] - start[:1]
     f = np.tile(start, (len(codes), 1))
@@ -91,12 +104,14 @@ def test_boosting_over_parties_is_boosting_over_the_joined_bins(name: str) -> No
         old = f.copy()
         for output in range(f.shape[1]):
             here = old[train]
-            if name == "diabetes":
+            if kind == "poisson":
+                g, h = np.exp(here[:, output]) - y[:, output], np.exp(here[:, output])
+            elif name == "diabetes":
                 g, h = here[:, output] - y[:, output], np.ones(len(here))
             else:
                 many = np.exp(here) / np.exp(here).sum(1, keepdims=True)
                 p = 1 / (1 + np.exp(-here[:, 0])) if name == "breast_cancer" else many[:, output]
-                g, h = p - y[:, output], p * (1 - p)
+                g, h = w * (p - y[:, output]), w * p * (1 - p)
             grower = TreeGrower(
                 np.asfortranarray(codes[train].astype(np.uint8)), g.astype(np.float32), h.astype(np.float32),
                 max_depth=DEPTH, min_samples_leaf=1, min_hessian_to_split=1.0, l2_regularization=1.0, shrinkage=RATE,
@@ -105,6 +120,14 @@ def test_boosting_over_parties_is_boosting_over_the_joined_bins(name: str) -> No
             predictor = grower.make_predictor(np.arange(256.0)[None].repeat(codes.shape[1], 0)[:, :255])
             f[:, output] += predictor.predict_binned(np.asfortranarray(codes.astype(np.uint8)), 255, 1)
     np.testing.assert_allclose(scores(outcome), f, rtol=1e-5, atol=1e-5)
+    test = ctx.schedule.partition.test.numpy()
+    if kind == "poisson":
+        deviance = mean_poisson_deviance(ctx.labels.numpy()[test, 0], np.exp(f[test, 0]))
+        assert ctx.metrics["test_loss"] == pytest.approx(deviance, rel=1e-5)
+    if kind == "weights":  # of training rows alone
+        before, after = 1 / (1 + np.exp(-old[train, 0])), 1 / (1 + np.exp(-f[test, 0]))
+        assert ctx.metrics["train_loss"] == pytest.approx(log_loss(labels, before, sample_weight=w), rel=1e-5)
+        assert ctx.metrics["test_loss"] == pytest.approx(log_loss(ctx.labels[test], after), rel=1e-5)
 
 
 def test_encrypted_sums_grow_the_trees_that_clear_ones_grow() -> None:
@@ -368,6 +391,23 @@ def test_a_node_that_the_level_does_not_have_is_refused() -> None:
         (("federation.classes=17",), "at most 16"),
         (("federation.protocol.depth=9",), "depth"),
         (("federation.protocol.precision=40",), "at most [0-9]+ bits"),
+        (("federation.loss=poisson",), "classes are not counted"),
+        (
+            (
+                "federation.protocol={name: split, embedding: 4}",
+                "server.labels={source: csv, path: y, label: y, weight: w}",
+            ),
+            "in split all rows count alike",
+        ),
+        (
+            (
+                "federation.protocol={name: split, embedding: 4}",
+                "federation.task=regression",
+                "federation.classes=0",
+                "federation.loss=poisson",
+            ),
+            "split works with the loss of the task",
+        ),
     ],
 )
 def test_what_does_not_go_with_exact_sums_is_refused(sets: tuple[str, ...], said: str) -> None:

@@ -83,6 +83,8 @@ class GivenSetup:
         found += [f"server.{key}" for key in server if key not in kept and key not in _MEMBER]
         parties = self.tree.get("parties") or {}
         kept = (*_OF_PARTY, "data", *(("model", "head") if self.keep_models else ()))
+        if "weight" in (server.get("labels") or {}):
+            found.append("server.labels.weight")
         keys = dict.fromkeys(key for own in parties.values() for key in (own or {}))
         return (*found, *(f"parties.{key}" for key in keys if key not in kept and key not in _MEMBER))
 

@@ -144,6 +144,10 @@ class TableLabelsConfig(TableConfig):
     missing: Literal["refuse", "drop"] = Field(
         default="refuse", description="a row without a label: refuse the table, or drop the row"
     )
+    weight: str | None = Field(
+        default=None,
+        description="column of the rows' weights, 0 or more, in boosted protocols; left out, all rows count alike",
+    )
     positive: Annotated[str | None, BeforeValidator(_as_written)] = Field(
         default=None,
         description="of two classes, the one that AUC, average precision, KS, gain and lift are of, last in all lists "

@@ -10,13 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from colonnade.common.data.targets import TargetScale
-from colonnade.common.models.losses import Squared
+from colonnade.common.data.targets import Counts, TargetScale
+from colonnade.common.models.losses import PoissonDeviance, Squared
 from colonnade.server.training.metrics import chance, errors
 
 
 class Residuals:
-    """RMSE, MAE and R2 in the targets' own units, each a mean over targets; and the mean loss on training's scale."""
+    """RMSE, MAE and R2 in the targets' own units, each a mean over targets; and the mean loss: the squared one on
+    training's scale, or the deviance of counts.
+    """
 
     def __init__(self, scale: TargetScale) -> None:
         self._scale, self._loss, self.rows = scale, 0.0, 0
@@ -26,7 +28,8 @@ class Residuals:
     @torch.no_grad()
     def add(self, outputs: Tensor, targets: Tensor) -> None:
         """Adds rows: predictions and true values, (rows, targets), both scaled."""
-        self._loss += Squared().value(outputs, targets).sum().item()
+        loss = PoissonDeviance() if isinstance(self._scale, Counts) else Squared()
+        self._loss += loss.value(outputs, targets).sum().item()
         self._predicted.append(self._scale.undo(outputs).cpu())
         self._true.append(self._scale.undo(targets).cpu())
         self.rows += len(targets)

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.common.data.targets import Counts
 from colonnade.server.training.class_weights import WeightedCrossEntropy
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.trees.grower import Gradients
 from colonnade.server.training.trees.splits import Floats, Whole
+
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_FEW = 64.0  # steps
+_LARGEST = 60.0  # logarithm of a mean
 
 
 class TreeObjective:
     """Loss of the training rows as a function of the trees' scores, float64 (rows, trees of a round).
 
     With two classes there is one score, the logit of the second; with more one for each, and in a regression one for
-    each target.
+    each target, or for the logarithm of a count's mean.
     """
 
     def __init__(self, ctx: ServerContext) -> None:
         self._ctx, self.rows = ctx, ctx.schedule.partition.train.cpu()
-        self._classes = ctx.federation.outputs if ctx.scale is None else 0
+        self._classes, self._counts = ctx.federation.outputs if ctx.scale is None else 0, isinstance(ctx.scale, Counts)
+        self._dither = (np.arange(len(self.rows)) * _GOLDEN % 1)[:, None]
 
     def start(self) -> Floats:
         """The scores before the first tree: log odds or log shares of the classes, or means."""
@@ -30,20 +38,26 @@ class TreeObjective:
         weights = self._weights()[:, None]
         mean = ((weights * y).sum(0) / weights.sum()).numpy()
         if not self._classes:
-            return np.asarray(mean)
+            return np.log(np.clip(mean, 1e-6, None)) if self._counts else np.asarray(mean)
         logs: Floats = np.log(np.clip(mean, 1e-6, 1))
         return logs[1:] - logs[0] if self._classes == 2 else logs
 
     def logits(self, scores: Floats) -> Tensor:
-        """Logits, or scaled targets, float32 (rows, outputs), on the device."""
+        """Logits, scaled targets, or counts, float32 (rows, outputs), on the device."""
+        if self._counts:
+            scores = _means(scores)
         if self._classes == 2:
             scores = np.concatenate([np.zeros_like(scores), scores], axis=1)
         return torch.from_numpy(scores.astype(np.float32)).to(self._ctx.device)
 
     def loss(self, scores: Floats) -> float:
-        """Mean loss of the training rows, of which these are the scores."""
+        """Mean loss of the training rows, of which these are the scores; by their weights if they have some."""
         logits = self.logits(scores)
-        return float(self._ctx.loss.mean(logits, self._ctx.targets(self.rows, logits)))
+        targets, weights = self._ctx.targets(self.rows, logits), self._ctx.weights
+        if weights is None:
+            return float(self._ctx.loss.mean(logits, targets))
+        own = weights[self.rows]
+        return float((own * self._ctx.loss.value(logits, targets).cpu()).sum() / own.sum())
 
     def gradients(self, scores: Floats, bits: int) -> Gradients:
         """First and second derivatives at the training rows, whose scores these are.
@@ -52,7 +66,10 @@ class TreeObjective:
             bits: of a number besides its sign.
         """
         y, weights = self._targets(self.logits(scores)).numpy(), self._weights().numpy()[:, None]
-        if not self._classes:
+        if self._counts:
+            second = _means(scores)
+            first = second - y
+        elif not self._classes:
             first, second = scores - y, np.ones_like(scores)
         elif self._classes == 2:
             p = 1 / (1 + np.exp(-scores))
@@ -61,25 +78,37 @@ class TreeObjective:
             p = np.exp(scores - scores.max(axis=1, keepdims=True))
             p /= p.sum(axis=1, keepdims=True)
             first, second = p - y, p * (1 - p)
-        steps, whole = zip(*(_whole(weights * numbers, bits) for numbers in (first, second)), strict=True)
+        steps, whole = zip(*(self._whole(weights * numbers, bits) for numbers in (first, second)), strict=True)
         return Gradients(self.rows.numpy(), *whole, *steps)
 
     def _targets(self, logits: Tensor) -> Tensor:
-        """Scaled targets, or probabilities of the classes, float64 (rows, outputs)."""
+        """Scaled targets, counts, or probabilities of the classes, float64 (rows, outputs)."""
         y = self._ctx.targets(self.rows, logits).cpu()
         if self._classes and y.dim() == 1:
             y = torch.nn.functional.one_hot(y, self._classes)
         return y.double()
 
     def _weights(self) -> Tensor:
-        """Of the rows, float64 (rows,)."""
-        if not isinstance(self._ctx.loss, WeightedCrossEntropy):
-            return torch.ones(len(self.rows), dtype=torch.float64)
-        return self._ctx.loss.weights.double()[self._ctx.labels[self.rows].cpu()]
+        """Of the rows and their classes, float64 (rows,)."""
+        weights = torch.ones(len(self.rows), dtype=torch.float64)
+        if self._ctx.weights is not None:
+            weights = self._ctx.weights[self.rows]
+        if isinstance(self._ctx.loss, WeightedCrossEntropy):
+            weights = weights * self._ctx.loss.weights.double()[self._ctx.labels[self.rows].cpu()]
+        return weights
+
+    def _whole(self, numbers: Floats, bits: int) -> tuple[Floats, Whole]:
+        """The step of each column, a power of two, and multiples of it of at most `bits` bits.
+
+        Where most are but a few steps, beside some that are far larger, their sums would suffer: fractions are then
+        rounded up in as large a share of the rows as they are.
+        """
+        most = np.abs(numbers).max(axis=0)
+        steps: NDArray[np.float64] = np.exp2(np.ceil(np.log2(np.where(most > 0, most, 1.0))) - bits)
+        exact = numbers / steps
+        rounded = np.where(np.abs(exact).mean(axis=0) < _FEW, self._dither, 0.5)
+        return steps, np.floor(exact + rounded).astype(np.int64)
 
 
-def _whole(numbers: Floats, bits: int) -> tuple[Floats, Whole]:
-    """The step of each column, a power of two, and multiples of it of at most `bits` bits."""
-    most = np.abs(numbers).max(axis=0)
-    steps: NDArray[np.float64] = np.exp2(np.ceil(np.log2(np.where(most > 0, most, 1.0))) - bits)
-    return steps, np.rint(numbers / steps).astype(np.int64)
+def _means(scores: Floats) -> Floats:
+    return np.exp(np.minimum(scores, _LARGEST))

@@ -112,6 +112,9 @@ def test_what_encoding_refuses_is_refused(tmp_path: Path) -> None:
     write(tmp_path, [row(1), [*row(2)[:2], "gold", *row(2)[3:]]])
     with pytest.raises(DataError, match=r"t\.csv, line 3, column 'plan': 1 row has a word that no training row has"):
         read(tmp_path, unseen="refuse")
+    write(tmp_path, [["k1", "inf", *row(1)[2:]]])
+    with pytest.raises(DataError, match="column 'age'"):
+        read(tmp_path)
     with pytest.raises(ConfigError, match="noise"):
         trained(tmp_path, noise={"std": 1.0})
 

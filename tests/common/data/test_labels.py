@@ -1,7 +1,13 @@
+from pathlib import Path
+
 import pytest
 import torch
+from pydantic import TypeAdapter
 
-from colonnade.common.data.labels import classify
+from colonnade.common.config.data.sources import LabelConfig
+from colonnade.common.data.labels import LabelColumn, classify
+from colonnade.common.data.sources import load_labels
+from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import DataError
 
 
@@ -32,3 +38,43 @@ def test_refuses(words: list[str], message: str) -> None:
     with pytest.raises(DataError, match=f"^t.csv {message}") as caught:
         classify(words, "t.csv")
     assert caught.value.hint
+
+
+def weighed(folder: Path, *weights: str) -> LabelColumn:
+    """Labels of rows with these weights, the second of which has no label."""
+    lines = [f"{'' if row == 1 else row % 2},{weight}" for row, weight in enumerate(weights)]
+    (folder / "y.csv").write_text("\n".join(["y,w", *lines]))
+    how = {"source": "csv", "path": "y.csv", "label": "y", "weight": "w", "missing": "drop"}
+    for _ in range(2):  # the second is a copy
+        cache = TableCache(folder, writes=True)
+        found = load_labels(TypeAdapter(LabelConfig).validate_python(how), folder, cache=cache)
+        cache.keep()
+    return found
+
+
+def test_weights_are_those_of_the_rows_with_labels(tmp_path: Path) -> None:
+    found = weighed(tmp_path, "1", "-7", "0", "2.5")
+    assert found.weights is not None and found.weights.tolist() == [1, 0, 2.5]
+    picked = found.rows(torch.tensor([2, 0])).weights
+    assert picked is not None and picked.tolist() == [2.5, 1]
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        (("1", "1", "2", "-1"), r"y\.csv, line 5, column 'w': a weight of -1 is not 0 or more"),
+        (("1", "1", "", "2"), r"y\.csv, line 4, column 'w': a weight is missing"),
+        (("0", "1", "0", "0"), "all weights are 0"),
+    ],
+)
+def test_weights_below_zero_or_missing_are_refused(tmp_path: Path, weights: tuple[str, ...], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        weighed(tmp_path, *weights)
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.5])
+def test_what_is_no_count_is_refused(value: float) -> None:
+    values = torch.tensor([[0.0], [3.0], [value]], dtype=torch.float64)
+    with pytest.raises(DataError, match=f"t.csv, line 4: {value:g} is no count"):
+        LabelColumn(values, (), place=lambda row: f"t.csv, line {row + 2}").refuse_no_counts()
+    LabelColumn(values.abs(), (), weights=torch.ones(3)).refuse_no_counts()  # rates
