@@ -69,8 +69,8 @@ class ProtocolConfig(Section):
         few_rounds: True if a run of less than a hundred rounds is usual.
         full_batch: True if a round learns from all training rows, so that it is an epoch.
         typed: True if parties learn from their tables before these are encoded, `ctx.table`.
-        boosted: True if a party can say along which columns scores only rise or fall (`parties.NAME.monotone`), the loss may
-            be Poisson's, and rows may have weights (`server.labels.weight`).
+        boosted: True if a party can say along which columns scores only rise or fall (`parties.NAME.monotone`), the
+            loss may be Poisson's, and rows may have weights (`server.labels.weight`).
     """
 
     defaults: ClassVar[Defaults] = Defaults()

@@ -46,8 +46,8 @@ class TargetScale:
         return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
 
 
-class Counts(TargetScale):
-    """Counts, which stay as they are: a model's outputs are their means."""
+class CountScale(TargetScale):
+    """Counts stay as they are: a model's outputs are their means."""
 
     def apply(self, values: Tensor) -> Tensor:
         return values.float()

@@ -25,7 +25,7 @@ from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.data.targets import Counts, TargetScale
+from colonnade.common.data.targets import CountScale, TargetScale
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.messaging.message import Message
 from colonnade.common.models import admm
@@ -129,7 +129,7 @@ class ServerContext:
             raise DataError("all training rows have the weight 0", hint="weigh some, or leave server.labels.weight out")
         self._parts = LabelParts(labels, schedule.partition, self.classes or self.federation.outputs)
         if self.federation.task == "regression":
-            scale = Counts if self.federation.loss == POISSON else TargetScale
+            scale = CountScale if self.federation.loss == POISSON else TargetScale
             self.scale = scale.fit(labels.cpu(), schedule.partition.train)
             self.labels = self.scale.apply(labels)
         else:
@@ -139,7 +139,7 @@ class ServerContext:
     @cached_property
     def loss(self) -> Objective:
         """The training loss: a plug-in, squared loss (regression), or cross-entropy with or without class weights."""
-        if isinstance(self.scale, Counts):
+        if isinstance(self.scale, CountScale):
             return PoissonDeviance()
         if self.federation.loss:
             return OutsideLoss(self.federation.loss)
@@ -248,7 +248,7 @@ class ServerContext:
     @property
     def measure(self) -> str:
         """The metric that judges the model: `plain_metric`, or another where classes are unequal or rows counted."""
-        if isinstance(self.scale, Counts):
+        if isinstance(self.scale, CountScale):
             return "loss"
         return self.plain_metric if self.balance is None else self.balance.measure
 

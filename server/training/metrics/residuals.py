@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from colonnade.common.data.targets import Counts, TargetScale
+from colonnade.common.data.targets import CountScale, TargetScale
 from colonnade.common.models.losses import PoissonDeviance, Squared
 from colonnade.server.training.metrics import chance, errors
 
@@ -28,7 +28,7 @@ class Residuals:
     @torch.no_grad()
     def add(self, outputs: Tensor, targets: Tensor) -> None:
         """Adds rows: predictions and true values, (rows, targets), both scaled."""
-        loss = PoissonDeviance() if isinstance(self._scale, Counts) else Squared()
+        loss = PoissonDeviance() if isinstance(self._scale, CountScale) else Squared()
         self._loss += loss.value(outputs, targets).sum().item()
         self._predicted.append(self._scale.undo(outputs).cpu())
         self._true.append(self._scale.undo(targets).cpu())

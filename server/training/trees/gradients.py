@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from colonnade.common.data.targets import Counts
+from colonnade.common.data.targets import CountScale
 from colonnade.server.training.class_weights import WeightedCrossEntropy
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.trees.grower import Gradients
@@ -29,7 +29,8 @@ class TreeObjective:
 
     def __init__(self, ctx: ServerContext) -> None:
         self._ctx, self.rows = ctx, ctx.schedule.partition.train.cpu()
-        self._classes, self._counts = ctx.federation.outputs if ctx.scale is None else 0, isinstance(ctx.scale, Counts)
+        self._counts = isinstance(ctx.scale, CountScale)
+        self._classes = ctx.federation.outputs if ctx.scale is None else 0
         self._dither = (np.arange(len(self.rows)) * _GOLDEN % 1)[:, None]
 
     def start(self) -> Floats:
