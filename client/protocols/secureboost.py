@@ -21,7 +21,17 @@ from colonnade.common.encryption.linear import Whole
 from colonnade.common.encryption.messages import BLOCK, FALLING, MISSING, RISING, WIDEST, WORDS, Masks
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.message import Message
-from colonnade.common.protocols.secureboost import Config, Sides, Sums, Wanted, vectors_at, vectors_in
+from colonnade.common.protocols.secureboost import (
+    Config,
+    Sides,
+    Sums,
+    Wanted,
+    levels,
+    splits_at,
+    splits_in,
+    vectors_at,
+    vectors_in,
+)
 
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
@@ -31,9 +41,9 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     encrypted, nodes = cfg.gradients == "encrypted", _Nodes(scores_of(ctx.federation))
     sums = PartySums(ctx, server, matrix, encrypted=encrypted)
     column_kinds = _kinds(table.columns, directions(ctx, table.columns))
-    trees, rounds = scores_of(ctx.federation), ctx.schedule.rounds
+    rounds, most = ctx.schedule.rounds, levels(cfg)
     vectors = ctx.answers("vectors", rounds * vectors_in(ctx.federation, cfg))
-    splits = ctx.answers("splits", rounds * trees * ((1 << cfg.depth) - 1))
+    splits = ctx.answers("splits", rounds * splits_in(ctx.federation, cfg))
     kinds: dict[type[Message], dict[str, int]] = {Masks: {"degree": sums.degree}, Wanted: {}}
     async for t in server.rounds(after=ctx.round):
         if not await sums.open(t, table.counts, column_kinds):  # 1, 2
@@ -42,9 +52,9 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         while (came := await server.recv_one(kinds, t)) is not None:
             match came:
                 case Masks():
-                    if (level := _next(came, level + 1)) == cfg.depth:
-                        raise ContractError(SERVER, "Masks", "level", f"at most {cfg.depth - 1}", str(level))
-                    vectors.take(_few(came.d.shape[1], came, "d", vectors_at(level, ctx.federation)))
+                    if (level := _next(came, level + 1)) == most:
+                        raise ContractError(SERVER, "Masks", "level", f"at most {most - 1}", str(level))
+                    vectors.take(_few(came.d.shape[1], came, "d", vectors_at(level, ctx.federation, cfg)))
                     clear = {} if encrypted else nodes.of_level(came)
                     if (answer := await sums.add_up(t, came, **clear)) is None:
                         break
@@ -55,7 +65,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
                     if level == asked_at:
                         raise ContractError(SERVER, "Wanted", "level", "once a level", f"{level} again")
                     asked_at = level
-                    splits.take(_few(len(came.columns), came, "columns", trees << level))
+                    splits.take(_few(len(came.columns), came, "columns", splits_at(level, ctx.federation, cfg)))
                     new = asked.read(came, table)
                     rows = torch.arange(len(table.codes))
                     for number, block in enumerate(torch.split(rows, BLOCK)):

@@ -35,6 +35,7 @@ from colonnade.common.contracts.boosting import BoostedConfig, check_boosted, sc
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.encryption.messages import BLOCK, SUMMED, WIDEST, sum_limits
+from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 
@@ -43,7 +44,14 @@ class Config(BoostedConfig):
     """Keys under `federation.protocol`."""
 
     name: Literal["secureboost"] = Field(default="secureboost", description="the protocol; a round is a tree")
-    depth: int = Field(default=5, ge=1, le=8, description="splits from the root of a tree to a leaf, at most")
+    grow: Literal["levels", "best"] = Field(
+        default="levels",
+        description="all nodes of a level at once, or always the node that gains most: one or two exchanges a split",
+    )
+    depth: int = Field(
+        default=5, ge=1, le=8, description="splits from the root of a tree to a leaf, at most, if it grows by levels"
+    )
+    leaves: int = Field(default=31, ge=2, le=256, description="leaves of a tree, at most, if it grows best first")
     gamma: float = Field(default=0.0, ge=0, description="least gain of a split")
     min_hessian: float = Field(default=1.0, gt=0, description="least sum of Hessians on either side of a split")
     columns: float = Field(default=1.0, gt=0, le=1, description="share of the columns that a tree looks at")
@@ -81,29 +89,51 @@ class Sides(PartyMessage):
     s: Annotated[Released, TensorSpec("records", "bytes", dtype="uint8")]
 
 
-def vectors_of(federation: FederationConfig, config: Config) -> int:
-    """Vectors of the largest level."""
-    return scores_of(federation) << config.depth
+def levels(config: Config) -> int:
+    """Levels of a tree, at most; best first each has one split."""
+    return config.depth if config.grow == "levels" else config.leaves - 1
 
 
-def vectors_at(level: int, federation: FederationConfig) -> int:
+def splits_at(level: int, federation: FederationConfig, config: Config) -> int:
+    """Splits of a level, from 0, at most."""
+    return scores_of(federation) << (level if config.grow == "levels" else 0)
+
+
+def vectors_at(level: int, federation: FederationConfig, config: Config) -> int:
     """Vectors of a level, from 0, at most: of two siblings the sums of one are asked for."""
-    return scores_of(federation) << max(level, 1)
+    return 2 * splits_at(max(level - 1, 0), federation, config)
 
 
 def vectors_in(federation: FederationConfig, config: Config) -> int:
     """Vectors of a round, at most."""
-    return sum(vectors_at(level, federation) for level in range(config.depth))
+    return sum(vectors_at(level, federation, config) for level in range(levels(config)))
+
+
+def splits_in(federation: FederationConfig, config: Config) -> int:
+    """Splits of a round, at most."""
+    return sum(splits_at(level, federation, config) for level in range(levels(config)))
 
 
 def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
+    last = levels(config) - 1
     return {
-        **sum_limits(federation, vectors_of(federation, config)),
-        "records": vectors_of(federation, config) // 2,
+        **sum_limits(federation, vectors_at(last, federation, config)),
+        "records": splits_at(last, federation, config),
         "left": WIDEST // 8,
         "bytes": BLOCK // 8,
     }
+
+
+def check(federation: FederationConfig, config: Config) -> None:
+    """Refuses what does not go with exact sums, and a bound of trees that grow in the other way."""
+    check_boosted(federation, "the sides of splits")
+    idle, other = ("leaves", "best") if config.grow == "levels" else ("depth", "levels")
+    if getattr(config, idle) != Config.model_fields[idle].default:
+        raise ConfigError(
+            f"federation.protocol.{idle} with grow = {config.grow}: it bounds trees with grow = {other} alone",
+            hint=f"leave it out, or say `grow: {other}`",
+        )
 
 
 CONTRACT = Contract(
@@ -115,7 +145,7 @@ CONTRACT = Contract(
     exchange=Exchange("histograms", "questions"),
     in_step=True,
     vectors=vectors_in,
-    check=lambda federation, _config: check_boosted(federation, "the sides of splits"),
+    check=check,
     sees={
         "server": "exact sums over the bins of every column, and for every split on which side each common row is: the "
         "order of a column's values, but no name, unit or value",

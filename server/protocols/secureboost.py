@@ -15,7 +15,7 @@ from colonnade.common.contracts.boosting import scores_of
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import ContractError
-from colonnade.common.protocols.secureboost import Config
+from colonnade.common.protocols.secureboost import Config, levels, vectors_in
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate_alone
 from colonnade.server.training.trees.forest import Forest
@@ -23,6 +23,8 @@ from colonnade.server.training.trees.gradients import TreeObjective
 from colonnade.server.training.trees.grower import Grower, Inconsistent
 from colonnade.server.training.trees.splits import PartyColumns, Rules
 from colonnade.server.training.trees.sums import TreeAbandoned, TreeSums
+
+_DEEP = 6
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
@@ -34,13 +36,17 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     bits = exchange.size.precision if cfg.precision == "auto" else cfg.precision
     if cfg.gradients == "encrypted":
         exchange.size.refuse_large(bits)
+        if cfg.depth > _DEEP:
+            mb = 8 * vectors_in(ctx.federation, cfg) * len(objective.rows) >> 20
+            ctx.warn(f"depth {cfg.depth}: a round takes up to {mb} MB to every party, twice as much with every level")
     start: Tensor = ctx.state.keep("start", lambda: torch.from_numpy(objective.start()))
     scores, train, grower = forest.scores(start.numpy()), ctx.schedule.partition.train.cpu().numpy(), None
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         if grower is None:
             await exchange.open(t)  # 1, 2
             columns = [PartyColumns(each) for each in exchange.columns]
-            grower = Grower(columns, Rules(cfg.l2, cfg.gamma, cfg.min_hessian), cfg.depth, cfg.rate)
+            rules, best_first = Rules(cfg.l2, cfg.gamma, cfg.min_hessian), cfg.grow == "best"
+            grower = Grower(columns, rules, levels(cfg), cfg.rate, best_first)
         try:
             trees = await grower.grow(
                 forest, objective.gradients(scores[train], bits), partial(exchange.sums, t), partial(exchange.sides, t),

@@ -52,6 +52,7 @@ def config(*sets: str, name: str = "breast_cancer", **federation: Any) -> Config
     return parse(tree, sets)
 
 
+BEST = "federation.protocol={name: secureboost, grow: best, leaves: 6, rate: 0.3, least: 5}"
 SPLIT = "federation.protocol={name: split, embedding: 4}"
 CLEAR = "federation.protocol.gradients=clear"
 PRECISE = (CLEAR, "federation.protocol.precision=40")
@@ -136,6 +137,9 @@ def test_encrypted_sums_grow_the_trees_that_clear_ones_grow() -> None:
     assert np.array_equal(scores(encrypted()), scores(clear))
     assert encrypted().server.metrics == clear.server.metrics
     assert clear.server.metrics["test_accuracy"] > 0.9
+    best = forest(run(BEST))
+    assert same(best, forest(run(BEST, CLEAR))) and not same(best, forest(clear))
+    assert all((tree.party < 0).sum() == 6 for tree in best.trees)
 
 
 def same(one: Forest, other: Forest) -> bool:
@@ -158,6 +162,9 @@ def test_a_level_takes_two_exchanges_at_most_and_a_record_travels_once() -> None
             pairs = zip(message.columns.tolist(), message.left.numpy(), strict=True)
             wanted.setdefault(party, []).extend((column, left.tobytes()) for column, left in pairs)
     assert all(len(set(records)) == len(records) for records in wanted.values())
+    trip = 0.05
+    seconds = [event["seconds"] for event in run(CLEAR, delay=lambda *_: trip / 2).of_kind("round")]
+    assert all(DEPTH * trip < each < 2 * DEPTH * trip + 1e-6 for each in seconds[1:])
 
 
 @pytest.mark.parametrize("stopped", [1, 2])
@@ -390,6 +397,8 @@ def test_a_node_that_the_level_does_not_have_is_refused() -> None:
         (("federation.participation=0.5",), "participation"),
         (("federation.classes=17",), "at most 16"),
         (("federation.protocol.depth=9",), "depth"),
+        (("federation.protocol.leaves=9",), "leaves with grow = levels"),
+        (("federation.protocol.grow=best",), "depth with grow = best"),
         (("federation.protocol.precision=40",), "at most [0-9]+ bits"),
         (("federation.loss=poisson",), "classes are not counted"),
         (

@@ -14,6 +14,7 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.columns.features import Features
 from colonnade.common.encryption.parameters import DEGREE, LEAST_SIGMA, ROWS_A_BIN, WORD, SumSize, security
+from colonnade.reports.console.progress import megabytes
 from colonnade.reports.console.screen import out
 from colonnade.reports.words import counted
 
@@ -49,7 +50,8 @@ class BinnedSums:
         """
         assert self._vectors is not None  # otherwise there are no sums
         rows, config = len(schedule.partition.train), self._config
-        size, vectors = SumSize(rows), schedule.rounds * self._vectors(self._federation, config)
+        size, each = SumSize(rows), self._vectors(self._federation, config)
+        vectors = schedule.rounds * each
         if config.gradients == "encrypted":
             bits = size.precision if config.precision == "auto" else config.precision
             size.refuse_large(bits)
@@ -58,7 +60,8 @@ class BinnedSums:
                 f"encryption: {security()} bits of security by the Homomorphic Encryption Standard (N = {DEGREE}, q = "
                 f"2^{WORD}); gradients of {bits} bits besides the sign; each answer's noise is 2^"
                 f"{math.log2(size.flood / size.hidden):.0f} times what it hides; after {answers} answers a hint is as "
-                f"hard as one with errors of {size.residual(answers):.1f} and no answer ({LEAST_SIGMA} at least)"
+                f"hard as one with errors of {size.residual(answers):.1f} and no answer ({LEAST_SIGMA} at least); a "
+                f"round takes up to {megabytes(8 * each * (rows + DEGREE))} to every party"
             )
             out.print(said, markup=False, soft_wrap=True)
         if vectors * ROWS_A_BIN > rows:

@@ -1,4 +1,4 @@
-"""Trees that grow level by level from sums that others compute."""
+"""Trees that grow level by level, or best first, from sums that others compute."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Sides = Callable[[int, Mapping[int, Sequence[AskedSplit]]], Awaitable[None]]
 """(level, new records by party): teaches the forest on which side of them the rows are."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Node:
     output: int
     number: int
@@ -97,20 +97,22 @@ class Grower:
 
     Args:
         columns: by party.
-        depth: splits from the root to a leaf, at most.
+        steps: levels, at most; best first, splits.
         rate: factor of the leaves.
+        best_first: True to split the node that gains most in every step.
     """
 
     columns: Sequence[PartyColumns]
     rules: Rules
-    depth: int
+    steps: int
     rate: float
+    best_first: bool = False
 
     async def grow(
         self, forest: Forest, gradients: Gradients, sums: Sums, sides: Sides,
         sampled: NDArray[np.bool_] | None = None, allowed: Sequence[NDArray[np.bool_]] | None = None,
     ) -> list[Tree]:  # fmt: skip
-        """One tree for every output, all level by level: `sums` and `sides` are awaited at most once a level.
+        """One tree for every output, all step by step: `sums` and `sides` are awaited at most once a step.
 
         Only the sums of one child of every split are asked for; the other's are the parent's less these.
 
@@ -122,33 +124,44 @@ class Grower:
         allowed = allowed or [np.ones(len(party.columns), bool) for party in self.columns]
         rows = np.arange(n) if sampled is None else np.flatnonzero(sampled)
         growing = [_Growing(output) for output in range(outputs)]
-        level = asked = [_Node(output, 0, rows, _total(gradients, output, rows)) for output in range(outputs)]
-        siblings: list[_Siblings] = []
-        for number in range(self.depth):
+        fresh = asked = [_Node(output, 0, rows, _total(gradients, output, rows)) for output in range(outputs)]
+        siblings, waiting = list[_Siblings](), list[_Wanting]()
+        for number in range(self.steps):
             found = await sums(number, _query(gradients, asked))
             for group, node in enumerate(asked):
                 node.sums = [party[:, [group, len(asked) + group]] for party in found]
                 self._refuse_other_totals(node)
             for small, large, parent in siblings:
                 large.sums = [whole - part for whole, part in zip(parent.sums, small.sums, strict=True)]
-            best = self._best(level, gradients, allowed)
-            wanted = [[split.record for split in best if split is not None and split.party == party]
+            for node, split in zip(fresh, self._best(fresh, gradients, allowed), strict=True):
+                if split is None:
+                    self._leaf(growing, node, gradients)
+                else:
+                    waiting.append((node, split))
+            chosen, waiting = self._chosen(waiting)
+            wanted = [[split.record for _, split in chosen if split.party == party]
                       for party in range(len(self.columns))]  # fmt: skip
             unknown = {party: forest.unknown(party, records) for party, records in enumerate(wanted)}
             if new := {party: records for party, records in unknown.items() if records}:
                 await sides(number, new)
-            siblings = []
-            for node, split in zip(level, best, strict=True):
-                if split is None:
-                    self._leaf(growing, node, gradients)
-                else:
-                    siblings.append(self._divide(forest, growing[node.output], node, split, gradients))
-            level, asked = [child for small, large, _ in siblings for child in (small, large)], [s[0] for s in siblings]
-            if not level:
+            siblings = [self._divide(forest, growing[node.output], node, split, gradients) for node, split in chosen]
+            fresh, asked = [child for small, large, _ in siblings for child in (small, large)], [s[0] for s in siblings]
+            if not fresh:
                 break
-        for node in level:
+        for node in (*fresh, *(node for node, _ in waiting)):
             self._leaf(growing, node, gradients)
         return [tree.done() for tree in growing]
+
+    def _chosen(self, waiting: list[_Wanting]) -> tuple[list[_Wanting], list[_Wanting]]:
+        """Nodes that are split now, with their splits; and the others."""
+        if not self.best_first:
+            return waiting, []
+        first = dict[int, _Wanting]()
+        for node, best in waiting:
+            if node.output not in first or best.split.gain > first[node.output][1].split.gain:
+                first[node.output] = node, best
+        chosen = list(first.values())
+        return chosen, [each for each in waiting if each[0] is not first[each[0].output][0]]
 
     def _best(
         self, level: Sequence[_Node], gradients: Gradients, allowed: Sequence[NDArray[np.bool_]]
@@ -223,6 +236,7 @@ class _Best:
 
 
 _Siblings = tuple[_Node, _Node, _Node]
+_Wanting = tuple[_Node, _Best]
 
 
 def _total(gradients: Gradients, output: int, rows: NDArray[np.int64]) -> Whole:

@@ -6,14 +6,20 @@ import json
 import random
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks import drill as killed
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.parsing.file import load
+from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.json_lines import read_lines
-from colonnade.common.run.run_folder import STAMP
+from colonnade.common.run.run_folder import STAMP, RunFolder
+from colonnade.common.run.state import State
+from colonnade.server.training.trees.forest import Forest
 from tests.cli.run.test_up import UNHURRIED, events, finish, processes_of, start, summary_of, wait_for_round, write
 from tests.support import warm
 from tests.support.federation import federate
@@ -95,6 +101,29 @@ def test_a_party_that_crashes_amid_blinded_sums_comes_back_and_everyone_gets_new
     assert sent[0][13]["mechanism"] == "none, blinded, a sum of 3" and 13 not in sent[1]
     assert sent[0][120]["mechanism"] == sent[1][120]["mechanism"] == "none, blinded, a sum of 4"
     assert summary_of(out)["status"] == "completed"
+
+
+def test_a_party_killed_inside_a_tree_grows_the_forest_of_an_unbroken_run(tmp_path: Path) -> None:
+    """Bit by bit: the tree is begun anew, with other secrets."""
+    more = {"parties": 2, "rounds": 4, "epochs": 0, "checkpoint": {"rounds": 1}, "rows": {"train": 400}}
+    file, out = write(tmp_path, {"name": "secureboost", "depth": 3}, **more), tmp_path / "run"
+    process = start("up", file, "--out", out, *UNHURRIED)
+    wait_for_round(out, 2, process)
+    ledger, deadline = out / "parties" / "party2" / "ledger.jsonl", time.monotonic() + PATIENCE
+    while not any(line.get("kind") == "Sums" and line["round"] == 3 for line in read_lines(ledger)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    processes_of(process)["party2"].kill()
+    output = finish(process)
+    assert process.returncode == 0, output
+    (resume,) = events(out, "resume")
+    assert resume["round"] in (1, 2) and [event["round"] for event in events(out, "round")][2] == resume["round"] + 1
+    config, run = load(file), RunFolder(out)
+    owner = Owner(SERVER, run.number() or "", config.federation.lasting_hashes())
+    kept = State(Checkpoints(run.member(SERVER).checkpoints).load(4, owner)).keep("forest", lambda: Forest(2, 0))
+    whole = federate(config).server.state["forest"].state()
+    assert all(torch.equal(kept.state()["nodes"][name], nodes) for name, nodes in whole["nodes"].items())
+    assert kept.state()["records"] == whole["records"]
 
 
 def test_a_delayed_answer_of_a_session_that_is_over_is_not_sent_in_the_next(tmp_path: Path) -> None:

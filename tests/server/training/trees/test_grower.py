@@ -37,7 +37,7 @@ class Party:
 
 
 def grown(
-    parties: Sequence[Party], gradients: Gradients, depth: int, rules: Rules, **sampled: object
+    parties: Sequence[Party], gradients: Gradients, depth: int, rules: Rules, leaves: int = 0, **sampled: object
 ) -> tuple[Forest, list[Tree], int]:
     forest, exchanges = Forest(len(parties), len(parties[0].codes)), 0
 
@@ -50,7 +50,8 @@ def grown(
         for number, records in wanted.items():
             forest.learn(number, records, np.stack([parties[number].sides(record) for record in records]))
 
-    grower = Grower([PartyColumns(party.columns) for party in parties], rules, depth, 1.0)
+    columns, steps = [PartyColumns(party.columns) for party in parties], leaves - 1 if leaves else depth
+    grower = Grower(columns, rules, steps, 1.0, bool(leaves))
     trees = asyncio.run(grower.grow(forest, gradients, sums, sides, **sampled))
     return forest, trees, exchanges
 
@@ -85,7 +86,8 @@ def of(first: Codes, second: Codes) -> Gradients:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("constant", [False, True])
-def test_a_tree_is_scikit_learns(seed: int, missing: bool, constant: bool) -> None:
+@pytest.mark.parametrize("leaves", [0, 11])
+def test_a_tree_is_scikit_learns(seed: int, missing: bool, constant: bool, leaves: int) -> None:
     draws = np.random.default_rng(seed)
     rows, columns, bins = 700, 5, int(draws.integers(3, 30))
     codes = draws.integers(bins, size=(rows, columns))
@@ -97,13 +99,13 @@ def test_a_tree_is_scikit_learns(seed: int, missing: bool, constant: bool) -> No
     rules, depth = Rules(l2=float(draws.choice([0.0, 1.0])), gamma=0.0, least=1e-3), 4
     shape = [ColumnShape(bins + missing, missing=missing)] * columns
     parties = [Party(codes[:, :2], shape[:2]), Party(codes[:, 2:], shape[2:])]
-    forest, (tree,), exchanges = grown(parties, of(first, second), depth, rules)
+    forest, (tree,), exchanges = grown(parties, of(first, second), depth, rules, leaves)
     hessians = np.ones(1, np.float32) if constant else (second * STEP).astype(np.float32)
     binned = np.asfortranarray(np.where(codes == bins, 255, codes).astype(np.uint8))
     theirs = TreeGrower(
-        binned, (first * STEP).astype(np.float32), hessians, max_depth=depth, min_samples_leaf=1, max_leaf_nodes=None,
-        l2_regularization=rules.l2, n_bins=256, n_bins_non_missing=np.full(columns, bins, np.uint32),
-        has_missing_values=np.full(columns, missing, np.uint8), shrinkage=1.0,
+        binned, (first * STEP).astype(np.float32), hessians, max_depth=None if leaves else depth, min_samples_leaf=1,
+        max_leaf_nodes=leaves or None, l2_regularization=rules.l2, n_bins=256, shrinkage=1.0,
+        n_bins_non_missing=np.full(columns, bins, np.uint32), has_missing_values=np.full(columns, missing, np.uint8),
     )  # fmt: skip
     theirs.grow()
     expected = np.zeros(rows)
@@ -111,7 +113,7 @@ def test_a_tree_is_scikit_learns(seed: int, missing: bool, constant: bool) -> No
         expected[leaf.sample_indices] = leaf.value
     assert len(theirs.finalized_leaves) == (tree.party < 0).sum()
     np.testing.assert_allclose(tree.apply(forest.side, rows), expected, rtol=1e-6, atol=1e-7)
-    assert exchanges <= depth
+    assert exchanges <= (leaves - 1 if leaves else depth)
 
 
 @pytest.mark.parametrize(("few", "supported"), [(9, False), (10, True)])
