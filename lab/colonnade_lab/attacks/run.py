@@ -18,6 +18,7 @@ from colonnade.client.transcript.capture import Captured, has_capture, read_capt
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.alignment.refusal import refuse_aligned
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.scale import Columns
@@ -91,6 +92,11 @@ class AttackedRun:
         return prepare(data, sampled(read, sample), train, federation.seed, party, typed=typed)
 
     @property
+    def summed(self) -> bool:
+        """True if what the server sees of training follows from the members' states: exact sums over bins."""
+        return CONTRACTS[self.protocol].vectors is not None
+
+    @property
     def opens(self) -> bool:
         """True if the joint model can be restored from checkpoints."""
         return self.protocol in JOINT and self.protocol in LOCAL
@@ -102,14 +108,23 @@ class AttackedRun:
 
     def joint(self) -> Joint:
         """Returns the server's part of the joint model at the end. Raises CheckpointError."""
+        return JOINT[self.protocol](self.server(), self.config.federation.protocol)
+
+    def server(self) -> ServerContext:
+        """Returns the server's context with its state at the end. Raises CheckpointError."""
         federation, config = self.config.federation, self.config.server
         assert config is not None  # checked by open_run
         ctx = ServerContext(federation, config, self.labels, self.schedule, Telemetry(), self.base)
         ctx.restore(*self._state(SERVER))
-        return JOINT[self.protocol](ctx, self.config.federation.protocol)
+        return ctx
 
     def local(self, party: str) -> tuple[Local, Columns]:
         """A party's part of the joint model at the end, in evaluation mode, and its columns."""
+        ctx, columns = self.party(party)
+        return LOCAL[self.protocol](ctx, self.config.federation.protocol).eval(), columns
+
+    def party(self, party: str) -> tuple[ClientContext, Columns]:
+        """A party's context with its state at the end, and its columns."""
         config, columns = self.config.parties[party], self.columns(party)
         round, state = self._state(party)
         ctx = ClientContext(
@@ -117,7 +132,7 @@ class AttackedRun:
             schedule=self.schedule, release=_as_it_is, admit_masked=_as_it_is, base=self.base,
             state=State(state), round=round,
         )  # fmt: skip
-        return LOCAL[self.protocol](ctx, self.config.federation.protocol).eval(), columns
+        return ctx, columns
 
     def _state(self, member: str) -> tuple[int, Snapshot]:
         """Returns the newest checkpoint's round and state. Raises CheckpointError."""
@@ -188,7 +203,7 @@ def open_run(
     labels = sampled(labels, sample)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)
     run = AttackedRun(folder, config, base, summary, labels=labels.values, schedule=schedule, sample=sample)
-    if captured and not run.captured:
+    if captured and not run.summed and not run.captured:
         raise InputError(f"no party of the run in {folder} kept what crossed its link", hint=_HOW)
     return run
 

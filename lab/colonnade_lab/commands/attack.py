@@ -28,7 +28,7 @@ def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
     torch.set_num_threads(1)  # small products: threads cost more than they save, here and in BLAS
     chosen = KINDS[kind]
     run = open_run(folder.resolve(), captured=chosen.captured, aligned=chosen.aligned)
-    names = run.victims(options.party, captured=chosen.captured)
+    names = run.victims(options.party, captured=chosen.captured and not run.summed)
     place = (out or RunFolder(folder).attacks).resolve()
     make_folder(place)
     with console.status(kind), threadpool_limits(1):

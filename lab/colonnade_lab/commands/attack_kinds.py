@@ -24,6 +24,7 @@ from colonnade_lab.attacks import (
     labels,
     membership,
     simulated,
+    sums,
 )
 from colonnade_lab.attacks.audit.canaries import AuditResult, audit
 from colonnade_lab.attacks.audit.mechanisms import OF_RUNS
@@ -54,6 +55,7 @@ class Options:
         attacker: on columns; `all` for each.
         starts: number of first weights that the first of these tries.
         rounds: number of first rounds that these see; 0 for all.
+        active: True for a server that chooses its vectors, where columns are read from sums over bins.
     """
 
     party: str = ""
@@ -66,6 +68,7 @@ class Options:
     attacker: str = _ALL
     starts: int = 256
     rounds: int = 0
+    active: bool = False
 
 
 Found = tuple[dict[str, Any], Table]
@@ -113,6 +116,13 @@ def _largest(run: AttackedRun) -> float:
 
 
 def _labels(run: AttackedRun, name: str, options: Options, _place: Path) -> tuple[Any, list[Row]]:
+    if run.summed:
+        read = sums.read_labels(run, name, options.labels, options.seed)
+        told: list[Row] = [
+            (one.what, f"AUC {_area(one.area)}", f"AUC {_area(one.baseline)} without messages") for one in read
+        ]
+        numbers = [{"what": one.what, **vars(one.area), "baseline": vars(one.baseline)} for one in read]
+        return {"known": options.labels, "areas": numbers}, told or [("none of its columns is split", "-", "-")]
     guesses, by_head = labels.infer(run, name, options.epochs), first_head.name_labels(run, name)
     every = [{**vars(guess), "interval": interval(guess.accuracy, guess.rows)} for guess in guesses]
     chance = f"{_largest(run):.2%}"
@@ -260,7 +270,13 @@ def _audit(run: AttackedRun, _names: tuple[str, ...], options: Options, _place: 
 
 
 def _columns(run: AttackedRun, names: tuple[str, ...], options: Options, _place: Path) -> Found:
-    """Runs five attackers on every party's columns, or on all together if sums are blinded."""
+    """Runs five attackers on every party's columns, or on all together if sums are blinded; or reads sums over bins."""
+    if run.summed:
+        return _summed_columns(run, names, options)
+    if options.active:
+        raise InputError(
+            f"--active: {run.protocol} has no vectors to choose", hint="take a run of secureboost, or hijack"
+        )
     wanted = tuple(ATTACKERS) if options.attacker == _ALL else (options.attacker,)
     if not set(wanted) <= set(ATTACKERS):
         raise InputError(
@@ -284,6 +300,30 @@ def _columns(run: AttackedRun, names: tuple[str, ...], options: Options, _place:
                           _r2(one.without), _beside(attacker, dict(one.more)))  # fmt: skip
     about = {"known": options.known, "starts": options.starts, "seed": options.seed, "start": run.summary.get("start")}
     return {**about, "seen": seen}, table
+
+
+def _summed_columns(run: AttackedRun, names: tuple[str, ...], options: Options) -> Found:
+    """Reads every party's bins from exact sums over them, as a curious server or one that chooses its vectors."""
+    seen: dict[str, Any] = {}
+    if options.active:
+        table = Table(
+            "columns of", "rows a vector", "vectors", "rows read", "right", title="columns, by chosen vectors"
+        )
+        for name in names:
+            read = sums.read_actively(run, name)
+            seen[name] = vars(read)
+            cells = (str(read.a_vector), str(read.vectors), f"{read.read:.1%} of {read.rows}", f"{read.right:.1%}")
+            table.add_row(name, *cells)
+        return {"active": True, "seen": seen}, table
+    heads = ("columns of", "column", "bins", "rows found", "by sums alone", "by sides alone", "without messages")
+    table = Table(*heads, title="bins, from exact sums and the sides of splits")
+    for name in names:
+        every = sums.read_columns(run, name)
+        seen[name] = [vars(one) for one in every]
+        for one in every:
+            shares = (one.found, one.by_sums, one.by_sides, one.base)
+            table.add_row(name, one.name, str(one.bins), *map(_percent, shares))
+    return {"active": False, "seen": seen}, table
 
 
 def interval(found: float, trials: int) -> tuple[float, float]:

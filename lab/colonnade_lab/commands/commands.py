@@ -75,12 +75,16 @@ def attack(
     attacker: Annotated[str, typer.Option(help="columns: one of its five attackers; default: all")] = "all",
     starts: Annotated[int, typer.Option(help="columns: number of first weights that are tried", min=1)] = 256,
     rounds: Annotated[int, typer.Option(help="columns: first rounds that the server has seen; 0: all", min=0)] = 0,
+    active: Annotated[
+        bool, typer.Option("--active", help="columns, with boosted trees: a server that chooses its vectors")
+    ] = False,
 ) -> None:
     """Attack a captured run as curious members could, and report what they learn."""
     from colonnade_lab.commands.attack import attack as run_it  # noqa: PLC0415
     from colonnade_lab.commands.attack_kinds import Options  # noqa: PLC0415
 
-    run_it(run, kind, out, Options(party, known, epochs, seed, shadows, canaries, labels, attacker, starts, rounds))
+    chosen = (party, known, epochs, seed, shadows, canaries, labels, attacker, starts, rounds, active)
+    run_it(run, kind, out, Options(*chosen))
 
 
 def compare(names: tuple[str, ...], seeds: int, out: Path, jobs: int, only_list: bool) -> None:

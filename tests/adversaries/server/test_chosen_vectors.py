@@ -19,6 +19,7 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.errors import ConfigError
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.trees.forest import Forest
+from colonnade.server.training.trees.grower import Query
 from colonnade.server.training.trees.splits import Whole
 from colonnade.server.training.trees.sums import TreeSums
 from colonnade.simulation.federation import Simulation
@@ -27,7 +28,7 @@ from tests.protocols.test_secureboost import DEPTH, ROUNDS, config
 NEEDED = ROUNDS << DEPTH
 
 
-class Powers:
+class Powers(Query):
     """Vectors of a level: each of its own rows, from the row `first` on."""
 
     def __init__(self, rows: int, count: int, each: int, first: int) -> None:
