@@ -66,6 +66,8 @@ class Benchmark:
 
 BENCHMARKS: Mapping[str, Benchmark] = {
     "trees": Benchmark(trees.main, 1, ("adult",)),
+    "trees-wide": Benchmark(trees.wide, 1),
+    "trees-large": Benchmark(trees.large, 1),
     "auxiliary": Benchmark(auxiliary.main, 0.2),
     "field": Benchmark(fedvs.main, 0.5),
     "blinding": Benchmark(blinding.main, 1, ("mnist",)),
@@ -109,8 +111,10 @@ APART: Mapping[str, str] = {
     "flooders": "the strangers of flood, as a process",
     "gpu": "needs a GPU: `python -m benchmarks.gpu`",
     "moving_picture": "draws docs/figures/run.svg, and times nothing",
+    "tree_gaps": "compares trees with scikit-learn's for docs/protocols/secureboost.md, and times nothing",
     "report": "figures, their table, and the stopwatch",
     "runs": "runs of `up`",
+    "xgboost_federated": "a rival of trees",
     "straggler_figures": "draws pictures of docs/protocols/fedvs.md, on the virtual clock",
 }
 

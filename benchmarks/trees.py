@@ -6,8 +6,10 @@ one party's sums of them over all fourteen columns, and their decryption, one af
 
 from __future__ import annotations
 
+import resource
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from benchmarks.report import Figure, median
 from benchmarks.runs import run
+from benchmarks.xgboost_federated import seconds_a_tree
 from colonnade.common.encryption.linear import Bins, Hint, Holder, Sender, public_matrix
 from colonnade.common.encryption.parameters import DEGREE, SumSize
 
@@ -31,27 +34,66 @@ _PARTIES = {
 
 
 def main() -> list[Figure]:
-    bare, encrypted, clear, theirs = _bare(), _tree("encrypted"), _tree("clear"), _scikit()
+    (_, bare), encrypted, clear, theirs = _bare(ROWS, COLUMNS, BINS), _tree("encrypted"), _tree("clear"), _scikit()
+    rival = seconds_a_tree(ROWS, COLUMNS, BINS, DEPTH, TREES, len(_PARTIES))
     return [
         Figure("encrypted tree, three parties", 1e3 * encrypted, 2.0, "ms", 1e3 * bare, "bare arithmetic, one process"),
         Figure("100 encrypted trees", 100 * encrypted, 90.0, "s"),
         Figure("clear tree, three parties", 1e3 * clear, None, "ms", 1e3 * theirs, "HistGradientBoosting, one process"),
         Figure("100 clear trees", 100 * clear, 10.0, "s"),
+        *([] if rival is None else [
+            Figure("encrypted tree", 1e3 * encrypted, None, "ms", 1e3 * rival, "XGBoost federated, in the clear"),
+            Figure("clear tree", 1e3 * clear, None, "ms", 1e3 * rival, "XGBoost federated, in the clear"),
+        ]),
+    ]  # fmt: skip
+
+
+def wide() -> list[Figure]:
+    """Encrypted trees on as many rows and columns with 255 bins in every column."""
+    draws = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as scratch:
+        path, rows = Path(scratch) / "table.csv", round(ROWS / 0.7)
+        names = [f"c{number}" for number in range(COLUMNS)]
+        table = np.column_stack([np.arange(rows), draws.integers(2, size=rows), draws.normal(size=(rows, COLUMNS))])
+        form = ["%d", "%d", *["%.5f"] * COLUMNS]
+        np.savetxt(path, table, form, ",", header=",".join(["key", "label", *names]), comments="")
+        source = {"source": "csv", "path": str(path), "key": "key"}
+        parts = np.array_split(names, len(_PARTIES))
+        data = {name: {**source, "columns": part.tolist()} for name, part in zip(_PARTIES, parts, strict=True)}
+        tree = _tree("encrypted", {**source, "label": "label"}, data, bins=255)
+    return [Figure("100 encrypted trees, 255 bins in each of 14 columns", 100 * tree, 150.0, "s")]
+
+
+def large() -> list[Figure]:
+    """Sums for a tree on 1,000,000 rows of 20 columns, in one process, streamed in blocks."""
+    rows, columns, bins = 1_000_000, 20, 64
+    once, tree = _bare(rows, columns, bins, trees=1)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    vectors = 2 * 2 ** (DEPTH - 1)
+    return [
+        Figure("table of 1,280 bins encrypted, 1,000,000 rows", once, 60.0, "s"),
+        Figure("its tree: encryption, sums, decryption", tree, None, "s"),
+        Figure("a tree to every party", 8e-6 * vectors * rows, None, "MB"),
+        Figure("peak memory of the process", peak, None, "MB"),
     ]
 
 
-def _tree(gradients: str) -> float:
+_ADULT = {"source": "adult", "folder": "adult"}
+_ADULTS = {name: {**_ADULT, "columns": columns} for name, columns in _PARTIES.items()}
+
+
+def _tree(
+    gradients: str, labels: Mapping[str, Any] = _ADULT, data: Mapping[str, Any] = _ADULTS, bins: int = 64
+) -> float:
     """Median seconds of a round after the first ones."""
-    adult = {"source": "adult", "folder": "adult"}
     config: dict[str, Any] = {
         "federation": {
-            "id": "trees", "protocol": {"name": "secureboost", "gradients": gradients, "depth": DEPTH}, "classes": 2,
-            "parties": list(_PARTIES), "rounds": TREES, "batch": 4096, "seed": 0, "stop": "none",
-            "rows": {"validation": 0, "test": 0.3}, "evaluate": {"every": TREES},
+            "id": "trees", "classes": 2, "parties": list(_PARTIES), "rounds": TREES, "batch": 4096, "seed": 0,
+            "protocol": {"name": "secureboost", "gradients": gradients, "depth": DEPTH, "bins": bins},
+            "stop": "none", "rows": {"validation": 0, "test": 0.3}, "evaluate": {"every": TREES},
         },
-        "server": {"labels": adult},
-        "every_party": {"data": adult},
-        "parties": {name: {"data": {"columns": columns}} for name, columns in _PARTIES.items()},
+        "server": {"labels": dict(labels)},
+        "parties": {name: {"data": own} for name, own in data.items()},
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "run.yaml"
@@ -59,26 +101,29 @@ def _tree(gradients: str) -> float:
         return median([event["seconds"] for event in run(str(file)).rounds()[_FIRST:]])
 
 
-def _bare() -> float:
-    """Median seconds of one tree's arithmetic: the vectors of DEPTH levels."""
+def _bare(rows: int, columns: int, bins: int, trees: int = 3) -> tuple[float, float]:
+    """Seconds of a table's hint, and median seconds of one tree's arithmetic: the vectors of DEPTH levels."""
     torch.set_num_threads(1)
-    draws, size = np.random.default_rng(0), SumSize(ROWS)
+    draws, size = np.random.default_rng(0), SumSize(rows)
     public = public_matrix([b"bare"], size)
     sender = Sender(size, public)
-    holder = Holder(size, public, Bins(draws.integers(BINS, size=(ROWS, COLUMNS)), [BINS] * COLUMNS))
+    codes = draws.integers(bins, size=(rows, columns), dtype=np.uint8)
+    holder = Holder(size, public, Bins(codes, [bins] * columns))
+    begin = time.perf_counter()
     hint = Hint(np.concatenate(list(holder.hint())))
-    found = []
-    for _ in range(3):
+    once, block, found = time.perf_counter() - begin, 4 * DEGREE, []
+    largest = 2**size.precision
+    for _ in range(trees):
         begin = time.perf_counter()
         for groups in (1, *(2**level for level in range(DEPTH - 1))):
-            vectors = draws.integers(-(2**size.precision), 2**size.precision, size=(ROWS, 2 * groups))
             keys = sender.keys(2 * groups)
             answer = holder.begin(keys.dummy)
-            for first in range(0, ROWS, 4 * DEGREE):
-                answer.add(sender.encrypt(keys, vectors[first : first + 4 * DEGREE], first // DEGREE))
+            for first in range(0, rows, block):
+                vectors = draws.integers(-largest, largest, size=(min(block, rows - first), 2 * groups))
+                answer.add(sender.encrypt(keys, vectors, first // DEGREE))
             sender.decrypt(hint, keys, answer.end())
         found.append(time.perf_counter() - begin)
-    return median(found)
+    return once, median(found)
 
 
 def _scikit() -> float:
