@@ -13,7 +13,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.columns.features import Features
-from colonnade.common.encryption.parameters import DEGREE, LEAST_SIGMA, ROWS_A_BIN, WORD, SumSize, security
+from colonnade.common.encryption.parameters import DEGREE, LEAST_SIGMA, ROWS_A_BIN, WORD, SumSize, security, solvable
 from colonnade.reports.console.progress import megabytes
 from colonnade.reports.console.screen import out
 from colonnade.reports.words import counted
@@ -25,7 +25,7 @@ class BinnedSums:
     def __init__(self, federation: FederationConfig) -> None:
         self._federation = federation
         self._config: Any = federation.protocol  # with the keys of boosted protocols
-        self._vectors = CONTRACTS[federation.protocol.name].vectors
+        self._contract = CONTRACTS[federation.protocol.name]
         self._bins: dict[str, int] = {}
 
     def add(self, party: str, table: Features, rows: Tensor) -> str:
@@ -48,9 +48,9 @@ class BinnedSums:
         Raises:
             InputError: sums of numbers of the configured precision could leave their range.
         """
-        assert self._vectors is not None  # otherwise there are no sums
+        assert self._contract.vectors is not None  # otherwise there are no sums
         rows, config = len(schedule.partition.train), self._config
-        size, each = SumSize(rows), self._vectors(self._federation, config)
+        size, each = SumSize(rows), self._contract.vectors(self._federation, config)
         vectors = schedule.rounds * each
         if config.gradients == "encrypted":
             bits = size.precision if config.precision == "auto" else config.precision
@@ -64,7 +64,10 @@ class BinnedSums:
                 f"round takes up to {megabytes(8 * each * (rows + DEGREE))} to every party"
             )
             out.print(said, markup=False, soft_wrap=True)
-        if vectors * ROWS_A_BIN > rows:
+        if self._contract.exchange.returns == "sums":
+            for said in solvable(self._bins, rows):
+                _say(said)
+        elif vectors * ROWS_A_BIN > rows:
             _say(
                 f"the server learns sums of up to {vectors} vectors over each bin, of {rows} training rows: enough to "
                 "solve for many rows' bins (docs/encryption.md, Columns)"

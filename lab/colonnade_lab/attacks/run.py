@@ -18,7 +18,6 @@ from colonnade.client.transcript.capture import Captured, has_capture, read_capt
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.alignment.refusal import refuse_aligned
 from colonnade.common.config.members import Config
-from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.scale import Columns
@@ -32,7 +31,7 @@ from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.common.run.state import Snapshot, State
-from colonnade.server.protocols import JOINT
+from colonnade.server.protocols import FORESTS, JOINT
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.joint import Joint
 
@@ -93,8 +92,8 @@ class AttackedRun:
 
     @property
     def summed(self) -> bool:
-        """True if what the server sees of training follows from the members' states: exact sums over bins."""
-        return CONTRACTS[self.protocol].vectors is not None
+        """True if the model is a forest: what the server sees of training then follows from the members' states."""
+        return self.protocol in FORESTS
 
     @property
     def opens(self) -> bool:

@@ -23,7 +23,7 @@ from colonnade.common.encryption.messages import (
     ProbeSums,
     Vectors,
 )
-from colonnade.common.encryption.parameters import PROBES
+from colonnade.common.encryption.parameters import PROBES, solvable
 from colonnade.common.encryption.probe import Probe, digest
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.protocols.additive import Config, MaskedSums, OpenedSums
@@ -56,6 +56,8 @@ class ReturnedSums:
             if len(counts) != 1 or shape.kinds.tolist() != [0] or not 2 <= counts[0] <= BINS:
                 raise ContractError(name, "BinCounts", "counts", f"one number, of 2 to {BINS} bins", str(counts)[:100])
             self._bins[name] = counts[0]
+        for said in solvable(self._bins, self._session.size.rows):
+            self._ctx.warn(said)
         return tuple(self._bins.values())
 
     async def _probe(self, round: int) -> None:

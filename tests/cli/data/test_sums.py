@@ -33,6 +33,13 @@ def test_nothing_is_said_of_an_encryption_that_there_is_not(capsys: pytest.Captu
     assert "encryption:" not in said and "the server learns sums" not in said
 
 
+def test_of_sums_that_go_back_it_says_whose_labels_could_be_solved_for(capsys: pytest.CaptureFixture[str]) -> None:
+    check(ROOT / "experiments/additive/demo.yaml", ())
+    said = capsys.readouterr().out
+    assert "party2 has 194 bins for 409 training rows" in said and "together have 583 bins" in said
+    assert "encryption: 192 bits" in said and "the server learns sums" not in said
+
+
 def test_bins_that_are_more_than_a_tenth_of_the_rows_are_named() -> None:
     assert not list(solvable({"bank": 50, "shop": 50}, 1000))
     one, together = solvable({"bank": 101, "shop": 50}, 1000)

@@ -19,7 +19,7 @@ from colonnade.common.encryption.parameters import (
 from colonnade.common.encryption.probe import Probe, ProbeAnswer, digest
 from colonnade.common.encryption.ring import Words
 from colonnade.common.errors import InputError
-from tests.common.encryption.test_linear import NONCES, Pair, bins, public_matrix
+from tests.common.encryption.test_linear import NONCES, Digits, Pair, bins, public_matrix
 
 SEED = bytes(range(32))
 
@@ -90,6 +90,24 @@ def test_an_entry_beyond_the_bound_is_found(pair: Pair, entry: int) -> None:
     hint = chosen(pair, {(3, place): entry for place in range(100)})
     with pytest.raises(InputError):
         probed(pair, SumSize(500), hint)
+
+
+def test_weighted_rows_pass_and_tell_a_bin_s_labels() -> None:
+    """A limit: the probe asks for a hint of some short table, not of bins. With g of two values, as in a first round,
+    powers of two tell the labels of as many rows as a sum has bits left.
+    """
+    size, rng = SumSize(500), np.random.default_rng(0)
+    y, told = rng.integers(0, 2, 500), 14
+    table = np.zeros((500, 4), np.int64)
+    for number in range(4):
+        table[number * told : (number + 1) * told, number] = 1 << np.arange(told)
+    pair = Pair(size, Digits(table))
+    probed(pair, size)
+    high, low = 700 << 6, -300 << 6
+    words = returned(pair, np.where(y, high, low)[:, None])[:, 0].view(np.int64)
+    sums = np.rint(words / size.step).astype(np.int64) - low * ((1 << told) - 1)
+    read = (sums[:, None] // (high - low)) >> np.arange(told) & 1
+    assert np.array_equal(read.ravel(), y[: 4 * told])
 
 
 def test_what_passes_the_probe_is_under_the_flood() -> None:
