@@ -37,7 +37,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     if cfg.gradients == "encrypted":
         exchange.size.refuse_large(bits)
         if cfg.depth > _DEEP:
-            mb = 8 * vectors_in(ctx.federation, cfg) * len(objective.rows) >> 20
+            mb = math.ceil(8 * vectors_in(ctx.federation, cfg) * len(objective.rows) / 2**20)
             ctx.warn(f"depth {cfg.depth}: a round takes up to {mb} MB to every party, twice as much with every level")
     start: Tensor = ctx.state.keep("start", lambda: torch.from_numpy(objective.start()))
     scores, train, grower = forest.scores(start.numpy()), ctx.schedule.partition.train.cpu().numpy(), None

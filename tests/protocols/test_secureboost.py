@@ -26,9 +26,10 @@ from colonnade.common.config.members import Config
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import Cohort, Link
-from colonnade.common.encryption.messages import BinCounts, Masks, Nonces, Vectors
+from colonnade.common.encryption.messages import BinCounts, HintPart, Masks, Nonces, Vectors
 from colonnade.common.errors import ConfigError, ContractError, InputError
 from colonnade.common.messaging.message import Message, schema
+from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.secureboost import Sides, Sums, Wanted
 from colonnade.server.training.context import ServerContext
@@ -251,6 +252,21 @@ def fewer_sides(ctx: ClientContext, message: Message) -> Message | None:
     return replace(message, s=ctx.release(message.s.detach()[1:])) if isinstance(message, Sides) else None
 
 
+def shorter_sides(ctx: ClientContext, message: Message) -> Message | None:
+    return replace(message, s=ctx.release(message.s.detach()[:, 1:])) if isinstance(message, Sides) else None
+
+
+def other_kinds(ctx: ClientContext, message: Message) -> Message | None:
+    return replace(message, kinds=ctx.release(message.kinds * 0 + 7)) if isinstance(message, BinCounts) else None
+
+
+def other_hint(ctx: ClientContext, message: Message) -> Message | None:
+    if not isinstance(message, HintPart):
+        return None
+    words = MaskedTensor(message.h.detach().roll(1, 1), "bins, encrypted")  # of another matrix
+    return replace(message, h=ctx.admit_masked(words))
+
+
 def fewer_bins(ctx: ClientContext, message: Message) -> Message | None:
     return replace(message, y=ctx.release(message.y.detach()[1:])) if isinstance(message, Sums) else None
 
@@ -271,6 +287,9 @@ def noisy_sums(ctx: ClientContext, message: Message) -> Message | None:
         (other_sums, (CLEAR,), r"party2.*Sums.*the same total over the bins of every column"),
         (other_sides, (CLEAR,), r"party2.*Sides.*the rows that its sums were over"),
         (fewer_sides, (CLEAR,), r"party2.*Sides.*splits"),
+        (shorter_sides, (CLEAR,), r"party2.*Sides.*bytes"),
+        (other_kinds, (CLEAR,), r"party2.*BinCounts.*a kind for every column"),
+        (other_hint, (), r"party2.*Sums.*sums of its hint"),
         (fewer_bins, (CLEAR,), r"party2.*Sums.*bins"),
         (one_bin, (CLEAR,), r"party2.*BinCounts.*2 to 256 bins a column"),
         (noisy_sums, (), r"party2.*Sums"),
@@ -432,6 +451,11 @@ def test_directions_of_columns_reach_the_server_without_their_names() -> None:
         run(CLEAR, "parties.party1.monotone={bmj: rising}", name="diabetes")
     with pytest.raises(ConfigError, match=r"parties\.party1\.monotone with 3 classes"):
         config("parties.party1.monotone={ash: rising}", name="wine")
+
+
+def test_a_deep_tree_is_warned_of() -> None:
+    outcome = run("federation.protocol.depth=7", "federation.rounds=1")
+    assert any(event["reason"].startswith("depth 7: a round takes up to 1 MB") for event in outcome.of_kind("warning"))
 
 
 def test_the_share_of_columns_and_rows_is_agreed_by_seed() -> None:
